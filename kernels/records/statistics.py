@@ -1,8 +1,9 @@
-"""Comparison of two runs: the ratio of their medians with a confidence interval, and a sentence about it."""
+"""Comparison of runs: the fastest, whether two are within each other's spread, the ratio of two medians with a confidence
+interval, and a sentence about it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,16 @@ Row = Mapping[str, Any]
 # Fields that make two times incomparable, and fields that the comparison names if they differ.
 INCOMPARABLE = {"shape": "shapes", "mode": "cache modes"}
 NAMED_DIFFERENCES = {"device": "device", "engine": "engine", "rung": "rung", "tiles": "tile sizes"}
+
+
+def fastest(rows: Iterable[Row]) -> Row | None:
+    """Returns the row with the smallest median; None if there are no rows."""
+    return min(rows, key=lambda row: row["median_ms"], default=None)
+
+
+def within_spread(a: Row, b: Row) -> bool:
+    """Returns whether the spreads (p20 to p80) of two rows overlap."""
+    return a["p20_ms"] <= b["p80_ms"] and b["p20_ms"] <= a["p80_ms"]
 
 
 @dataclass(frozen=True)

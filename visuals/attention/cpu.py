@@ -17,6 +17,7 @@ from kernels.machine.memory_levels import Level
 from kernels.model.preset import Preset
 from kernels.model.program import OUTPUT, WORKSPACE
 from kernels.model.rung import Cost
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
 from visuals.charts.story import Row, recorded_at
 from visuals.charts.tile import Tile
@@ -88,7 +89,7 @@ def gain(rows: Sequence[Row]) -> str:
 def _compared(flash: Row, title: str, row: Row) -> str:
     ratio = row["median_ms"] / flash["median_ms"]
     took = units.time_(row["median_ms"])
-    if row["p20_ms"] <= flash["p80_ms"] and flash["p20_ms"] <= row["p80_ms"]:
+    if within_spread(row, flash):
         return f"no gain on {title} ({took}; their spreads overlap)"
     if ratio < 1:
         return f"it loses to {title} ({took}), which is {units.ratio(1 / ratio)} times as fast"
@@ -162,16 +163,12 @@ def longest_recording() -> tuple[Preset, str, Row] | None:
     and flash attention's row. None if there is none."""
     for preset in sorted(ATTENTION_PRESETS.values(), key=lambda p: (-p.shape.N, -p.shape.heads)):
         rows = recorded_at(preset.shape, GPU_RUNGS)
-        naive, flash = rows.pop(GPU_RUNGS[0], None), min(rows.values(), key=_median, default=None)
+        naive, flash = rows.pop(GPU_RUNGS[0], None), fastest(rows.values())
         if naive and flash:
             took = f"naive {units.time_(naive['median_ms'])}, {ON_GPU.rung(flash['rung']).title} {units.time_(flash['median_ms'])}"
             ratio = units.ratio(naive["median_ms"] / flash["median_ms"])
             return preset, f"At {preset.shape} {took}: {ratio} times as fast.", flash
     return None
-
-
-def _median(row: Row) -> float:
-    return row["median_ms"]
 
 
 # -- tile sizes ------------------------------------------------------------------------------------

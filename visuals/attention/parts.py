@@ -10,7 +10,7 @@ import numpy as np
 from kernels import sources
 from kernels.attention.shape import AttentionShape
 from visuals.scene.parts import Source, Tensor
-from visuals.scene.recorder import StepKinds
+from visuals.scene.recorder import StepKinds, part_note
 
 MAX_WHOLE = 16  # queries, keys and columns of a head that is shown whole
 Q, K, V, O = "[Q](input)", "[K](filter)", "[V](filter)", "[O](output)"  # noqa: E741  # of the paper
@@ -47,21 +47,18 @@ def grid(rows: Sequence[int], cols: Sequence[int], width: int) -> np.ndarray:
 
 def never_stored(s: AttentionShape, queries: range, keys: int) -> Tensor:
     """Returns the N x N matrix that a rung never stores: empty cells, for some queries and the first keys."""
-    whole, visible = (s.N, s.N), (len(queries), keys)
-    note = f"{s.N:,} × {s.N:,}"
-    if visible != whole:
-        note = f"part {queries.start:,}–{queries.stop - 1:,}, 0–{keys - 1} of {note}"
     return Tensor(
         "SP",
         "S",
         "S and P, never stored",
         "workspace",
         1,
-        *visible,
+        len(queries),
+        keys,
         None,
         (0, queries.start, 0),
-        note,
-        partial=visible != whole,
+        part_note((queries.start, len(queries), s.N), (0, keys, s.N)),
+        partial=(len(queries), keys) != (s.N, s.N),
     )
 
 

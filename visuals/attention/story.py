@@ -12,8 +12,9 @@ from kernels.ladders import LADDERS, find
 from kernels.model.launch import ceil
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
-from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at, title
 
 FLASH = "attention/flash"  # prefix of the names of its rungs
 SQUARE = ("attention/naive", "attention/blocked", "attention/cublas")  # S and P in memory
@@ -43,55 +44,43 @@ def squares(s: AttentionShape) -> int:
     return find("attention/cublas").build(s, {}).nbytes(WORKSPACE)
 
 
-def fastest(rows: Mapping[str, Row], *prefixes: str) -> Row | None:
+def fastest_of(rows: Mapping[str, Row], *prefixes: str) -> Row | None:
     """Returns the fastest row of the rungs with such a prefix; None if none was timed."""
-    candidates = [row for name, row in rows.items() if name.startswith(prefixes)]
-    return min(candidates, key=lambda row: row["median_ms"], default=None)
+    return fastest(row for name, row in rows.items() if name.startswith(prefixes))
 
 
 def library_row(rows: Mapping[str, Row]) -> Row | None:
     """Returns the fastest of PyTorch's rows, else that of cuBLAS with our softmax; None without either."""
-    return fastest(rows, LIBRARY) or rows.get("attention/cublas")
+    return fastest_of(rows, LIBRARY) or rows.get("attention/cublas")
 
 
 def attention_gain(rows: Mapping[str, Row]) -> str:
     """Returns sentences that compare flash attention with the fastest rung that stores S and P, and with the library. If it
     is slower, they say why. `rows`: by rung name, of one device. "" without flash attention."""
-    if not (flash := fastest(rows, FLASH)):
+    if not (flash := fastest_of(rows, FLASH)):
         return ""
-    sentences, name = [], _title(flash)
-    if square := fastest(rows, *SQUARE):
+    sentences, name = [], title(flash)
+    if square := fastest_of(rows, *SQUARE):
         sentences.append(_compared(name, flash, square, "the fastest with S and P in memory"))
-        if _spreads_disjoint(flash, square) and flash["median_ms"] > square["median_ms"]:
+        if not within_spread(flash, square) and flash["median_ms"] > square["median_ms"]:
             sentences.append(_explain_loss(flash, square))
     library = library_row(rows)
     if library and library is not square:
         sentences.append(
-            f"{_capital(name)} reaches {units.share(library['median_ms'] / flash['median_ms'])} of the speed of {_title(library)}."
+            f"{capitalized(name)} reaches {units.share(library['median_ms'] / flash['median_ms'])} of the speed of {title(library)}."
         )
     return " ".join(sentences)
 
 
-def _title(row: Row) -> str:
-    return find(row["rung"]).title_on(row["engine"])
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _spreads_disjoint(row: Row, other: Row) -> bool:
-    """Whether their spreads (p20 to p80) do not overlap."""
-    return row["p20_ms"] > other["p80_ms"] or other["p20_ms"] > row["p80_ms"]
-
-
 def _compared(name: str, row: Row, other: Row, what: str) -> str:
-    other_name, ratio = _title(other), other["median_ms"] / row["median_ms"]
-    if not _spreads_disjoint(row, other):
-        return f"{_capital(name)} and {other_name}, {what}, cannot be told apart here: their spreads overlap."
+    other_name, ratio = title(other), other["median_ms"] / row["median_ms"]
+    if within_spread(row, other):
+        return (
+            f"{capitalized(name)} and {other_name}, {what}, cannot be told apart here: their spreads overlap."
+        )
     if ratio > 1:
-        return f"{_capital(name)} is {units.ratio(ratio)} times as fast as {other_name}, {what}."
-    return f"{_capital(name)} loses here: it takes {units.ratio(1 / ratio)} times as long as {other_name}, {what}."
+        return f"{capitalized(name)} is {units.ratio(ratio)} times as fast as {other_name}, {what}."
+    return f"{capitalized(name)} loses here: it takes {units.ratio(1 / ratio)} times as long as {other_name}, {what}."
 
 
 def _explain_loss(flash: Row, square: Row) -> str:
@@ -131,7 +120,7 @@ def attention_examples() -> list[tuple[Preset, str]]:
 
     def gained(s: AttentionShape) -> float | None:
         rows = recorded_at(s, [rung.name for rung in LADDERS["attention"].rungs])
-        flash, square = fastest(rows, FLASH), fastest(rows, *SQUARE)
+        flash, square = fastest_of(rows, FLASH), fastest_of(rows, *SQUARE)
         return square["median_ms"] / flash["median_ms"] if flash and square else None
 
     return extremes(gained, presets=ATTENTION_PRESETS)

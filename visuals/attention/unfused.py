@@ -89,7 +89,7 @@ class Naive(Unfused):
         x, y, warp, lanes = position
         mask = sum(1 << int(lane) for lane in lanes)
         step_info = {"warp": warp, "mask": mask, "read": read, "written": WORD * len(i)}
-        self.step(kind, x, y, warp, len(i), i[0], j[0], i[-1], j[-1], *values, **step_info)
+        self.r.step(kind, x, y, warp, len(i), i[0], j[0], i[-1], j[-1], *values, **step_info)
 
     def write(self, out: str, values: np.ndarray, i: np.ndarray, j: np.ndarray, cols: int) -> None:
         visible = (i < self.rows) & (j < cols)
@@ -147,7 +147,7 @@ class Blocked(Unfused):
             for bx in range(min(self.key_tiles(by), -(-self.keys // T))):
                 self.block_of_S(by, bx)
             if hidden_blocks := -(-s.N // T) - self.key_tiles(by):
-                self.step("hidden", hidden_blocks)
+                self.r.step("hidden", hidden_blocks)
         queries = range(-(-s.N // T))
         tiles = np.array([self.key_tiles(by) for by in queries])
         rows, keys = np.array([self.inside(by, s.N) for by in queries]), np.minimum(tiles * T, s.N)
@@ -173,22 +173,22 @@ class Blocked(Unfused):
         for tile in range(visible_tiles):
             c0, wide = tile * T, self.inside(tile, s.d)
             args = bx, by, tile + 1, tiles, c0, c0 + wide - 1
-            self.step("load Q", *args, read=WORD * rows * wide, shared=WORD * T * T)
+            self.r.step("load Q", *args, read=WORD * rows * wide, shared=WORD * T * T)
             self.fill("Qs", "Q", (i0, c0), (self.rows, D))
-            self.step("load K", *args, read=WORD * keys * wide, shared=WORD * T * T)
+            self.r.step("load K", *args, read=WORD * keys * wide, shared=WORD * T * T)
             self.fill("Ks", "K", (j0, c0), (self.keys, D))
             sums = matmul_in_kernel_order(
                 head["Q"][i0 : self.rows, : c0 + wide], head["K"][j0 : self.keys, : c0 + wide].T, 1, "fp32"
             )
-            self.step("multiply S", i0, j0, sums[0, 0], shared=2 * WORD * T**3)
+            self.r.step("multiply S", i0, j0, sums[0, 0], shared=2 * WORD * T**3)
             self.sums(sums)
         if visible_tiles < tiles:
             read = WORD * (rows + keys) * (s.d - visible_tiles * T)
             shared = self._shared_bytes(s.d) - self._shared_bytes(visible_tiles * T)
-            self.step("rest S", tiles - visible_tiles, s.d - 1, read=read, shared=shared)
+            self.r.step("rest S", tiles - visible_tiles, s.d - 1, read=read, shared=shared)
             self.sums(self.n.sums[i0 : self.rows, j0 : self.keys])
         raw = np.float32(s.factor) * self.n.sums
-        self.step("store S", rows * keys, s.factor, i0, j0, raw[i0, j0], written=WORD * rows * keys)
+        self.r.step("store S", rows * keys, s.factor, i0, j0, raw[i0, j0], written=WORD * rows * keys)
         self.store("S", raw, i0, j0, self.keys)
 
     # -- O ------------------------------------------------------------------------------------------
@@ -215,20 +215,20 @@ class Blocked(Unfused):
         for tile in range(visible_tiles):
             j0, keys = tile * T, self.inside(tile, s.N)
             args = bx, by, tile + 1, tiles, j0, j0 + keys - 1
-            self.step("load P", *args, read=WORD * rows * keys, shared=WORD * T * T)
+            self.r.step("load P", *args, read=WORD * rows * keys, shared=WORD * T * T)
             self.fill("Ps", "P", (i0, j0), (self.rows, C))
-            self.step("load V", *args, read=WORD * keys * wide, shared=WORD * T * T)
+            self.r.step("load V", *args, read=WORD * keys * wide, shared=WORD * T * T)
             self.fill("Vs", "V", (j0, c0), (C, D))
             sums = matmul_in_kernel_order(n.P[i0:, : j0 + keys], self.head["V"][: j0 + keys, c0:D], 1, "fp32")
-            self.step("multiply O", i0, c0, sums[0, 0], shared=2 * WORD * T**3)
+            self.r.step("multiply O", i0, c0, sums[0, 0], shared=2 * WORD * T**3)
             self.sums(sums)
         if visible_tiles < tiles:
             keys = min(tiles * T, s.N)
             read = WORD * (rows + wide) * (keys - visible_tiles * T)
             shared = self._shared_bytes(tiles * T) - self._shared_bytes(visible_tiles * T)
-            self.step("rest O", tiles - visible_tiles, keys - 1, read=read, shared=shared)
+            self.r.step("rest O", tiles - visible_tiles, keys - 1, read=read, shared=shared)
             self.sums(n.O[i0:, c0:D])
-        self.step("store O", rows * wide, i0, c0, n.O[i0, c0], written=WORD * rows * wide)
+        self.r.step("store O", rows * wide, i0, c0, n.O[i0, c0], written=WORD * rows * wide)
         self.store("O", n.O, i0, c0, D)
 
     # -- tensors ------------------------------------------------------------------------------------

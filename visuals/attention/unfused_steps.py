@@ -16,7 +16,7 @@ from kernels.ladders import find
 from visuals.attention import parts as parts
 from visuals.attention.parts import MAX_WHOLE, grid
 from visuals.scene.arithmetic import matmul_in_kernel_order
-from visuals.scene.parts import Annotation, Captions, Group, Lanes, Sum, Tensor
+from visuals.scene.parts import Annotation, Captions, Group, Sum, Tensor
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.scene import Scene
 
@@ -59,7 +59,6 @@ def scene_of(unfused: Unfused, rung: str) -> Scene:
     """Returns the scene of all three launches."""
     unfused.run()
     s, r, program = unfused.s, unfused.r, find(rung).build(unfused.s, unfused.tiles)
-    warp, mask = (np.array(column) for column in zip(*unfused.lanes, strict=True))
     return Scene(
         key=parts.scene_key(s, rung, unfused.tiles),
         title=find(rung).title,
@@ -76,7 +75,7 @@ def scene_of(unfused: Unfused, rung: str) -> Scene:
         readings=r.readings("head 0: " if s.heads > 1 else "", unfused.shared),
         captions=r.captions(),
         source=parts.joined_source([step.source for step in program.steps], unfused.MARKS, r.marks(), "three launches"),
-        lanes=Lanes(warp, mask.astype(np.uint32)),
+        lanes=r.lanes(),
     )  # fmt: skip
 
 
@@ -109,22 +108,17 @@ class Unfused(ABC):
         self.n = numbers(s, head, self.rows)
         values = {"TILE": tiles.get("TILE"), "MB": f"{2 * WORD * s.N * s.N:,} bytes"}
         self.r = Recorder(parts.fill_templates(self.TEMPLATES, self.MARK_OF, values))
-        self.lanes: list[tuple[int, int]] = []
 
     def visible_keys(self, i: np.ndarray | int) -> np.ndarray:
         """Returns how many keys query i sees."""
         i = np.asarray(i)
         return np.where((i < self.s.N) & bool(self.s.causal), i + 1, self.s.N)
 
-    def step(self, kind: str, *args: float, warp: int = -1, mask: int = 0, **moved: int) -> None:
-        self.r.step(kind, *args, **moved)
-        self.lanes.append((warp, mask))
-
     def run(self) -> None:
         self.scores()
         self.softmax()
         self.values()
-        self.step("heads" if self.s.heads > 1 else "end", self.s.heads)
+        self.r.step("heads" if self.s.heads > 1 else "end", self.s.heads)
 
     @abstractmethod
     def scores(self) -> None:
@@ -136,10 +130,12 @@ class Unfused(ABC):
 
     def rest_of_launch(self, kind: str, first_step: int, total: tuple[int, int, int], *args: float) -> None:
         """Records a step with the bytes that the steps from `first_step` on have not moved yet. total: bytes of the launch."""
-        recorded = np.sum(self.r.moved[first_step:], axis=0)
-        missing = dict(zip(("read", "written", "shared"), np.subtract(total, recorded), strict=True))
+        missing = {
+            name: of_launch - self.r.total(name, first_step)
+            for name, of_launch in zip(("read", "written", "shared"), total, strict=True)
+        }
         if missing["written"]:
-            self.step(kind, *args, **missing)
+            self.r.step(kind, *args, **missing)
 
     def softmax(self) -> None:
         s, n, warps = self.s, self.n, 4
@@ -149,19 +145,19 @@ class Unfused(ABC):
             gap = n.S[i, 0] - n.m[i]
             args = i, keys, gap, np.exp(gap), n.l[i], n.P[i, 0]
             step_info = {"warp": i % warps, "mask": (1 << min(keys, LANES)) - 1, "read": WORD * keys}
-            self.step("max", i, keys, n.m[i], **step_info)
+            self.r.step("max", i, keys, n.m[i], **step_info)
             self.r.look("S", row)
             self.r.put("m", n.m[i], np.array([i]))
-            self.step("sum", *args, **step_info)
+            self.r.step("sum", *args, **step_info)
             self.r.look("S", row)
             self.r.put("l", n.l[i], np.array([i]))
             step_info["mask"] = (1 << min(s.N, LANES)) - 1
-            self.step("hidden row" if keys < s.N else "row", *args, written=WORD * s.N, **step_info)
+            self.r.step("hidden row" if keys < s.N else "row", *args, written=WORD * s.N, **step_info)
             self.r.look("S", row)
             self.r.put("P", n.P[i, : self.keys], grid([i], range(self.keys), self.keys))
         if other_rows := s.N - self.rows:
             keys = int(self.visible_keys(np.arange(self.rows, s.N)).sum())
-            self.step("rest rows", self.rows, read=3 * WORD * keys, written=WORD * other_rows * s.N)
+            self.r.step("rest rows", self.rows, read=3 * WORD * keys, written=WORD * other_rows * s.N)
 
     # -- tensors ------------------------------------------------------------------------------------
     def tensors(self) -> tuple[Tensor, ...]:

@@ -10,6 +10,7 @@ from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.statistics import fastest
 from visuals.charts import bars, roofline, units
 
 Row = Mapping
@@ -55,8 +56,17 @@ def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
 def fastest_library(rows: Iterable[Row]) -> Row | None:
     """Return the fastest row of a library's rung that is as exact as the other rungs; None if there is none."""
     rungs = ((row, find(row["rung"])) for row in rows)
-    exact = (row for row, rung in rungs if rung.library and not rung.rounds_to)
-    return min(exact, key=lambda row: row["median_ms"], default=None)
+    return fastest(row for row, rung in rungs if rung.library and not rung.rounds_to)
+
+
+def title(row: Row) -> str:
+    """Returns the title of a row's rung on its engine."""
+    return find(row["rung"]).title_on(row["engine"])
+
+
+def capitalized(text: str) -> str:
+    """Returns the text with a capital first letter. A first word with a dot in it, as mma.sync, is unchanged."""
+    return text if "." in text.split()[0] else text[:1].upper() + text[1:]
 
 
 def device_comparison(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str, Row]]) -> str:

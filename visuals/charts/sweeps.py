@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
 from visuals.charts.bars import FONT
 
@@ -29,10 +30,6 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 def rate(row: Row) -> float:
     """Return the FLOP/s at the median."""
     return row["flops"] / row["median_ms"] * 1e3
-
-
-def best(rows: Sequence[Row]) -> Row:
-    return min(rows, key=lambda row: row["median_ms"])
 
 
 def provenance(rows: Sequence[Row]) -> str:
@@ -89,7 +86,7 @@ def _panel(
     )  # fmt: skip
     chosen_rows = [row for row in rows if row["tiles"] == dict(chosen)]
     for row, symbol, role, size in (
-        (best(rows), "star", "write", 13),
+        (fastest(rows), "star", "write", 13),
         *((r, "circle-open", "ink", 14) for r in chosen_rows),
     ):
         figure.add_scatter(
@@ -127,11 +124,11 @@ def _dots(
 
 def tiles_sentence(rows: Sequence[Row], default: Mapping[str, int]) -> str:
     """Return a sentence on the best combination, compared with the rung's default and the worst."""
-    top, worst = best(rows), max(rows, key=lambda r: r["median_ms"])
+    top, worst = fastest(rows), max(rows, key=lambda r: r["median_ms"])
     text = f"Best: {tiles_text(top['tiles'])} with {units.rate(top['flops'], top['median_ms'])} ({units.time_(top['median_ms'])})"
     default_row = next((r for r in rows if r["tiles"] == dict(default)), None)
     if default_row and default_row is not top:
-        overlap = " (their spreads overlap)" if default_row["p20_ms"] <= top["p80_ms"] else ""
+        overlap = " (their spreads overlap)" if within_spread(default_row, top) else ""
         text += f", {default_row['median_ms'] / top['median_ms']:.3g} times as fast as the usual {tiles_text(default)}{overlap}"
     elif default_row:
         text += ", the usual combination"

@@ -14,7 +14,7 @@ MAX_VALUE = 2**12  # of a tile size, at most
 
 @dataclass(frozen=True)
 class Tile:
-    """The tile size that varies. At a value of it, `what` needs `taken(value)` bytes. `share(value, cache)` is the
+    """The tile size that varies. At a value of it, `what` needs `bytes_at(value)` bytes. `share(value, cache)` is the
     predicted traffic past a cache, as a share of the traffic of the naive loops."""
 
     name: str
@@ -26,5 +26,5 @@ class Tile:
         return row["tiles"][self.name]
 
     def largest_fitting(self, bytes_: int) -> int:
-        """Return the largest value, up to MOST_VALUE, at which `what` fits into so many bytes; 0 if none does."""
+        """Return the largest value, up to MAX_VALUE, at which `what` fits into so many bytes; 0 if none does."""
         return bisect_right(range(1, MAX_VALUE + 1), bytes_, key=self.bytes_at)

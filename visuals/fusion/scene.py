@@ -14,7 +14,7 @@ from kernels.ladders import find
 from visuals.fusion.captions import BLOCK, CORE, Texts, numbers, path
 from visuals.fusion.plan import Arrays, BlockLaunch, RungRun, is_fold, run_rung, stage_shape
 from visuals.fusion.steps import Steps, folded, named, role
-from visuals.scene.parts import Annotation, Captions, Group, Lanes, Reading, Tensor
+from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
 from visuals.scene.scene import Scene
 
 ORDER = "launch after launch"
@@ -51,13 +51,13 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
         readings=_readings(steps),
         annotations=tuple(_annotations(steps)),
         source=texts.source(steps.source_lines, run.counters),
-        lanes=Lanes(np.where(np.array(steps.masks), 0, -1), np.array(steps.masks, np.uint32)),
+        lanes=steps.r.lanes(),
     )
 
 
 def _end(steps: Steps, s: ChainShape) -> None:
     """Add the last step: the total bytes."""
-    n, moved = len(steps.run.parts), int(np.sum([m[:2] for m in steps.r.moved]))
+    n, moved = len(steps.run.parts), steps.r.total("read") + steps.r.total("written")
     text = f"[y](output) is whole after {'a launch' if n == 1 else f'{n} launches'}: {{0}} bytes went through HBM. At least {{1}} must: every input read once, y written once."
     steps.first_step = -1
     steps.step(steps.source_lines[-1], text, moved, s.bytes, mask=0)
@@ -146,11 +146,10 @@ def _rows(names: list[str]) -> tuple[tuple[str, ...], ...]:
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
     """Returns launches and bytes so far, with perfect caches."""
-    read, written, _ = np.cumsum(steps.r.moved, axis=0).T
     return (
         Reading("launches", np.array(steps.launch), "predicted"),
-        Reading("bytes read from HBM", read, "predicted"),
-        Reading("written to it", written, "predicted"),
+        Reading("bytes read from HBM", steps.r.so_far("read"), "predicted"),
+        Reading("written to it", steps.r.so_far("written"), "predicted"),
     )
 
 

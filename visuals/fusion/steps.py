@@ -57,7 +57,6 @@ class Steps:
         self.run, self.texts, self.r = run, texts, Recorder({})
         self.source_lines: list[int] = []
         self.launch: list[int] = []  # of each step, from 1
-        self.masks: list[int] = []
         self.registers: dict[str, Register] = {}
         self.block_launches: dict[int, BlockLaunch] = {}
         self.cells_read: dict[str, np.ndarray] = {}
@@ -77,27 +76,25 @@ class Steps:
             launch = self.run.parts[self.n - 1].launch
             template = f"Launch {self.n} of {len(self.run.parts)}, {launch.name}: {template}"
         self.r.steps_by_kind.setdefault(template, (0, template))
-        self.r.step(template, *map(float, args))
+        self.r.step(template, *map(float, args), warp=0 if mask else -1, mask=mask)
         self.source_lines.append(line)
         self.launch.append(self.n)
-        self.masks.append(mask)
 
     def read(self, name: str, cells: np.ndarray) -> None:
         """Read cells in this step. Cells that the launch has not read before come from HBM."""
         cells = np.unique(np.ravel(cells))
         known = self.cells_read.setdefault(name, np.zeros(self.run.arrays[name].size, bool))
-        self._move(read=4 * int((~known[cells]).sum()))
+        self.r.count(read=4 * int((~known[cells]).sum()))
         known[cells] = True
         self.r.look(name, cells)
 
-    def _move(self, read: int = 0, written: int = 0) -> None:
-        previous = self.r.moved[-1]
-        self.r.moved[-1] = previous[0] + read, previous[1] + written, 0
-
     def _add_unaccounted(self) -> None:
         """Add to the last step the launch's bytes that no step has counted."""
-        part, counted = self.run.parts[self.n - 1], np.sum(self.r.moved[self.first_step :], axis=0)
-        self._move(part.reads - int(counted[0]), part.writes - int(counted[1]))
+        part, first = self.run.parts[self.n - 1], self.first_step
+        self.r.count(
+            read=part.reads - self.r.total("read", first),
+            written=part.writes - self.r.total("written", first),
+        )
 
     def line(self, pattern: str) -> int:
         return self.texts.find_line(self.file, pattern)
@@ -127,7 +124,7 @@ class Steps:
         self.step(line, text, *w.result.ravel()[cells], mask=mask)
         width = self.registers[v].cols
         self.r.copy(w.target, v, row * width + np.arange(len(cells)), cells)
-        self._move(written=4 * len(cells))
+        self.r.count(written=4 * len(cells))
         others = np.setdiff1d(np.arange(w.result.size), cells)
         if others.size:
             written = f"the other {others.size} values" if others.size > 1 else "the other value"
@@ -274,7 +271,7 @@ class Steps:
         self.read(names[0], first)
         self.r.put(w_out, f["w'"].ravel()[:taps], first)
         self.r.put(b_out, f["b'"][:1], np.zeros(1, int))
-        self._move(written=4 * (taps + 1))
+        self.r.count(written=4 * (taps + 1))
         if K > 1:
             self.step(line, "The other filters get theirs, each its own gain: filter 1 is multiplied by {0}. Batch norm is gone.", f["gain"][1], mask=2**LANES - 1)  # fmt: skip
             self.r.put(w_out, f["w'"].ravel()[taps:], np.arange(taps, f["w"].size))

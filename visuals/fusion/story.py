@@ -14,9 +14,10 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape, Stage
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
 from visuals.charts.roofline import Roof
-from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at
 
 UNFUSED, FUSED, FOLDED, LIBRARY = "fusion/unfused", "fusion/fused", "fusion/folded", "fusion/torch"
 FOLD = "fold"
@@ -66,7 +67,7 @@ def _launches(of: Sequence[Part]) -> str:
 
 def fastest_ours(rows: Mapping[str, Row]) -> Row | None:
     """Returns the faster of the fused rungs."""
-    return min((rows[n] for n in (FUSED, FOLDED) if n in rows), key=lambda r: r["median_ms"], default=None)
+    return fastest(rows[name] for name in (FUSED, FOLDED) if name in rows)
 
 
 def fusion_gain(rows: Mapping[str, Row]) -> str:
@@ -98,7 +99,7 @@ def fusion_gain(rows: Mapping[str, Row]) -> str:
 
 
 def _against(name: str, row: Row, other: Row, other_name: str) -> str:
-    if row["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= row["p80_ms"]:
+    if within_spread(row, other):
         return f"{name}, it cannot be told apart from “{other_name}” here: the spreads overlap."
     ratio = other["median_ms"] / row["median_ms"]
     if ratio > 1:
@@ -188,7 +189,7 @@ def _begins(s: ChainShape) -> str:
         reads_per_value = math.prod(core.after) * R * R / math.prod(core.before)
         front = " and ".join(group.kinds[: len(group.prologue)])
         return (
-            f"{_capital(front)} ride on block {core.at + 1}, {core.block.kind}: its windows of {R}×{R}, {stride} apart, read each value "
+            f"{capitalized(front)} ride on block {core.at + 1}, {core.block.kind}: its windows of {R}×{R}, {stride} apart, read each value "
             f"{units.ratio(reads_per_value)} times, and as often {front} {'are' if len(group.prologue) > 1 else 'is'} computed. A few operations a value cost less than its way "
             "through memory."
         )
@@ -224,10 +225,6 @@ def _fold(s: ChainShape) -> str:
         f"b′ = (b − mean) · gamma / √(var + eps) + beta, one of each for each of {K:,} filters. Done once, ahead of all images: "
         f"{units.bytes_(part.bytes)} moved. What it saves afterwards are three operations a value, in registers: no bytes, where the rest is fused."
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 # -- tables ----------------------------------------------------------------------------------------------------

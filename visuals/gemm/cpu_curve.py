@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from kernels.gemm.cpu_traffic import FLOAT, traffic_ratio
 from kernels.gemm.shape import GemmShape
 from kernels.machine.memory_levels import Level
-from visuals.charts import sweeps, units
+from kernels.records.statistics import fastest
+from visuals.charts import units
 from visuals.charts.sweeps import Row, Tokens
 from visuals.charts.tile import MAX_VALUE, Tile
 
@@ -70,7 +71,7 @@ def _rate(row: Row, field: str = "median_ms") -> float:
 
 
 def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -> None:
-    rates, top = [_rate(row) for row in rows], sweeps.best(rows)
+    rates, top = [_rate(row) for row in rows], fastest(rows)
     figure.add_scatter(
         x=[tile.value_in(row) for row in rows], y=rates, mode="lines+markers", row=1, col=1,
         line={"color": tokens["output"], "width": 2}, marker={"size": 7},
@@ -156,7 +157,7 @@ def _axis(tokens: Tokens) -> dict:
 # -- sentences ------------------------------------------------------------------------------------
 def summary(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
     """Returns sentences: the best value, its speedup over other rungs, and the smallest cache that its tiles fit in."""
-    top = sweeps.best(rows)
+    top = fastest(rows)
     against = ", ".join(
         f"{row['median_ms'] / top['median_ms']:.3g} times as fast as {title}" for title, row in lines
     )

@@ -16,8 +16,8 @@ from visuals.gemm import captions
 from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import plan_of, why_not
 from visuals.gemm.steps import Steps, part_of
-from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor
-from visuals.scene.recorder import matrix, read_at_steps, table
+from visuals.scene.parts import Group, MatMul, Reading, Tensor
+from visuals.scene.recorder import matrix
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
@@ -42,9 +42,8 @@ def gemm_scene(
     part = part_of(shape, plan, block)
     steps = Steps(shape, plan, part, A, B, C0)
     launch = find(rung).build(shape, find(rung).check(shape, tiles)).steps[0]
-    kind = np.array(steps.kinds)
+    kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
-    warp, mask = (np.array(column) for column in zip(*steps.lanes, strict=True))
     return Scene(
         key=f"{rung} {shape} {sizes} {block}",
         title=rung,
@@ -56,11 +55,11 @@ def gemm_scene(
         order_note=ORDER_NOTE.format(plan.owner),
         writes=tuple(steps.writes),
         matmuls=_matmuls(steps),
-        reads=tuple(read_at_steps(name, len(kind), cells) for name, cells in steps.reads.items()),
-        captions=Captions(captions.templates(shape, plan), kind, table(steps.args)),
+        reads=steps.r.reads(),
+        captions=steps.r.captions(captions.templates(shape, plan)),
         readings=_readings(steps),
         source=source_of(plan.file, plan.marks, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),
-        lanes=Lanes(warp, mask.astype(np.uint32)),
+        lanes=steps.r.lanes(),
     )
 
 
@@ -121,10 +120,11 @@ def _matmuls(steps: Steps) -> tuple[MatMul, ...]:
 
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
-    read, shared, added = (
-        n if n[-1] < 2**31 else n.astype(np.float32) for n in np.cumsum(steps.counts, axis=0).T
-    )  # payloads have 32-bit integers
-    out = [Reading("values of A and B read from global memory", read, "predicted")]
-    if steps.plan.As:
-        out.append(Reading("from shared memory", shared, "predicted"))
-    return (*out, Reading("multiply-adds", added, "predicted"))
+    titles = {
+        "read": "values of A and B read from global memory",
+        "shared": "from shared memory",
+        "added": "multiply-adds",
+    }
+    if not steps.plan.As:
+        del titles["shared"]
+    return tuple(Reading(title, steps.r.so_far(name), "predicted") for name, title in titles.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +11,7 @@ from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import Layout, Plan
 from visuals.scene.arithmetic import apply_alpha_beta, matmul_in_kernel_order
 from visuals.scene.parts import Write
+from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 
 MAX_WHOLE = 48  # rows, columns and terms of matrices that are shown whole
@@ -51,7 +51,7 @@ def side(plan: Plan) -> tuple[int, int]:
 
 @dataclass
 class Steps:
-    """The steps in order: caption, writes, reads and counts of each."""
+    """The steps in order, in the recorder `r`, and all writes."""
 
     s: GemmShape
     plan: Plan
@@ -59,16 +59,10 @@ class Steps:
     A: np.ndarray
     B: np.ndarray
     C0: np.ndarray | None
-    kinds: list[int] = field(default_factory=list)
-    args: list[tuple] = field(default_factory=list)
-    counts: list[tuple[int, int, int]] = field(default_factory=list)  # global, shared reads, multiply-adds
-    lanes: list[tuple[int, int]] = field(default_factory=list)  # warp, mask
+    r: Recorder = field(
+        default_factory=Recorder
+    )  # counts values `read` and `shared`, and multiply-adds `added`
     writes: list[Write] = field(default_factory=list)
-    copies: dict[tuple[str, str], list] = field(default_factory=lambda: defaultdict(list))
-    sums_by_step: list[tuple[int, np.ndarray]] = field(
-        default_factory=list
-    )  # (step, the followed owner's sums)
-    reads: dict[str, list[tuple[int, np.ndarray]]] = field(default_factory=dict)
 
     def __post_init__(self):
         s, p, plan = self.s, self.part, self.plan
@@ -86,7 +80,7 @@ class Steps:
         self._start()
         self._loop()
         self._store()
-        self._join_copies()
+        self.writes += [*self.r.copies(), *self.r.values()]
 
     @property
     def is_small(self) -> bool:
@@ -121,36 +115,14 @@ class Steps:
         return min(plan.BM, s.M - y * plan.BM), min(plan.BN, s.N - x * plan.BN)
 
     # -- steps --------------------------------------------------------------------------------------
-    def _step(self, kind: int, *args: float, counts=(0, 0, 0), warp: int = -1, mask: int = 0) -> int:
-        self.kinds.append(kind)
-        self.args.append(args)
-        self.counts.append(counts)
-        self.lanes.append((warp, mask))
-        return len(self.kinds) - 1
-
-    def _copy(self, target: str, t: int, source: str, index: np.ndarray, cells: np.ndarray) -> None:
-        self.copies[target, source].append((t, cells.ravel(), index.ravel()))
-
-    def _join_copies(self) -> None:
-        """Joins the copies of each (target, source) into one Write: there are many."""
-        for (target, source), records in self.copies.items():
-            steps, cells, index = zip(*records, strict=True)
-            steps = np.repeat(steps, [len(c) for c in cells])
-            cells, index = np.concatenate(cells), np.concatenate(index)
-            self.writes.append(Write(target, steps, source=source, index=index, cells=cells))
-        steps, values = zip(*self.sums_by_step, strict=True)
-        cells = np.tile(np.arange(self.followed_cells.size), len(steps))
-        values = np.concatenate([v.ravel() for v in values])
-        self.writes.append(Write("acc", np.repeat(steps, self.followed_cells.size), values, cells=cells))
-
     def _start(self) -> None:
         s, plan, (x, y) = self.s, self.plan, self.part.block
         across, down = plan.grid(s)
         rows, cols = self._inside()
         row, col = y * plan.BM, x * plan.BN
         block = y * across + x + 1
-        t = self._step(gemm_plan.START, block, across * down, row, row + rows - 1, col, col + cols - 1)
-        self.sums_by_step.append((t, 0 * self.followed_cells.astype(np.float32)))
+        t = self.r.step(gemm_plan.START, block, across * down, row, row + rows - 1, col, col + cols - 1)
+        self.r.put("acc", 0 * self.followed_cells.astype(np.float32))
         if self.is_small:
             self.writes.append(Write("who", np.array([t]), plan.owners().ravel().astype(np.float32)))
 
@@ -167,20 +139,21 @@ class Steps:
             for k in range(tile * plan.BK, min((tile + 1) * plan.BK, p.K), plan.depth):
                 self._multiply(tile, k)
         if p.K < s.K:
-            _, shared, added = self._counts(p.K, s.K)
-            read = (s.K - p.K) * sum(self._inside()) if plan.As else self._counts(p.K, s.K)[0]
-            t = self._step(gemm_plan.REST, s.K - 1, s.K - p.K, counts=(read, shared, added))
-            self.sums_by_step.append((t, self._followed_sums(self.sums)))
+            self.r.step(gemm_plan.REST, s.K - 1, s.K - p.K, **self._counts(p.K, s.K))
+            if plan.As:
+                self.r.count(read=(s.K - p.K) * sum(self._inside()))
+            self.r.put("acc", self._followed_sums(self.sums))
 
-    def _counts(self, start: int, stop: int) -> tuple[int, int, int]:
-        """Returns (reads of global memory, reads of shared memory, multiply-adds) of the block for terms start to stop - 1.
-        The last tile may be padded with zeros."""
+    def _counts(self, start: int, stop: int) -> dict[str, int]:
+        """Returns what the block reads and adds up for terms start to stop - 1; without the loads of tiles. The last tile may
+        be padded with zeros."""
         plan, (rows, cols) = self.plan, self._inside()
         terms = stop - start
         if not plan.As:
-            return 2 * rows * cols * terms, 0, rows * cols * terms
+            return {"read": 2 * rows * cols * terms, "added": rows * cols * terms}
         padded = -(-terms // plan.depth) * plan.depth
-        return 0, len(plan.rows) * (plan.TM + plan.TN) * padded, plan.BM * plan.BN * padded
+        shared = len(plan.rows) * (plan.TM + plan.TN) * padded
+        return {"shared": shared, "added": plan.BM * plan.BN * padded}
 
     def _load(self, tile: int) -> None:
         s, plan, p = self.s, self.plan, self.part
@@ -191,7 +164,7 @@ class Steps:
             (gemm_plan.LOAD_A, "A", rows * (last - k[0] + 1)),
             (gemm_plan.LOAD_B, "B", cols * (last - k[0] + 1)),
         ):
-            t = self._step(kind, tile + 1, tiles, k[0], last, values, counts=(values, 0, 0))
+            t = self.r.step(kind, tile + 1, tiles, k[0], last, values, read=values)
             layout = self.layout(name)
             if name == "A":
                 index = self._flat(self._row_offset + np.arange(len(layout.at)), p.rows, k, p.K)
@@ -205,7 +178,7 @@ class Steps:
             if whole_array:  # the whole array: no list of cells is needed
                 self.writes.append(Write(target, np.array([t]), source=name, index=index.ravel()[order]))
             else:
-                self._copy(target, t, name, index.ravel()[order], cells)
+                self.r.copy(target, name, index.ravel()[order], cells)
 
     def layout(self, name: str) -> Layout:
         plan = self.plan
@@ -227,15 +200,14 @@ class Steps:
             rows, cols = (np.unique(of[warp][of[warp] + at < stop]) for of, at, stop in (
                 (plan.rows, self._row_offset, p.rows), (plan.cols, self._col_offset, p.cols)))  # fmt: skip
             args += [len(rows), len(cols)]
-        t = self._step(
-            gemm_plan.MULTIPLY, *args, counts=self._counts(k, min(last, self.s.K)), warp=0, mask=mask
-        )
+        counts = self._counts(k, min(last, self.s.K))
+        self.r.step(gemm_plan.MULTIPLY, *args, warp=0, mask=mask, **counts)
         if not plan.As:
-            self._record_read("A", t, self._flat(self._row_offset + rows, p.rows, terms, p.K))
-            self._record_read("B", t, self._flat(terms, p.K, self._col_offset + cols, p.cols))
-        self._copy("a", t, "tile_a" if plan.As else "A", a, np.arange(a.size))
-        self._copy("b", t, "tile_b" if plan.Bs else "B", b, np.arange(b.size))
-        self.sums_by_step.append((t, self.sums_after[k]))
+            self._look("A", self._flat(self._row_offset + rows, p.rows, terms, p.K))
+            self._look("B", self._flat(terms, p.K, self._col_offset + cols, p.cols))
+        self.r.copy("a", "tile_a" if plan.As else "A", a)
+        self.r.copy("b", "tile_b" if plan.Bs else "B", b)
+        self.r.put("acc", self.sums_after[k])
 
     def _operands(self, tile: int, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the cells that the followed owner reads of tile_a [TM, depth] and tile_b [depth, TN], or of A and B; int64."""
@@ -255,8 +227,8 @@ class Steps:
         row, col = self._row_offset + self.plan.rows[0, 0], self._col_offset + self.plan.cols[0, 0]
         return float(self.visible[name][(row, k) if name == "A" else (k, col)])
 
-    def _record_read(self, name: str, t: int, cells: np.ndarray) -> None:
-        self.reads.setdefault(name, []).append((t, np.unique(cells[cells >= 0])))
+    def _look(self, name: str, cells: np.ndarray) -> None:
+        self.r.look(name, cells[cells >= 0])
 
     def _owners_of_warp(self, warp: int) -> np.ndarray:
         """Returns the owners of a warp."""
@@ -265,22 +237,22 @@ class Steps:
     def _store(self) -> None:
         plan, step_of = self.plan, np.full(self.C.size, -1)  # step of each cell
         own_cells = self.followed_cells[self.followed_cells >= 0]
-        step_of[own_cells] = self._step(gemm_plan.STORE, warp=0, mask=1 if plan.owner == "thread" else FULL)
+        step_of[own_cells] = self.r.step(gemm_plan.STORE, warp=0, mask=1 if plan.owner == "thread" else FULL)
         warps = np.unique(plan.warp_of())
         single_warps = warps if len(warps) <= MAX_WARPS else warps[:1]
         for warp in single_warps:
             count, cells = self._cells_of_warps([warp])
             cells = cells[step_of[cells] < 0]
             if cells.size:
-                step_of[cells] = self._step(
+                step_of[cells] = self.r.step(
                     gemm_plan.STORE_WARP, warp, count, warp=warp, mask=self._mask(warp)
                 )
         count, cells = self._cells_of_warps(warps[len(single_warps) :])
         if cells.size:
-            step_of[cells] = self._step(gemm_plan.STORE_MORE, len(warps) - len(single_warps), count)
+            step_of[cells] = self.r.step(gemm_plan.STORE_MORE, len(warps) - len(single_warps), count)
         if (step_of < 0).any():
             across, down = plan.grid(self.s)
-            step_of[step_of < 0] = self._step(gemm_plan.OTHERS, across * down - 1)
+            step_of[step_of < 0] = self.r.step(gemm_plan.OTHERS, across * down - 1)
         self._write_C(step_of, own_cells)
 
     def _write_C(self, step_of: np.ndarray, own_cells: np.ndarray) -> None:
@@ -289,9 +261,9 @@ class Steps:
         C, t = self.C.ravel(), step_of[own_cells[0]]
         if not self.is_small or self.s.alpha != 1 or self.s.beta:
             self.writes.append(Write("C", step_of, C))
-            self._record_read("acc", t, np.arange(self.followed_cells.size))
+            self.r.look("acc", np.arange(self.followed_cells.size), at=t)
             return
-        self._copy("C", t, "acc", np.flatnonzero(self.followed_cells.ravel() >= 0), own_cells)
+        self.r.copy("C", "acc", np.flatnonzero(self.followed_cells.ravel() >= 0), own_cells, at=t)
         others = np.setdiff1d(np.arange(C.size), own_cells)
         if others.size:
             self.writes.append(Write("C", step_of[others], C[others], cells=others))

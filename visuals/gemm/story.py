@@ -10,8 +10,9 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.preset import Preset
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
-from visuals.charts.story import Row, Story, extremes, fastest_library, recorded_at
+from visuals.charts.story import Row, Story, capitalized, extremes, fastest_library, recorded_at, title
 
 
 def gemm_cost(s: GemmShape) -> str:
@@ -32,11 +33,7 @@ def library_row(rows: Mapping[str, Row]) -> Row | None:
 
 def best_kernel(rows: Mapping[str, Row]) -> Row | None:
     """Returns the fastest row that is no library's; None if there is none."""
-    return min(
-        (row for name, row in rows.items() if not find(name).library),
-        key=lambda row: row["median_ms"],
-        default=None,
-    )
+    return fastest(row for name, row in rows.items() if not find(name).library)
 
 
 def gemm_gain(rows: Mapping[str, Row]) -> str:
@@ -45,23 +42,20 @@ def gemm_gain(rows: Mapping[str, Row]) -> str:
     best, library = best_kernel(rows), library_row(rows)
     if not best:
         return ""
-    name = find(best["rung"]).title_on(best["engine"])
+    name = title(best)
     first = next(row for rung, row in rows.items() if not find(rung).library)
     text = ""
     if first is not best:
-        text = f"{_capital(name)} is {first['median_ms'] / best['median_ms']:.3g} times as fast as {find(first['rung']).title}. "
+        text = f"{capitalized(name)} is {first['median_ms'] / best['median_ms']:.3g} times as fast as {find(first['rung']).title}. "
     if library:
-        library_name = find(library["rung"]).title_on(library["engine"])
-        if best["p20_ms"] <= library["p80_ms"] and library["p20_ms"] <= best["p80_ms"]:
-            text += f"{_capital(name)} and {library_name} cannot be told apart here: their spreads overlap."
+        library_name = title(library)
+        if within_spread(best, library):
+            text += (
+                f"{capitalized(name)} and {library_name} cannot be told apart here: their spreads overlap."
+            )
         else:
-            text += f"{_capital(name)} reaches {units.share(library['median_ms'] / best['median_ms'])} of the speed of {library_name}."
+            text += f"{capitalized(name)} reaches {units.share(library['median_ms'] / best['median_ms'])} of the speed of {library_name}."
     return text.strip()
-
-
-def _capital(text: str) -> str:
-    """Returns the text with a capital first letter. A first word with a dot in it, as mma.sync, is unchanged."""
-    return text if "." in text.split()[0] else text[:1].upper() + text[1:]
 
 
 @cache

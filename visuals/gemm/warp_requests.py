@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,6 +14,7 @@ from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.gemm.plan import Layout, Plan
 from visuals.scene.arithmetic import apply_alpha_beta, matmul_in_kernel_order
 from visuals.scene.parts import Write
+from visuals.scene.recorder import Recorder
 from visuals.scene.requests import (
     BANKS,
     LANES,
@@ -73,8 +73,9 @@ class Banks:
 
 
 class WarpSteps:
-    """The steps in order, one for each request of `warp`: caption, copies and counts. `terms`: how many the whole sums
-    have; the shape `s` may have only the first."""
+    """The steps in order, one for each request of `warp`, in the recorder `r`. They count sectors `loaded` and `stored`,
+    passes over the banks (`wavefronts`) and those that are `conflicts`. `terms`: how many the whole sums have; the shape
+    `s` may have only the first."""
 
     def __init__(
         self, s: GemmShape, plan: Plan, inputs: Mapping[str, np.ndarray], trace: BlockTrace, warp: int, terms: int
@@ -93,11 +94,10 @@ class WarpSteps:
         self.tiles = [
             Banks(n, at, plan.stages, k_tiles) for n, at in (("tile_a", plan.As), ("tile_b", plan.Bs)) if at
         ]
-        self.kinds, self.args, self.counts, self.lines, self.warps, self.masks = [], [], [], [], [], []
+        self.r = Recorder()
+        self.lines: list[int] = []  # of the source, of each step
         self.moments: list[int] = []  # the trace's step of each step
         self.moment = 0
-        self.copies: dict[tuple[str, str], list] = defaultdict(list)  # (target, source): (step, cells, index)
-        self.reads: dict[str, list[tuple[int, np.ndarray]]] = {}
         # The most values a lane gets at once: from A and tile_a, from B and tile_b.
         self.values_per_lane = {"a": 1, "b": 1}
         self.run: tuple[tuple[bool, bool], int] = (
@@ -112,14 +112,7 @@ class WarpSteps:
         self._run()
 
     def writes(self) -> tuple[Write, ...]:
-        out = [Write("C", self.stored, self.C.ravel())]
-        for (target, source), records in self.copies.items():
-            steps, cells, index = zip(*records, strict=True)
-            steps = np.repeat(steps, [len(c) for c in cells])
-            out.append(
-                Write(target, steps, source=source, cells=np.concatenate(cells), index=np.concatenate(index))
-            )
-        return tuple(out)
+        return (Write("C", self.stored, self.C.ravel()), *self.r.writes())
 
     def _run(self) -> None:
         requests, before = self.trace.requests, 0
@@ -153,15 +146,10 @@ class WarpSteps:
         self._end(last)
 
     # -- steps --------------------------------------------------------------------------------------
-    def _step(self, kind: tuple[str, str], args: tuple, line: int, counts=(0, 0, 0, 0), mask: int = 0) -> int:
-        self.kinds.append(_KIND[kind])
+    def _step(self, kind: tuple[str, str], args: tuple, line: int, mask: int = 0, **counts: int) -> int:
         self.moments.append(self.moment)
-        self.args.append((*args, *[0] * (5 - len(args))))
-        self.counts.append(counts)
         self.lines.append(line)
-        self.warps.append(self.warp if mask else -1)
-        self.masks.append(mask)
-        return len(self.kinds) - 1
+        return self.r.step(_KIND[kind], *args, warp=self.warp if mask else -1, mask=mask, **counts)
 
     def _request(self, name: str, write: bool, byte: np.ndarray, mask: int, width: int, line: int) -> None:
         access, lanes = (write, name in GLOBAL), lanes_of(mask)
@@ -169,22 +157,21 @@ class WarpSteps:
         target = name if name in GLOBAL else self._tile(name, byte[lanes]).name
         if name in GLOBAL:
             count, minimum = requested_sectors(byte, mask, width)
-            counts = (0, count, 0, 0) if write else (count, 0, 0, 0)
+            counts = {"stored" if write else "loaded": count}
         else:
             count, minimum = (
                 int(bank_wavefronts(byte, mask, width)[0].max()) + 1,
                 min_wavefronts(byte, mask, width),
             )
-            counts = (0, 0, count, count - minimum)
+            counts = {"wavefronts": count, "conflicts": count - minimum}
         grouped = self.run[1] > MAX_SINGLE
         if grouped:
             t = self._extend_run(counts, line, mask)
         else:
             args = (self.warp, len(lanes), width, count, minimum)
             is_async_copy = self.plan.stages > 1 and not write and name in ("A", "B")
-            t = self._step(
-                ("st" if write else "copy" if is_async_copy else "ld", target), args, line, counts, mask
-            )
+            kind = "st" if write else "copy" if is_async_copy else "ld"
+            t = self._step((kind, target), args, line, mask, **counts)
         if write and name in GLOBAL:
             self.stored[self._cells(name, byte[lanes], width)[1]] = t
         elif write:
@@ -193,21 +180,17 @@ class WarpSteps:
         elif not grouped:
             self._load(t, name, byte, mask, width)
 
-    def _extend_run(self, counts: tuple[int, int, int, int], line: int, mask: int) -> int:
+    def _extend_run(self, counts: Mapping[str, int], line: int, mask: int) -> int:
         """Adds a request to the step of all further requests of a run; returns that step."""
         if self.run[1] == MAX_SINGLE + 1:
             self._step(("more", ""), (self.warp,), line, mask=mask)
-        t = len(self.kinds) - 1
-        self.counts[t] = tuple(a + b for a, b in zip(self.counts[t], counts, strict=True))
-        loaded, stored, wavefronts, conflicts = self.counts[t]
-        self.args[t] = (
-            self.warp,
-            self.run[1] - MAX_SINGLE,
-            loaded + stored,
-            wavefronts,
-            wavefronts - conflicts,
-        )
-        return t
+        self.r.count(**counts)
+        n = self.r.counts[-1]
+        sectors, wavefronts = n["loaded"] + n["stored"], n["wavefronts"]
+        self.r.args[-1] = (
+            self.warp, self.run[1] - MAX_SINGLE, sectors, wavefronts, wavefronts - n["conflicts"]
+        )  # fmt: skip
+        return self.r.now
 
     def _load(self, t: int, name: str, byte: np.ndarray, mask: int, width: int) -> None:
         """Records the values that lanes load."""
@@ -215,7 +198,7 @@ class WarpSteps:
         if name in GLOBAL:
             cells, visible = self._cells(name, byte[lanes], width)
             if name in "AB" and self.plan.stages > 1:  # cp.async, past the registers
-                self.reads.setdefault(name, []).append((t, np.unique(visible)))
+                self.r.look(name, visible, at=t)
             else:
                 self._to_lanes(t, name, cells, lanes)
             return
@@ -258,7 +241,7 @@ class WarpSteps:
         self.values_per_lane[target] = max(self.values_per_lane.get(target, 1), cells.shape[1])
         lane_cells = np.arange(cells.shape[1]) * LANES + lanes[:, None]
         visible = cells >= 0
-        self.copies[target, source].append((t, lane_cells[visible], cells[visible]))
+        self.r.copy(target, source, cells[visible], lane_cells[visible], at=t)
 
     def _tile(self, buffer: str, byte: np.ndarray) -> Banks:
         """Returns the tile that a shared request touches."""
@@ -283,7 +266,7 @@ class WarpSteps:
             visible = (
                 cells < tile.visible_stages * tile.rows * tile.cols
             )  # stages that the loop does not reach are not shown
-            self.copies[tile.name, tile.name[-1].upper()].append((t, cells[visible], index[visible]))
+            self.r.copy(tile.name, tile.name[-1].upper(), index[visible], cells[visible], at=t)
         del self.pending[first:]
 
 

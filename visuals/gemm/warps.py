@@ -20,8 +20,8 @@ from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.program import Program
 from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.warp_requests import TEMPLATES, WarpSteps
-from visuals.scene.parts import Captions, Group, Lanes, Reading, Tensor
-from visuals.scene.recorder import matrix, read_at_steps
+from visuals.scene.parts import Group, Reading, Tensor
+from visuals.scene.recorder import matrix
 from visuals.scene.requests import LANES, ORDER, ORDER_NOTE, SECTOR, WORD
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
@@ -70,7 +70,6 @@ def traced(
 def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) -> Scene:
     cut, plan = steps.s, steps.plan
     launch = find(rung).build(cut, plan.tiles).steps[0]
-    count = len(steps.kinds)
     cut_note = (
         f" The K loop is cut to {cut.K} of {shape.K:,} terms, which keeps every tile and sector as it is."
         if cut.K < shape.K
@@ -84,16 +83,16 @@ def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) ->
         title=rung,
         tensors=_tensors(steps, shape),
         groups=_groups(steps),
-        steps=count,
+        steps=steps.r.steps,
         step_name="request",
         order_name=ORDER,
         order_note=NOTE + cut_note,
         writes=steps.writes(),
-        reads=tuple(read_at_steps(name, count, cells) for name, cells in steps.reads.items()),
-        captions=Captions(tuple(TEMPLATES.values()), np.array(steps.kinds), np.array(steps.args)),
+        reads=steps.r.reads(),
+        captions=steps.r.captions(tuple(TEMPLATES.values()), int),
         readings=_readings(steps),
         source=dataclasses.replace(source, lines=lines, notes=margin(counters, plan.file)),
-        lanes=Lanes(np.array(steps.warps), np.array(steps.masks, np.uint32)),
+        lanes=steps.r.lanes(),
     )  # fmt: skip
 
 
@@ -147,11 +146,7 @@ def _groups(steps: WarpSteps) -> tuple[Group, ...]:
 
 
 def _readings(steps: WarpSteps) -> tuple[Reading, ...]:
-    loaded, stored, wavefronts, conflicts = np.cumsum(steps.counts, axis=0).T
-    out = [Reading("sectors loaded", loaded, "counted"), Reading("sectors stored", stored, "counted")]
+    titles = {"loaded": "sectors loaded", "stored": "sectors stored"}
     if steps.plan.As:
-        out += [
-            Reading("passes over the banks", wavefronts, "counted"),
-            Reading("of them conflicts", conflicts, "counted"),
-        ]
-    return tuple(out)
+        titles |= {"wavefronts": "passes over the banks", "conflicts": "of them conflicts"}
+    return tuple(Reading(title, steps.r.so_far(name), "counted") for name, title in titles.items())

@@ -9,7 +9,8 @@ from hashlib import blake2b
 import numpy as np
 
 from kernels.ladders import find
-from visuals.scene.parts import Annotation, Captions, Group, Lanes, Read, Reading, Tensor, Write
+from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
+from visuals.scene.recorder import Recorder
 from visuals.scene.requests import LANES, mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
@@ -22,6 +23,7 @@ ORDER_NOTE = (
     "warps of a block run in an order of the scheduler's choosing between two barriers, and other rows at the same time. "
     "m and l are computed as the kernel computes them, y is what it wrote when the emulator ran it."
 )
+FLOAT = 4  # bytes
 MAX_COLUMNS = 1024  # shown of a row
 MAX_ANNOTATED = 32  # threads; with more, cells have no notes
 # Every tensor but x, and its role.
@@ -42,6 +44,7 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, row_note
     x = np.ascontiguousarray(row, np.float32)
     result = run_rung(rung, tuple(tiles.items()), x.tobytes())
     steps = steps_of(rung, tiles, x, result.output)
+    r = _record(rung, steps)
     threads = threads_of(rung, tiles)
     tensors = _tensors(rung, tiles, x, steps, row_note)
     sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
@@ -50,20 +53,20 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, row_note
         title=find(rung).title,
         tensors=tuple(tensors.values()),
         groups=_groups(tensors, threads),
-        steps=len(steps),
+        steps=r.steps,
         step_name="step",
         order_name=ORDER,
         order_note=ORDER_NOTE,
-        writes=tuple(_writes(steps)),
-        reads=tuple(_reads(steps)),
-        captions=_captions(steps),
-        readings=_readings(rung, steps, x.size),
+        writes=r.writes(),
+        reads=r.reads(),
+        captions=r.captions(),
+        readings=_readings(rung, steps, r, x.size),
         annotations=tuple(_annotations(tensors, threads, steps)),
         source=source_of(
-            result.launch.source, tuple(MARKS[rung].values()), _lines(rung, steps),
+            result.launch.source, tuple(MARKS[rung].values()), r.marks(),
             notes=margin(result.counters, result.launch.source.rpartition("/")[2]), detail=resources(result.launch),
         ),
-        lanes=_lanes(steps),
+        lanes=r.lanes(),
         finite=False,
     )  # fmt: skip
 
@@ -129,46 +132,26 @@ def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
 
 
 # -- steps -----------------------------------------------------------------------------------------------
-def _writes(steps: Sequence[Step]) -> list[Write]:
-    """Returns one Write per tensor."""
-    writes: list[Write] = []
-    for name in dict.fromkeys(n for step in steps for n in step.writes):
-        records = [(t, *step.writes[name]) for t, step in enumerate(steps) if name in step.writes]
-        step_of = np.concatenate([np.full(len(cells), t) for t, cells, _ in records])
-        cells = np.concatenate([cells for _, cells, _ in records])
-        writes.append(Write(name, step_of, np.concatenate([values for *_, values in records]), cells=cells))
-    return writes
-
-
-def _reads(steps: Sequence[Step]) -> list[Read]:
-    reads = []
-    for name in dict.fromkeys(n for step in steps for n in step.reads):
-        cells = [step.reads.get(name, np.zeros(0, int)) for step in steps]
-        reads.append(Read(name, np.cumsum([0, *map(len, cells)]), np.concatenate(cells).astype(int)))
-    return reads
-
-
-def _captions(steps: Sequence[Step]) -> Captions:
-    kinds = list(dict.fromkeys(step.kind for step in steps))
-    args = np.zeros((len(steps), max(len(step.args) for step in steps)))
-    for t, step in enumerate(steps):
-        args[t, : len(step.args)] = step.args
-    return Captions(tuple(TEMPLATES[k] for k in kinds), np.array([kinds.index(s.kind) for s in steps]), args)
-
-
-def _lines(rung: str, steps: Sequence[Step]) -> np.ndarray:
-    index_of = {kind: n for n, kind in enumerate(MARKS[rung])}
-    return np.array([index_of[step.kind] for step in steps])
-
-
-def _readings(rung: str, steps: Sequence[Step], n: int) -> tuple[Reading, ...]:
-    read, written = (
-        np.cumsum([4 * len(cells) for cells in moved])
-        for moved in (
-            [s.reads.get("x", ()) for s in steps],
-            [s.writes["y"][0] if "y" in s.writes else () for s in steps],
+def _record(rung: str, steps: Sequence[Step]) -> Recorder:
+    """Returns the steps, with the bytes of x read and of y written."""
+    marks = list(MARKS[rung])
+    kinds = dict.fromkeys(step.kind for step in steps)
+    r = Recorder({kind: (marks.index(kind), TEMPLATES[kind]) for kind in kinds})
+    for step in steps:
+        warp = int(step.active[0]) // LANES
+        lanes = step.active[step.active // LANES == warp] % LANES
+        r.step(step.kind, *step.args, warp=warp, mask=mask_of(lanes))
+        for name, cells in step.reads.items():
+            r.look(name, cells)
+        for name, (cells, values) in step.writes.items():
+            r.put(name, values, cells)
+        r.count(
+            read=FLOAT * len(step.reads.get("x", ())), written=FLOAT * len(step.writes.get("y", ((),))[0])
         )
-    )
+    return r
+
+
+def _readings(rung: str, steps: Sequence[Step], r: Recorder, n: int) -> tuple[Reading, ...]:
     values = (
         []
         if rung.endswith("unsafe")
@@ -177,17 +160,10 @@ def _readings(rung: str, steps: Sequence[Step], n: int) -> tuple[Reading, ...]:
     return (
         *values,
         Reading("l so far", np.array([s.l for s in steps]), role="workspace"),
-        Reading("bytes of x read", read, "counted"),
-        Reading("passes over x", read / (4 * n), "counted"),
-        Reading("bytes of y written", written, "counted"),
+        Reading("bytes of x read", r.so_far("read"), "counted"),
+        Reading("passes over x", r.so_far("read") / (FLOAT * n), "counted"),
+        Reading("bytes of y written", r.so_far("written"), "counted"),
     )  # fmt: skip
-
-
-def _lanes(steps: Sequence[Step]) -> Lanes:
-    """Returns the first active warp of each step, and its active lanes."""
-    warp = np.array([int(step.active[0]) // LANES for step in steps])
-    masks = [mask_of(s.active[s.active // LANES == w] % LANES) for s, w in zip(steps, warp, strict=True)]
-    return Lanes(warp, np.array(masks, np.uint32))
 
 
 # -- notes on cells ----------------------------------------------------------------------------------------

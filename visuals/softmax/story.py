@@ -11,6 +11,7 @@ import numpy as np
 from kernels.ladders import LADDERS, find
 from kernels.model.program import RuleError
 from kernels.model.verify import agrees, relative_error
+from kernels.records.statistics import fastest, within_spread
 from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
@@ -36,8 +37,7 @@ def softmax_cost(s: SoftmaxShape) -> str:
 
 def best_safe_kernel(rows: Mapping[str, Row]) -> Row | None:
     """Returns the fastest row of our safe kernels; None if there is none."""
-    candidates = [row for name, row in rows.items() if name not in (UNSAFE, LIBRARY)]
-    return min(candidates, key=lambda row: row["median_ms"], default=None)
+    return fastest(row for name, row in rows.items() if name not in (UNSAFE, LIBRARY))
 
 
 def softmax_gain(rows: Mapping[str, Row]) -> str:
@@ -50,7 +50,7 @@ def softmax_gain(rows: Mapping[str, Row]) -> str:
         sentences.append(
             "Three passes are the fastest here: fewer buy nothing, for the row is still in a cache."
         )
-    elif _overlap(best, three_pass):
+    elif within_spread(best, three_pass):
         sentences.append(f"“{name}” and three passes cannot be told apart here: their spreads overlap.")
     else:
         sentences.append(
@@ -66,10 +66,6 @@ def softmax_gain(rows: Mapping[str, Row]) -> str:
             f"A copy of x takes {units.time_(ms)} there: {units.share(ms / best['median_ms'])} of its time."
         )
     return " ".join(sentences)
-
-
-def _overlap(row: Row, other: Row) -> bool:
-    return row["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= row["p80_ms"]
 
 
 @cache

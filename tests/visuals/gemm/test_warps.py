@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -70,14 +71,13 @@ def warp_steps(s, rung, tiles, A, B, C0, warp=0):
 def test_requests_of_all_warps_add_up_to_the_counters(rung):
     tiles = smallest(rung)
     s = GemmShape(21, 27, 24, beta=1, dtype=DTYPES.get(rung, "fp32"))
-    total = np.zeros(4, int)
-    plan = plan_of(s, rung, tiles)
+    total, plan = Counter(), plan_of(s, rung, tiles)
     for warp in range(-(-plan.threads // 32)):
         steps, _, counted = warp_steps(s, rung, tiles, *matrices(s), warp=warp)
-        total += np.sum(steps.counts, axis=0)
+        total.update({name: steps.r.total(name) for name in ("loaded", "stored", "wavefronts", "conflicts")})
     t = counted.total
     wavefronts, conflicts = (t[f"{name}_ld"] + t[f"{name}_st"] for name in ("wavefronts", "bank_conflicts"))
-    assert total.tolist() == [t["sectors_ld"], t["sectors_st"], wavefronts, conflicts]
+    assert list(total.values()) == [t["sectors_ld"], t["sectors_st"], wavefronts, conflicts]
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -94,7 +94,7 @@ def test_lanes_get_the_values_that_the_kernel_loaded(case):
         selected &= names == "shared"
     for moment in np.unique(steps.moments):
         steps_at = [t for t, loads_at in enumerate(steps.moments) if loads_at == moment]
-        kinds = [KINDS[steps.kinds[t]] for t in steps_at]
+        kinds = [KINDS[steps.r.kinds[t]] for t in steps_at]
         loads = [t for t, kind in zip(steps_at, kinds, strict=True) if kind[0] == "ld"]
         # ptxas may join loads: their values reach the lanes with the first of them.
         lane_values |= {(lane, value) for t in loads for lane, value in values_at(scene, steps, t)}
@@ -111,13 +111,12 @@ def test_lanes_get_the_values_that_the_kernel_loaded(case):
 
 def values_at(scene, steps, t):
     """Yields (lane, value) of each value that lanes get at step t."""
-    for (target, source), records in steps.copies.items():
-        if target not in ("a", "b", "c"):
+    for copies in steps.r.copies():
+        if copies.target not in ("a", "b", "c"):
             continue
-        values = scene.cells(source, t)
-        for step, cells, index in records:
-            if step == t:
-                yield from ((int(cell % 32), float(values[i])) for cell, i in zip(cells, index, strict=True))
+        values, now = scene.cells(copies.source, t), copies.steps == t
+        for cell, i in zip(copies.cells[now], copies.index[now], strict=True):
+            yield int(cell % 32), float(values[i])
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,6 +13,7 @@ from html import escape
 from kernels.conv.networks import Layer, Network
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
+from kernels.records.statistics import fastest
 from visuals.charts import units
 from visuals.conv.choose.families import family, short
 
@@ -44,8 +45,7 @@ class Timed:
         return self._fastest(lambda rung: LADDER.rung(rung).library == LIBRARY)
 
     def _fastest(self, accepts: Callable[[str], bool]) -> Row | None:
-        rows = [row for rung, row in self.rows.items() if accepts(rung)]
-        return min(rows, key=lambda row: row["median_ms"], default=None)
+        return fastest(row for rung, row in self.rows.items() if accepts(rung))
 
     def total_of(self, row: Row | None) -> float | None:
         """Returns the time of a row, multiplied by how often the layer occurs."""

@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 
 from kernels.model.rung import Rung
+from kernels.records.statistics import within_spread
 from visuals.charts import units
 from visuals.conv.choose.families import family
 
@@ -75,11 +76,6 @@ def winner(lanes: Sequence[Lane]) -> Lane:
     return min(lanes, key=lambda lane: lane.row["median_ms"])
 
 
-def spreads_overlap(a: Row, b: Row) -> bool:
-    """Returns whether the spreads (p20 to p80) of two rows overlap."""
-    return a["p20_ms"] <= b["p80_ms"] and b["p20_ms"] <= a["p80_ms"]
-
-
 def slowdown(lanes: Sequence[Lane]) -> float:
     """Returns how many times slower than the machine the page runs."""
     return SECONDS * 1e3 / winner(lanes).row["median_ms"]
@@ -100,7 +96,7 @@ def verdict(lanes: Sequence[Lane], guess: str, title: str, why_not: str = "") ->
         return f"You said {title}: first of {len(lanes)}."
     rank = "last" if lane.rank == len(lanes) else ordinal(lane.rank)
     overlap = (
-        " Their spreads overlap: they cannot be told apart." if spreads_overlap(lane.row, first.row) else ""
+        " Their spreads overlap: they cannot be told apart." if within_spread(lane.row, first.row) else ""
     )
     return (
         f"You said {title}: {rank} of {len(lanes)}, {units.ratio(lane.ratio)} times the time of "
@@ -116,7 +112,7 @@ def finish(lanes: Sequence[Lane]) -> str:
     first, second = by_time[:2]
     comparison = (
         f"{second.title} cannot be told apart from it: their spreads overlap"
-        if spreads_overlap(first.row, second.row)
+        if within_spread(first.row, second.row)
         else f"{second.title} took {units.ratio(second.ratio)} times as long"
     )
     last = (
@@ -180,7 +176,7 @@ def _lane(lane: Lane, first: Lane, guessed: bool) -> str:
     low, high = (LINE * best / row[name] for name in ("p80_ms", "p20_ms"))
     position = LINE * best / row["median_ms"]
     classes = ["kt-first"] * (lane.rank == 1) + ["kt-guess"] * guessed
-    classes += ["kt-alike"] * (lane is not first and spreads_overlap(row, first.row))
+    classes += ["kt-alike"] * (lane is not first and within_spread(row, first.row))
     ms = row["median_ms"]
     cells = (
         f"<b>{units.time_(ms)}</b> <small>{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}</small>",

@@ -12,11 +12,12 @@ from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
 from kernels.records import availability
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
 from visuals.charts.roofline import roof_of
-from visuals.charts.story import Row, Story
+from visuals.charts.story import Row, Story, capitalized, title
 from visuals.conv.choose.families import FAMILIES, family
-from visuals.conv.choose.race import executed_flops, spreads_overlap
+from visuals.conv.choose.race import executed_flops
 
 LADDER = LADDERS["conv"]
 
@@ -30,11 +31,11 @@ def cost(s: ConvShape) -> str:
     if not any(workspaces.values()):
         return "No rung of ours that can run this shape takes memory beside input, filters and output."
     without = [title for title, nbytes in workspaces.items() if not nbytes]
-    title, max_bytes = max(workspaces.items(), key=lambda pair: pair[1])
+    largest, max_bytes = max(workspaces.items(), key=lambda pair: pair[1])
     tensors = 4 * sum(s.elements.values())
     none = f"No workspace: {'; '.join(without)}. " if without else ""
     return (
-        f"{none}{title[0].upper()}{title[1:]} takes the most of ours: {units.bytes_(max_bytes)}, {units.ratio(max_bytes / tensors)} times the "
+        f"{none}{capitalized(largest)} takes the most of ours: {units.bytes_(max_bytes)}, {units.ratio(max_bytes / tensors)} times the "
         f"{units.bytes_(tensors)} of input, filters and output."
     )
 
@@ -44,7 +45,7 @@ def gain(rows: Mapping[str, Row]) -> str:
     one device."""
     if len(rows) < 2:
         return ""
-    first = min(rows.values(), key=lambda row: row["median_ms"])
+    first = fastest(rows.values())
     shape = ConvShape(**first["shape"])
     rung = find(first["rung"])
     rate = units.rate(shape.flops, first["median_ms"])
@@ -63,9 +64,9 @@ def gain(rows: Mapping[str, Row]) -> str:
     if roof and shape.flops / first["median_ms"] * 1e3 > roof.flops_per_s:
         peak = units.rate(roof.flops_per_s, 1e3)
         text += f" Direct convolution could not be so fast on this device: its FP32 peak is {peak}."
-    others = [row for row in rows.values() if row is not first and spreads_overlap(row, first)]
+    others = [row for row in rows.values() if row is not first and within_spread(row, first)]
     if others:
-        text += f" It cannot be told apart from {', '.join(find(r['rung']).title_on(r['engine']) for r in others)}."
+        text += f" It cannot be told apart from {', '.join(map(title, others))}."
     return text
 
 

@@ -10,9 +10,9 @@ from html import escape
 from kernels.conv.shape import ConvShape
 from kernels.ladders import LADDERS
 from kernels.model.shape import ShapeError
+from kernels.records.statistics import within_spread
 from visuals.charts import units
 from visuals.conv.choose.families import FAMILIES, family, short
-from visuals.conv.choose.race import spreads_overlap
 
 Row = Mapping
 LADDER = LADDERS["conv"]
@@ -82,7 +82,7 @@ class Cell:
 
     @property
     def tied(self) -> bool:
-        return len(self.rows) > 1 and spreads_overlap(*self.rows[:2])
+        return len(self.rows) > 1 and within_spread(*self.rows[:2])
 
 
 @dataclass(frozen=True)

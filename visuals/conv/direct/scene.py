@@ -18,6 +18,7 @@ from kernels.ladders import find
 from visuals.conv.direct import captions
 from visuals.conv.part import Part, gather_index, part_of
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Sum, Tensor, Write
+from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
@@ -180,24 +181,12 @@ def tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray) -> tuple[Ten
     first = (0, part.h, part.w), (0, part.p, part.q)
     return (
         Tensor("x", "x", "input", "input", part.C, part.H, part.W, x.ravel(), first[0], plane_name="channel", pad=pad,
-               note=_note(("channel", s.C, 0, part.C), (s.H, part.h, part.H), (s.W, part.w, part.W))),
+               note=part_note((0, part.C, s.C), (part.h, part.H, s.H), (part.w, part.W, s.W), plane="channel")),
         Tensor("w", "w", "filters", "filter", part.K * part.C, s.R, s.S, w.ravel(), plane_name="map",
                note=_taps_note(s, part)),
         Tensor("y", "y", "output", "output", part.K, part.P, part.Q, None, first[1], plane_name="filter",
-               note=_note(("plane", s.K, 0, part.K), (s.P, part.p, part.P), (s.Q, part.q, part.Q))),
+               note=part_note((0, part.K, s.K), (part.p, part.P, s.P), (part.q, part.Q, s.Q), plane="plane")),
     )  # fmt: skip
-
-
-def _note(plane: tuple, rows: tuple[int, int, int], cols: tuple[int, int, int]) -> str:
-    """Returns the size of a tensor and which part of it is visible. `plane` is (name, of, first, count); `rows`
-    and `cols` are its last three items."""
-    name, planes, *_ = plane
-    axes = [plane[1:], rows, cols] if planes > 1 else [rows, cols]
-    if all(count == total for total, _, count in axes):
-        size = f"{rows[0]:,} × {cols[0]:,}"
-        return f"{planes} {name}s of {size}" if planes > 1 else size
-    ranges = ", ".join(f"{first}–{first + count - 1}" for _, first, count in axes)
-    return f"part {ranges} of {' × '.join(f'{total:,}' for total, *_ in axes)}"
 
 
 def _taps_note(s: ConvShape, part: Part) -> str:

@@ -9,8 +9,9 @@ from kernels.conv.implicit import filter_threads
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
-from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.charts.story import Row, Story, extremes, recorded_at, title
 from visuals.conv.part import copies_per_pixel
 
 DIRECT, TILED = "conv/direct", "conv/direct-tiled"
@@ -63,25 +64,20 @@ def gain(rows: Mapping[str, Row]) -> str:
     if DIRECT in rows and TILED in rows:
         sentences.append(_against(rows[TILED], rows[DIRECT]))
     ours = [rows[name] for name in (DIRECT, TILED) if name in rows]
-    library_rows = [row for name, row in rows.items() if find(name).library]
-    if ours and library_rows:
-        best, library = (min(group, key=lambda row: row["median_ms"]) for group in (ours, library_rows))
+    best, library = fastest(ours), fastest(row for name, row in rows.items() if find(name).library)
+    if best and library:
         ratio = best["median_ms"] / library["median_ms"]
         sentences.append(
-            f"The fastest of the libraries', {_name(library)}, is {units.ratio(ratio)} times as fast as the better of the two."
+            f"The fastest of the libraries', {title(library)}, is {units.ratio(ratio)} times as fast as the better of the two."
             if ratio > 1
-            else f"No library is as fast here: {_name(library)} takes {units.ratio(1 / ratio)} times as long."
+            else f"No library is as fast here: {title(library)} takes {units.ratio(1 / ratio)} times as long."
         )
     return " ".join(sentences)
 
 
-def _name(row: Row) -> str:
-    return find(row["rung"]).title_on(row["engine"])
-
-
 def _against(tiled: Row, direct: Row) -> str:
     ratio = direct["median_ms"] / tiled["median_ms"]
-    if tiled["p20_ms"] <= direct["p80_ms"] and direct["p20_ms"] <= tiled["p80_ms"]:
+    if within_spread(tiled, direct):
         return "Patch and taps in shared memory buy nothing here: the spreads of the two overlap."
     if ratio > 1:
         return f"Patch and taps in shared memory make it {units.ratio(ratio)} times as fast."

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from kernels.conv.shape import ConvShape
 from visuals.conv.fft.arrays import Arrays
-
-if TYPE_CHECKING:
-    pass
 
 (
     PAD_INPUT, PAD_FILTER, ROW_INPUT, ROW_INPUT_EMPTY, COLUMN_INPUT, ROW_FILTER, ROW_FILTER_EMPTY, COLUMN_FILTER,
@@ -77,9 +70,3 @@ def _column(spectrum: str, first: str) -> str:
         f"Column {{0}}: its {{1}} complex numbers are transformed in turn, and the spectrum is whole there: "
         f"{spectrum} at (0, {{0}}){first} = ({{2}}, {{3}})."
     )
-
-
-def table(args: list[tuple]) -> np.ndarray:
-    """Returns float64[steps, n]: the numbers of each step, padded with zeros."""
-    width = max(map(len, args))
-    return np.array([(*row, *[0] * (width - len(row))) for row in args], float)

@@ -12,6 +12,7 @@ from kernels.conv import fft
 from kernels.conv.shape import ConvShape
 from kernels.model.program import WORKSPACE
 from kernels.model.rung import Ladder, Rung
+from kernels.records import statistics
 from visuals.charts import units
 from visuals.charts.bars import FONT
 from visuals.charts.sweeps import DASHES, HUES, SYMBOLS
@@ -140,8 +141,8 @@ def fastest(times: Sequence[tuple[str, Points]]) -> str:
             by_taps.setdefault(taps, []).append((title, row))
     runs: list[list] = []  # title, first R, last R
     for taps in sorted(by_taps):
-        limit = min((row for _, row in by_taps[taps]), key=lambda row: row["median_ms"])["p80_ms"]
-        title = " or ".join(title for title, row in by_taps[taps] if row["p20_ms"] <= limit)
+        best = statistics.fastest(row for _, row in by_taps[taps])
+        title = " or ".join(title for title, row in by_taps[taps] if statistics.within_spread(row, best))
         if runs and runs[-1][0] == title:
             runs[-1][2] = taps
         else:

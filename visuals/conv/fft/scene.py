@@ -18,7 +18,8 @@ from kernels.model.program import Launch
 from visuals.conv.fft import captions, cells
 from visuals.conv.fft.arrays import TOO_SMALL, Arrays
 from visuals.conv.fft.steps import Steps, part_of
-from visuals.scene.parts import Captions, Group, Reading, Source, Tensor
+from visuals.scene.parts import Group, Reading, Source, Tensor
+from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 
 ORDER = "explaining order"
@@ -38,16 +39,16 @@ def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray) -
         title="FFT",
         tensors=_tensors(steps, shape),
         groups=_groups(steps),
-        steps=len(steps.kinds),
+        steps=steps.r.steps,
         step_name="step",
         order_name=ORDER,
         order_note=ORDER_NOTE,
         writes=steps.writes(),
-        reads=tuple(steps.reads()),
-        captions=Captions(captions.templates(a, shape), np.array(steps.kinds), captions.table(steps.args)),
+        reads=steps.reads(),
+        captions=steps.r.captions(captions.templates(a, shape)),
         readings=_readings(steps),
         annotations=cells.annotations(steps, shape),
-        source=source(tuple(steps.kinds)),
+        source=source(tuple(steps.r.kinds)),
     )
 
 
@@ -61,19 +62,14 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
     partial = (p.rows, p.columns) != (a.rows, a.columns)
     tiled = f"transform {p.down}, {p.across} of {a.tiles[0]} × {a.tiles[1]}, " if a.tiles != (1, 1) else ""
 
-    def note(r: int, c: int, all_rows: int, all_columns: int, r0: int = 0, c0: int = 0) -> str:
-        if (r, c) == (all_rows, all_columns):
-            return f"{all_rows:,} × {all_columns:,}"
-        return f"part {r0}–{r0 + r - 1}, {c0}–{c0 + c - 1} of {all_rows:,} × {all_columns:,}"
-
     maps = f", {C} of {shape.C:,} channels" if C < shape.C else ""
-    spectrum = note(visible_rows, visible_half, rows, half)
-    padded = note(p.rows, p.columns, rows, a.columns, p.row, p.column)
-    outputs = note(len(steps.p), len(steps.q), s.P, s.Q, int(steps.p[0]), int(steps.q[0]))
+    spectrum = part_note((0, visible_rows, rows), (0, visible_half, half))
+    padded = part_note((p.row, p.rows, rows), (p.column, p.columns, a.columns))
+    outputs = part_note((steps.p[0], len(steps.p), s.P), (steps.q[0], len(steps.q), s.Q))
     size = (C, len(steps.h), len(steps.w))
     tensors = [
         Tensor("x", "x", "input", "input", *size, x.ravel(), (0, steps.h.start, steps.w.start),
-               note(size[1], size[2], s.H, s.W, steps.h.start, steps.w.start) + maps, plane_name=channel),
+               part_note((steps.h.start, size[1], s.H), (steps.w.start, size[2], s.W)) + maps, plane_name=channel),
         Tensor("w", "w", "filter 0", "filter", C, s.R, s.S, a.w[:C].ravel(), note=f"{s.R} × {s.S}"
                + (f", of {shape.K:,}" if shape.K > 1 else ""), plane_name=channel),
         Tensor("y", "y", "output 0", "output", 1, len(steps.p), len(steps.q), None,
@@ -83,7 +79,7 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
         Tensor("X", "|X|", "its spectrum", "input", C, visible_rows, visible_half, note=spectrum + " complex",
                plane_name=channel, partial=partial),
         Tensor("wp", "w", "padded filter", "filter", C, p.rows, p.columns,
-               note=note(p.rows, p.columns, rows, a.columns), plane_name=channel, partial=partial),
+               note=part_note((0, p.rows, rows), (0, p.columns, a.columns)), plane_name=channel, partial=partial),
         Tensor("W", "|W|", "its spectrum", "filter", C, visible_rows, visible_half, note=spectrum + " complex",
                plane_name=channel, partial=partial),
         Tensor("Y", "|Y|", "X · conj(W)", "output", 1, visible_rows, visible_half, note=spectrum + " complex"),
@@ -108,18 +104,10 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
     """Returns the numbers of values written and multiplied so far, in the visible part."""
-    floats, macs = np.cumsum(np.array(steps.counts), axis=0).T
-    wrong = [
-        args[4] if kind == captions.PICK_WRONG else 0
-        for kind, args in zip(steps.kinds, steps.args, strict=True)
-    ]
-    readings = [
-        Reading("floats written to the workspace", floats, "predicted"),
-        Reading("complex multiply-adds", macs, "predicted"),
-    ]
+    titles = {"floats": "floats written to the workspace", "macs": "complex multiply-adds"}
     if steps.padding == TOO_SMALL:
-        readings.append(Reading("pixels from windows that ran over the end", np.cumsum(wrong), "predicted"))
-    return tuple(readings)
+        titles["wrong"] = "pixels from windows that ran over the end"
+    return tuple(Reading(title, steps.r.so_far(name), "predicted") for name, title in titles.items())
 
 
 # -- the kernels ---------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from visuals.conv.fft import captions
 from visuals.conv.fft.arrays import Arrays, snap_to_integers
 from visuals.scene.parts import Read, Write
+from visuals.scene.recorder import Recorder
 
 MAX_CELLS = 1_024  # of a padded array with all its maps: of a larger one a part is shown
 
@@ -85,16 +86,13 @@ def input_range(a: Arrays, part: Part) -> tuple[range, range]:
 
 
 class Steps:
-    """The steps in their order: kind and numbers of each caption, and what each writes and reads."""
+    """The steps in their order, in the recorder `r`. They count floats written to the workspace (`floats`), complex
+    multiply-adds (`macs`) and outputs from windows that ran over the end (`wrong`)."""
 
     def __init__(self, a: Arrays, part: Part, expected: np.ndarray, padding: str):
         self.a, self.part, self.expected, self.padding = a, part, expected, padding
-        self.kinds: list[int] = []
-        self.args: list[tuple] = []
-        self.copies: list[Write] = []
-        self.written: dict[str, list[tuple[np.ndarray, ...]]] = {}  # (cells, steps, values) of a tensor
-        self.read: list[tuple[str, np.ndarray]] = []  # of each step
-        self.counts: list[tuple[int, int]] = []  # floats written to the workspace, complex multiply-adds
+        self.r = Recorder()
+        self.whole_copies: list[Write] = []  # into all cells of a tensor: no list of cells is needed
         self.frequencies = part.rows, part.columns // 2 + 1
         self.h, self.w = input_range(a, part)
         self.p, self.q = picked(a, part)
@@ -117,16 +115,6 @@ class Steps:
         self._inverse()
         self._pick()
 
-    def step(
-        self, kind: int, *args: float, read: tuple[str, np.ndarray] | None = None, floats=0, macs=0
-    ) -> int:
-        """Add one step and return its number."""
-        self.kinds.append(kind)
-        self.args.append(args)
-        self.read.append(read or ("", np.zeros(0, int)))
-        self.counts.append((floats, macs))
-        return len(self.kinds) - 1
-
     @property
     def spectrum(self) -> np.ndarray:
         """Returns int [maps, rows, frequencies]: the cells of a spectrum on the stage."""
@@ -147,8 +135,8 @@ class Steps:
         c = np.arange(p.maps)[:, None, None] * len(self.h)
         index = (c + h[:, None] - self.h.start) * len(self.w) + w - self.w.start
         index = np.where(inside, index, -1)
-        t = self.step(captions.PAD_INPUT, a.rows, a.columns, np.count_nonzero(~inside), floats=index.size)
-        self.copies.append(Write("xp", np.array([t]), source="x", index=index.ravel()))
+        t = self.r.step(captions.PAD_INPUT, a.rows, a.columns, np.count_nonzero(~inside), floats=index.size)
+        self.whole_copies.append(Write("xp", np.array([t]), source="x", index=index.ravel()))
         r, column = np.arange(p.rows), np.arange(p.columns)
         tap_r, tap_s = r // s.dilation_h, column // s.dilation_w
         tap = ((r % s.dilation_h == 0) & (tap_r < s.R))[:, None] & (
@@ -159,8 +147,8 @@ class Steps:
         index = (np.arange(p.maps)[:, None, None] * s.R + tap_r[:, None]) * s.S + tap_s
         index = np.where(tap, index, -1)
         size = a.rows * a.columns
-        t = self.step(captions.PAD_FILTER, s.R * s.S, size, size / (s.R * s.S), floats=index.size)
-        self.copies.append(Write("wp", np.array([t]), source="w", index=index.ravel()))
+        t = self.r.step(captions.PAD_FILTER, s.R * s.S, size, size / (s.R * s.S), floats=index.size)
+        self.whole_copies.append(Write("wp", np.array([t]), source="w", index=index.ravel()))
 
     def _forward(self, name: str, padded: np.ndarray, done: np.ndarray) -> None:
         """Add the steps that transform rows, then columns. The first pass writes numbers that only cuFFT uses.
@@ -172,45 +160,39 @@ class Steps:
         read = np.arange(p.maps * p.rows * p.columns).reshape(p.maps, p.rows, -1)
         for i in range(p.rows):
             kind = captions.ROW_KINDS[name][int(not padded[:, i].any())]
-            reads = (source, read[:, i - row].ravel()) if row <= i < row + p.rows else None
             total = float(padded[0, i].sum(dtype=np.float64))
-            t = self.step(kind, i, a.columns, a.columns // 2 + 1, total, read=reads)
-            self._write(name, t, cells[:, i], first[:, i])
+            self.r.step(kind, i, a.columns, a.columns // 2 + 1, total)
+            if row <= i < row + p.rows:
+                self.r.look(source, read[:, i - row])
+            self._put(name, first[:, i], cells[:, i])
         for j in range(self.frequencies[1]):
             value = done[0, 0, j]
             floats = 2 * p.maps * p.rows
-            t = self.step(captions.COLUMN_KIND[name], j, a.rows, value.real, value.imag, floats=floats)
-            self._write(name, t, cells[:, :, j], done[:, :, j])
+            self.r.step(captions.COLUMN_KIND[name], j, a.rows, value.real, value.imag, floats=floats)
+            self._put(name, done[:, :, j], cells[:, :, j])
 
-    def _write(self, name: str, t: int, cells: np.ndarray, values: np.ndarray) -> None:
-        """Write values to cells of a tensor from step t on; of complex numbers, the magnitude."""
-        values = np.abs(values) if np.iscomplexobj(values) else values
-        entry = np.ravel(cells), np.full(np.size(cells), t), np.ravel(values).astype(np.float32)
-        self.written.setdefault(name, []).append(entry)
+    def _put(self, name: str, values: np.ndarray, cells: np.ndarray) -> None:
+        """Record that the step writes numbers; of complex numbers, the magnitude."""
+        self.r.put(name, np.abs(values) if np.iscomplexobj(values) else values, cells)
 
     def writes(self) -> tuple[Write, ...]:
-        joined = {
-            name: map(np.concatenate, zip(*entries, strict=True)) for name, entries in self.written.items()
-        }
-        return (*self.copies, *(Write(name, t, v, cells=cells) for name, (cells, t, v) in joined.items()))
+        return (*self.whole_copies, *self.r.writes())
 
     def _multiply(self) -> None:
         X, W, Y, (rows, columns) = self.X, self.W, self.Y, self.frequencies
         f = min(1, columns - 1)  # the frequency that the caption follows
         for i in range(rows):
-            cells = self.spectrum[:, i].ravel()
-            t = self.step(
-                captions.MULTIPLY, i, f, abs(X[0, i, f]), abs(W[0, i, f]), abs(Y[i, f]), columns,
-                read=("X", cells), floats=2 * columns, macs=columns * self.part.maps,
-            )  # fmt: skip
-            self._write("Y", t, self.spectrum[0, i], Y[i])
+            magnitudes = abs(X[0, i, f]), abs(W[0, i, f]), abs(Y[i, f])
+            counts = {"floats": 2 * columns, "macs": columns * self.part.maps}
+            self.r.step(captions.MULTIPLY, i, f, *magnitudes, columns, **counts)
+            self.r.look("X", self.spectrum[:, i])
+            self._put("Y", Y[i], self.spectrum[0, i])
 
     def _inverse(self) -> None:
         p = self.part
         for i in range(p.rows):
-            t = self.step(captions.INVERSE, p.row + i, self.a.rows * self.a.columns, floats=p.columns)
-            cells = i * p.columns + np.arange(p.columns)
-            self._write("d", t, cells, self.dense[i])
+            self.r.step(captions.INVERSE, p.row + i, self.a.rows * self.a.columns, floats=p.columns)
+            self._put("d", self.dense[i], i * p.columns + np.arange(p.columns))
 
     def _pick(self) -> None:
         a, p, (down, w) = self.a, self.part, self.picked_positions
@@ -218,16 +200,11 @@ class Steps:
         for n, (row, h) in enumerate(zip(self.p, down, strict=True)):
             wrong = int(a.wrapped_output[row, self.q].sum())
             kind = captions.PICK_WRONG if wrong else captions.PICK
-            cells = (h - p.row) * p.columns + w - p.column
-            t = self.step(kind, row, h, size, len(self.q), wrong, read=("d", cells))
-            out = n * len(self.q) + np.arange(len(self.q))
-            self._write("y", t, out, self.y[n])
+            self.r.step(kind, row, h, size, len(self.q), wrong, wrong=wrong)
+            self.r.look("d", (h - p.row) * p.columns + w - p.column)
+            self._put("y", self.y[n], n * len(self.q) + np.arange(len(self.q)))
 
-    def reads(self) -> list[Read]:
-        found = []
-        for name in sorted({name for name, _ in self.read} - {""}):
-            cells_read = [cells if tensor == name else np.zeros(0, int) for tensor, cells in self.read]
-            start = np.cumsum([0, *map(len, cells_read)])
-            found.append(Read(name, start, np.concatenate(cells_read)))
-        x = next((r for r in found if r.source == "X"), None)
-        return [*found, Read("W", x.start, x.cells)] if x else found
+    def reads(self) -> tuple[Read, ...]:
+        """Returns the reads. A product reads the same cells of both spectra."""
+        reads = sorted(self.r.reads(), key=lambda read: read.source)
+        return (*reads, *(replace(read, source="W") for read in reads if read.source == "X"))

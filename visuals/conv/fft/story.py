@@ -9,8 +9,9 @@ from kernels.conv import fft
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
-from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.charts.story import Row, Story, extremes, recorded_at, title
 
 RUNG = fft.RUNGS[0]
 COMPARED = ("conv/direct", "conv/implicit-gemm")  # the lesson compares these with the FFT
@@ -59,12 +60,10 @@ def fft_gain(rows: Mapping[str, Row]) -> str:
 
 
 def _against(row: Row, rows: Mapping[str, Row]) -> str:
-    others = [r for name, r in rows.items() if "fft" not in name]
-    if not others:
+    if not (best := fastest(r for name, r in rows.items() if "fft" not in name)):
         return ""
-    best = min(others, key=lambda r: r["median_ms"])
-    name, ratio = find(best["rung"]).title_on(best["engine"]), row["median_ms"] / best["median_ms"]
-    if best["p20_ms"] <= row["p80_ms"] and row["p20_ms"] <= best["p80_ms"]:
+    name, ratio = title(best), row["median_ms"] / best["median_ms"]
+    if within_spread(best, row):
         return f"The FFT and {name} cannot be told apart here: their spreads overlap."
     if ratio < 1:
         return f"The FFT is {units.ratio(1 / ratio)} times as fast as {name}, the fastest without it."
@@ -95,10 +94,8 @@ def shares_of(row: Row) -> str:
 
 def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
     """Returns a comparison of cuDNN's own FFT, the faster of its two, with ours."""
-    theirs = [r for name, r in rows.items() if "fft" in name and name != RUNG.name]
-    if not theirs:
+    if not (best := fastest(r for name, r in rows.items() if "fft" in name and name != RUNG.name)):
         return ""
-    best = min(theirs, key=lambda r: r["median_ms"])
     ratio = best["median_ms"] / row["median_ms"]
     comparison = (
         f"takes {units.ratio(ratio)} times as long as ours"

@@ -14,6 +14,7 @@ from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from visuals.conv.part import Part, copies_per_pixel, gather_index
 from visuals.scene.parts import Captions, Group, MatMul, Reading, Source, Tensor, Write
+from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources
 
@@ -62,9 +63,9 @@ def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
         s.pad_w * (part.w + part.W == s.W),
     )
     notes = {
-        "x": _note(s.C, "channel", part.C, (s.H, part.h, part.H), (s.W, part.w, part.W)),
-        "w": _note(1, "", 1, (s.K, 0, part.K), (s.CRS, 0, crs)),
-        "y": _note(s.K, "plane", part.K, (s.P, part.p, part.P), (s.Q, part.q, part.Q)),
+        "x": part_note((0, part.C, s.C), (part.h, part.H, s.H), (part.w, part.W, s.W), plane="channel"),
+        "w": part_note((0, part.K, s.K), (0, crs, s.CRS)),
+        "y": part_note((0, part.K, s.K), (part.p, part.P, s.P), (part.q, part.Q, s.Q), plane="plane"),
     }
     tensors = (
         Tensor("x", "x", "input", "input", part.C, part.H, part.W, visible_x.ravel(), (0, part.h, part.w),
@@ -105,19 +106,6 @@ def _readings(part: Part, index: np.ndarray) -> tuple[Reading, ...]:
         Reading("values written", columns * crs, "predicted"),
         Reading("multiply-adds", columns * crs * part.K, "predicted"),
     )
-
-
-def _note(
-    planes: int, plane: str, planes_shown: int, rows: tuple[int, int, int], cols: tuple[int, int, int]
-) -> str:
-    """Returns the size of a whole tensor and which part of it is visible. `rows` and `cols` are (of, first,
-    count)."""
-    axes = ([(planes, 0, planes_shown)] if plane and planes > 1 else []) + [rows, cols]
-    if all(count == total for total, _, count in axes):
-        size = f"{rows[0]:,} × {cols[0]:,}"
-        return f"{planes} {plane}s of {size}" if len(axes) == 3 else size
-    ranges = ", ".join(f"{first}–{first + count - 1}" for _, first, count in axes)
-    return f"part {ranges} of {' × '.join(f'{total:,}' for total, _, _ in axes)}"
 
 
 def _matrix_note(s: ConvShape, part: Part) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 
 from kernels.conv.shape import ConvShape
 from kernels.model.preset import Preset
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
 from visuals.charts.story import Row, Story, extremes, recorded_at
 from visuals.conv.part import copies_per_pixel
@@ -31,7 +32,7 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
     direct, best = pair
     name = IM2COL_GEMMS[best["rung"]]
     ratio = direct["median_ms"] / best["median_ms"]
-    if best["p20_ms"] <= direct["p80_ms"] and direct["p20_ms"] <= best["p80_ms"]:
+    if within_spread(best, direct):
         return f"In time it buys nothing here: with {name} the spreads of the two overlap."
     if ratio > 1:
         return f"It buys time: with {name} im2col is {units.ratio(ratio)} times as fast as direct."
@@ -54,10 +55,11 @@ def im2col_examples() -> list[tuple[Preset, str]]:
 
 def _direct_and_best(rows: Mapping[str, Row]) -> tuple[Row, Row] | None:
     """Returns the row of direct and the fastest other row."""
-    others = [row for name, row in rows.items() if name != "conv/direct"]
-    if "conv/direct" not in rows or not others:
-        return None
-    return rows["conv/direct"], min(others, key=lambda row: row["median_ms"])
+    direct, best = (
+        rows.get("conv/direct"),
+        fastest(row for name, row in rows.items() if name != "conv/direct"),
+    )
+    return (direct, best) if direct and best else None
 
 
 IM2COL = Story(im2col_cost, im2col_gain, im2col_examples, "im2col, times as fast as direct, recorded:")

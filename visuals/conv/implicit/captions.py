@@ -70,14 +70,6 @@ def x_note(s: ConvShape, box: tuple[int, ...]) -> str:
     return part + (f", images 0–{images - 1} of {s.N}" if s.N > 1 else "")
 
 
-def part_note(rows: tuple[int, int], cols: tuple[int, int]) -> str:
-    """Returns the size of a matrix and its visible part. `rows` and `cols` are (visible, of)."""
-    size = f"{rows[1]:,} × {cols[1]:,}"
-    if rows[0] == rows[1] and cols[0] == cols[1]:
-        return size
-    return f"part 0–{rows[0] - 1}, 0–{cols[0] - 1} of {size}"
-
-
 # -- annotations of cells --------------------------------------------------------------------------
 def _high_half(by: Magic, n: np.ndarray) -> np.ndarray:
     """Returns the upper half of 2n times the multiplier. The kernel then shifts it."""

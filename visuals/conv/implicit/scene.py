@@ -20,7 +20,7 @@ from visuals.conv.implicit import captions
 from visuals.conv.implicit.plan import Plan, why_not
 from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Tensor, View, Write
-from visuals.scene.recorder import table
+from visuals.scene.recorder import Recorder, part_note
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
@@ -42,7 +42,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
     plan = Plan(s, rung, dict(tiles))
     steps = Steps(plan, x, w)
     launch = find(rung).build(s, tiles).steps[0]
-    kind = np.array(steps.kinds)
+    kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
     return Scene(
         key=f"{rung} {s} {sizes}",
@@ -64,16 +64,16 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
         matmuls=steps.matmuls(),
         annotations=steps.annotations(),
         readings=steps.readings(),
-        captions=Captions(captions.templates(plan), kind, table(steps.args)),
+        captions=steps.r.captions(captions.templates(plan)),
         source=source_of(plan.file, plan.marks, np.array(captions.MARK_INDEX)[kind], detail=resources(launch)),
     )  # fmt: skip
 
 
 class Steps:
-    """The steps: `kinds` as in captions.py, `args` for their captions, and what each step writes."""
+    """The steps, in the recorder `r` (kinds as in captions.py), and what each step writes."""
 
     def __init__(self, plan: Plan, x: np.ndarray, w: np.ndarray):
-        self.plan, self.kinds, self.args = plan, [], []
+        self.plan, self.r = plan, Recorder()
         self.fetched: list[tuple[int, int, int]] = []  # tile, step of its filters, step of its pixels
         self.multiplied: list[int] = []  # step of each tile
         self.flat = np.append(np.ravel(np.asarray(x, np.float32)), np.float32(0))
@@ -109,15 +109,10 @@ class Steps:
         self.last = np.pad(self.product, ((0, 1), (0, 1)))[np.ix_(rows, cols)]
 
     # -- steps -------------------------------------------------------------------------------------
-    def _step(self, kind: int, *args: int) -> int:
-        self.kinds.append(kind)
-        self.args.append(args)
-        return len(self.kinds) - 1
-
     def _add_steps(self) -> None:
         plan, ahead = self.plan, self.plan.STAGES - 1
         rows, cols = plan.inside
-        self._step(captions.START, rows - 1, cols - 1, int(np.prod(plan.blocks)))
+        self.r.step(captions.START, rows - 1, cols - 1, int(np.prod(plan.blocks)))
         for tile in range(min(ahead, plan.iterations_shown)):
             self._fetch(tile, -1)
         is_whole = plan.iterations_shown == plan.iterations
@@ -127,14 +122,14 @@ class Steps:
             tiles_ahead = min(iteration + ahead, plan.iterations_shown - 1) - iteration
             kind = (captions.MULTIPLY_LAST, captions.MULTIPLY_ONE, captions.MULTIPLY)[min(tiles_ahead, 2)]
             numbers = iteration + 1, iteration % plan.STAGES, iteration + 2, iteration + tiles_ahead + 1
-            self.multiplied.append(self._step(kind, *numbers))
+            self.multiplied.append(self.r.step(kind, *numbers))
         if plan.iterations_shown < plan.iterations:
-            self.remaining_step = self._step(
+            self.remaining_step = self.r.step(
                 captions.REMAINING, plan.iterations - len(self.multiplied), plan.s.CRS - 1
             )
-        self.stored = self._step(captions.STORE, rows * cols, cols - 1)
+        self.stored = self.r.step(captions.STORE, rows * cols, cols - 1)
         if int(np.prod(plan.blocks)) > 1:
-            self._step(captions.OTHER_BLOCKS, int(np.prod(plan.blocks)) - 1)
+            self.r.step(captions.OTHER_BLOCKS, int(np.prod(plan.blocks)) - 1)
 
     def _rows(self, tile: int) -> tuple[int, int]:
         """Returns the first and the last row of the data matrix in a tile."""
@@ -148,12 +143,14 @@ class Steps:
         numbers = tile + 1, plan.iterations, stage, k0, k1
         taps = plan.inside[0] * count
         zero_count = plan.BM * plan.BK - taps
-        a = self._step(captions.FETCH_A_ZEROS if zero_count else captions.FETCH_A, *numbers, taps, zero_count)
+        a = self.r.step(
+            captions.FETCH_A_ZEROS if zero_count else captions.FETCH_A, *numbers, taps, zero_count
+        )
         c, r, t = map(int, plan.taps[k0, :3])
         read = int((offsets >= 0).sum())
         zeros = plan.BK * plan.BN - read
         kind = captions.FETCH_B if iteration < 0 else captions.FETCH_B_LATER
-        self.fetched.append((tile, a, self._step(kind, *numbers, c, r, t, read, zeros, iteration + 1)))
+        self.fetched.append((tile, a, self.r.step(kind, *numbers, c, r, t, read, zeros, iteration + 1)))
 
     # -- tensors -----------------------------------------------------------------------------------
     @cached_property
@@ -186,12 +183,12 @@ class Steps:
         return (
             Tensor("x", "x", "input", "input", images * channels, H, W, x.ravel(), (0, h0, w0), captions.x_note(s, self.box),
                    plane_name="map"),
-            Tensor("D", "D", "data matrix, never stored", "workspace", 1, rows, cols, note=captions.part_note((rows, s.CRS), (cols, plan.columns)),
+            Tensor("D", "D", "data matrix, never stored", "workspace", 1, rows, cols, note=part_note((0, rows, s.CRS), (0, cols, plan.columns)),
                    partial=(rows, cols) != (s.CRS, plan.columns)),
             Tensor("w", "w", "filters", "filter", 1, len(self.filters), rows, self.filters[:, :rows].ravel(),
-                   note=captions.part_note((len(self.filters), s.K), (rows, s.CRS)), partial=rows < s.CRS),
+                   note=part_note((0, len(self.filters), s.K), (0, rows, s.CRS)), partial=rows < s.CRS),
             Tensor("y", "y", "output", "output", 1, len(self.filters), cols,
-                   note=captions.part_note((len(self.filters), s.K), (cols, plan.columns))),
+                   note=part_note((0, len(self.filters), s.K), (0, cols, plan.columns))),
             Tensor("As", "tile_a", "tile of the filters", "filter", plan.STAGES, plan.BK, plan.pitch, plane_name=stage,
                    note=f"turned, {plan.BK} × {plan.BM} + 4, {plan.STAGES} stages"),
             Tensor("Bs", "tile_b", "tile of the data matrix", "input", plan.STAGES, plan.BK, plan.BN, plane_name=stage,
@@ -212,7 +209,7 @@ class Steps:
         window_offsets = self.plan.windows[
             np.minimum(self.plan.lane_columns[::32], self.plan.columns_shown - 1), 3:
         ]
-        y = np.full(self.product.shape, len(self.kinds) - 1)
+        y = np.full(self.product.shape, self.r.now)
         y[: self.plan.inside[0], : self.plan.inside[1]] = self.stored
         return (
             *self._tiles("As", "w"),
@@ -276,7 +273,7 @@ class Steps:
         return (MatMul("w", "D", "y"),) if self.plan.rows_shown == self.plan.s.CRS else ()
 
     def readings(self) -> tuple[Reading, ...]:
-        plan, kinds = self.plan, np.array(self.kinds)
+        plan, kinds = self.plan, np.array(self.r.kinds)
         copied = np.cumsum(np.isin(kinds, (captions.FETCH_B, captions.FETCH_B_LATER))) * plan.BK * plan.BN
         multiplied = (
             np.cumsum(np.isin(kinds, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)))

@@ -8,8 +8,9 @@ from functools import cache, partial
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
-from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.charts.story import Row, Story, extremes, recorded_at, title
 
 PLAIN, MAGIC = "conv/implicit-gemm-plain", "conv/implicit-gemm"
 COLUMNS = ("conv/im2col-cublas", "conv/im2col-gemm")
@@ -34,11 +35,8 @@ def gain(rows: Mapping[str, Row]) -> str:
     ours = [rows[name] for name in (MAGIC, PLAIN) if name in rows]
     sentences = [_divisions(*ours)] if len(ours) == 2 else []
     if ours:
-        best = min(ours, key=_time)
-        others = [
-            _first(COLUMNS, rows),
-            min((rows[n] for n in LIBRARY if n in rows), key=_time, default=None),
-        ]
+        best = fastest(ours)
+        others = [_first(COLUMNS, rows), fastest(rows[name] for name in LIBRARY if name in rows)]
         sentences += [_against(best, other) for other in others if other]
     return " ".join(sentences)
 
@@ -51,14 +49,9 @@ def _first(names: tuple[str, ...], rows: Mapping[str, Row]) -> Row | None:
     return next((rows[name] for name in names if name in rows), None)
 
 
-def _within_spread(one: Row, other: Row) -> bool:
-    """Returns whether their spreads overlap."""
-    return one["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= one["p80_ms"]
-
-
 def _divisions(magic: Row, plain: Row) -> str:
     ratio = _time(plain) / _time(magic)
-    if _within_spread(magic, plain):
+    if within_spread(magic, plain):
         return "Dividing by multiplication and shift buys nothing here: the spreads overlap."
     if ratio > 1:
         return f"Dividing by multiplication and shift makes it {units.ratio(ratio)} times as fast."
@@ -68,8 +61,8 @@ def _divisions(magic: Row, plain: Row) -> str:
 
 
 def _against(best: Row, other: Row) -> str:
-    name, ratio = find(other["rung"]).title_on(other["engine"]), _time(other) / _time(best)
-    if _within_spread(best, other):
+    name, ratio = title(other), _time(other) / _time(best)
+    if within_spread(best, other):
         return f"Implicit GEMM and {name} cannot be told apart: their spreads overlap."
     if ratio > 1:
         return f"Implicit GEMM is {units.ratio(ratio)} times as fast as {name}."

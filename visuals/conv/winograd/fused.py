@@ -19,14 +19,14 @@ from visuals.conv.winograd.part import (
     Numbers,
     Operations,
     Part,
-    Script,
     derived,
     operations,
     output_terms,
     sum_of,
     terms,
 )
-from visuals.scene.parts import Group, Lanes, Reading, Sum, Tensor
+from visuals.scene.parts import Group, Reading, Sum, Tensor
+from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -42,12 +42,13 @@ _MARKS = (
     "const float* __restrict__ U", "load_tile(input", "load_tile(input", "transform_2d(BT, d, v)",
     "sum[e][i][j] +=", "transform_2d(AT, z, out)", "transform_2d(AT, z, out)", "transform_2d(AT, z, out)",
 )  # fmt: skip
-COUNTED = (
-    "multiplications of direct convolution",
-    "of U · V",
-    "additions of the transforms",
-    "their multiplications",
-)
+# What the steps count, and its name on the stage.
+COUNTED = {
+    "direct": "multiplications of direct convolution",
+    "product": "of U · V",
+    "additions": "additions of the transforms",
+    "multiplications": "their multiplications",
+}
 D, U, V, Z, Y = "[d](input)", "[U](filter)", "[V](input)", "[Z](output)", "[y](output)"
 
 
@@ -57,9 +58,8 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
     s, m = part.s, part.m
     rung = find(f"conv/winograd-{m}x{m}")
     tiles = rung.check(s, tiles)
-    script = _script(part, n)
-    kind = np.array(script.kinds)
-    warp, mask = (np.array(column) for column in zip(*script.lanes, strict=True))
+    r = _record(part, n)
+    kind = np.array(r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
     return Scene(
         key=f"{rung.name} {part.i0},{part.j0} {sizes} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
@@ -76,21 +76,19 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         step_name="step",
         order_name=ORDER,
         order_note=ORDER_NOTE.format(**tiles),
-        writes=script.writes(),
-        captions=script.captions(_templates(part)),
-        readings=readings(script),
+        writes=r.writes(),
+        captions=r.captions(_templates(part)),
+        readings=readings(r),
         source=source_of(
             "conv/08_winograd_fused.cu", _MARKS, kind, detail=resources(rung.build(s, tiles).steps[1])
         ),
-        lanes=Lanes(warp, mask.astype(np.uint32)),
+        lanes=r.lanes(),
         sums=_sums(part),
     )  # fmt: skip
 
 
-def readings(script: Script) -> tuple[Reading, ...]:
-    return tuple(
-        Reading(name, n, "predicted") for name, n in zip(COUNTED, script.counted(len(COUNTED)), strict=True)
-    )
+def readings(r: Recorder) -> tuple[Reading, ...]:
+    return tuple(Reading(title, r.so_far(name), "predicted") for name, title in COUNTED.items())
 
 
 # -- tensors -------------------------------------------------------------------------------------------
@@ -163,28 +161,26 @@ def _sums(part: Part) -> tuple[Sum, ...]:
 
 
 # -- steps ---------------------------------------------------------------------------------------------
-def counted(
-    direct: int = 0, product: int = 0, count: winograd_matrices.Count | None = None, times: int = 1
-) -> tuple:
-    """Returns the counts of a step, in the order of COUNTED; `times` of a transform."""
-    return direct, product, *((times * count.additions, times * count.multiplications) if count else (0, 0))
+def counted(count: winograd_matrices.Count, times: int = 1) -> dict[str, int]:
+    """Returns the counts of `times` transforms, by the names of COUNTED."""
+    return {"additions": times * count.additions, "multiplications": times * count.multiplications}
 
 
-def _script(part: Part, n: Numbers) -> Script:
-    script, ops, read_counts = Script(), operations(part.m), np.zeros(n.x[0].size)
+def _record(part: Part, n: Numbers) -> Recorder:
+    r, ops, read_counts = Recorder(), operations(part.m), np.zeros(n.x[0].size)
     U = n.U[:, :, : part.K].transpose(2, 1, 0)  # K, C, positions
     for k in range(part.K):
-        counts = counted(count=ops.filter, times=part.C)
-        t = script.step(FILTER, k, *counts[2:], counts=counts)
-        script.write("U", t, np.arange(U.size).reshape(part.K, -1)[k], U[k])
+        counts = counted(ops.filter, part.C)
+        r.step(FILTER, k, *counts.values(), **counts)
+        r.put("U", U[k], np.arange(U.size).reshape(part.K, -1)[k])
     detailed = part.tiles if part.tiles <= MAX_DETAILED else 2
     for tile in range(part.tiles):
-        _tile(script, part, n, ops, read_counts, tile, detailed=tile < detailed)
-    return script
+        _tile(r, part, n, ops, read_counts, tile, detailed=tile < detailed)
+    return r
 
 
 def _tile(
-    script: Script,
+    r: Recorder,
     part: Part,
     n: Numbers,
     ops: Operations,
@@ -202,28 +198,28 @@ def _tile(
         len(out) - len(valid),
     )
     pairs = part.K * part.C
-    forward, product = counted(count=ops.input, times=part.C), counted(product=T2 * pairs)
-    inverse = counted(9 * len(valid) * pairs, count=ops.output, times=part.K)
+    forward, inverse = counted(ops.input, part.C), counted(ops.output, part.K)
+    product, direct = T2 * pairs, 9 * len(valid) * pairs
     if detailed:
         first = [float(X.flat[0]) for X in (n.U[0], n.V[0, :, tile], n.Z[0, 0, tile : tile + 1])]
         details = lane, number // FUSED_TILES, before, zeros
-        d = script.step(LOAD_ZEROS if zeros else LOAD, *location, *details, **lane_args)
-        V = script.step(TRANSFORM, *location, *forward[2:], counts=forward, **lane_args)
-        Z = script.step(MULTIPLY, *location, *first, T2 * pairs, counts=product)
-        y = script.step(
-            INVERSE_CUT if cut else INVERSE, *location, *inverse[2:], cut, counts=inverse, **lane_args
-        )
+        d = r.step(LOAD_ZEROS if zeros else LOAD, *location, *details, **lane_args)
+        V = r.step(TRANSFORM, *location, *forward.values(), **forward, **lane_args)
+        Z = r.step(MULTIPLY, *location, *first, product, product=product)
+        kind = INVERSE_CUT if cut else INVERSE
+        y = r.step(kind, *location, *inverse.values(), cut, direct=direct, **inverse, **lane_args)
     else:
-        counts = tuple(map(sum, zip(forward, product, inverse, strict=True)))
-        d = V = Z = y = script.step(TILE, *location, before, T2 * pairs, counts=counts, **lane_args)
+        d = V = Z = y = r.step(TILE, *location, before, product, product=product, direct=direct, **lane_args)
+        r.count(**forward)
+        r.count(**inverse)
     C, K, cells = np.arange(part.C)[:, None], np.arange(part.K)[:, None], np.arange(T2)
-    script.copy("d", d, "x", C * T2 + cells, np.where(window >= 0, C * read_counts.size + window, -1))
+    r.copy("d", "x", np.where(window >= 0, C * read_counts.size + window, -1), C * T2 + cells, at=d)
     read_counts[inside] += 1
-    script.write("R", d, inside, read_counts[inside])
-    script.write("V", V, C * T2 + cells, n.V[:, :, tile].T)
-    script.write("Z", Z, K * T2 + cells, n.Z[:, :, tile].T)
+    r.put("R", read_counts[inside], inside, at=d)
+    r.put("V", n.V[:, :, tile].T, C * T2 + cells, at=V)
+    r.put("Z", n.Z[:, :, tile].T, K * T2 + cells, at=Z)
     outputs = K * n.y[0].size + valid
-    script.write("y", y, outputs, n.y.ravel()[outputs])
+    r.put("y", n.y.ravel()[outputs], outputs, at=y)
 
 
 # -- captions ------------------------------------------------------------------------------------------

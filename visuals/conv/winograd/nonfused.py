@@ -21,14 +21,14 @@ from visuals.conv.winograd.part import (
     NONFUSED,
     Numbers,
     Part,
-    Script,
     derived,
     operations,
     output_terms,
     sum_of,
     terms,
 )
-from visuals.scene.parts import Group, Lanes, Source, Sum, Tensor
+from visuals.scene.parts import Group, Source, Sum, Tensor
+from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
 
@@ -49,8 +49,7 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
     """Returns the scene of a part through winograd-nonfused at these tile sizes, whose M is the part's."""
     s, rung = part.s, find(NONFUSED)
     tiles = rung.check(s, {**tiles, "M": part.m})
-    script = _script(part, tiles, n)
-    warp, mask = (np.array(column) for column in zip(*script.lanes, strict=True))
+    r = _record(part, tiles, n)
     sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
     return Scene(
         key=f"{rung.name} {part.i0},{part.j0} {sizes} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
@@ -60,15 +59,15 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
             Group((("x", "w", "y"),), "global", "global memory"),
             Group((("U", "V", "Z"),), "workspace", f"workspaces, {positions(part.m)} matrices each, one below the other"),
         ),
-        steps=len(script.kinds),
+        steps=r.steps,
         step_name="step",
         order_name="explaining order",
         order_note=ORDER_NOTE,
-        writes=script.writes(),
-        captions=script.captions(_templates(part)),
-        readings=readings(script),
-        source=_source(np.array(script.kinds)),
-        lanes=Lanes(warp, mask.astype(np.uint32)),
+        writes=r.writes(),
+        captions=r.captions(_templates(part)),
+        readings=readings(r),
+        source=_source(np.array(r.kinds)),
+        lanes=r.lanes(),
         sums=_sums(part),
     )  # fmt: skip
 
@@ -136,16 +135,16 @@ def _sums(part: Part) -> tuple[Sum, ...]:
 
 
 # -- steps ---------------------------------------------------------------------------------------------
-def _script(part: Part, tiles: Mapping[str, int], n: Numbers) -> Script:
-    script, ops, s = Script(), operations(part.m), part.s
+def _record(part: Part, tiles: Mapping[str, int], n: Numbers) -> Recorder:
+    r, ops, s = Recorder(), operations(part.m), part.s
     C, K, T2 = part.C, part.K, positions(part.m)
     filters, cols = columns(part)
     cells = {"U": np.arange(T2 * C * filters).reshape(T2, C, filters), "V": np.arange(T2 * C * cols).reshape(T2, C, cols),
              "Z": np.arange(T2 * K * cols).reshape(T2, K, cols)}  # fmt: skip
 
-    def write(name: str, t: int, region) -> None:
+    def write(name: str, region) -> None:
         index = cells[name]
-        script.write(name, t, index[region], getattr(n, name)[..., : index.shape[-1]][region])
+        r.put(name, getattr(n, name)[..., : index.shape[-1]][region], index[region])
 
     def thread(index: int) -> dict[str, int]:
         return {"warp": index % tiles["BLOCK"] // 32, "mask": mask_of(np.array([index % 32]))}
@@ -153,44 +152,43 @@ def _script(part: Part, tiles: Mapping[str, int], n: Numbers) -> Script:
     across, down = FILTER_BLOCK
     for k in range(K):
         for c in range(C):
-            write("U", script.step(FILTER, k, c, counts=counted(count=ops.filter),
-                                 warp=c % down, mask=mask_of(np.array([k % across]))), np.s_[:, c, k])  # fmt: skip
+            r.step(FILTER, k, c, warp=c % down, mask=mask_of(np.array([k % across])), **counted(ops.filter))
+            write("U", np.s_[:, c, k])
     if filters > K:
-        write("U", script.step(FILTER_END, filters - K), np.s_[:, :, K:])
+        r.step(FILTER_END, filters - K)
+        write("U", np.s_[:, :, K:])
     read_counts = np.zeros(n.x[0].size)
     for tile in range(part.tiles):
-        _input(script, part, ops, read_counts, tile, thread, write)
+        _input(r, part, ops, read_counts, tile, thread, write)
     if cols > part.tiles:
-        write("V", script.step(INPUT_END, cols - part.tiles), np.s_[:, :, part.tiles :])
+        r.step(INPUT_END, cols - part.tiles)
+        write("V", np.s_[:, :, part.tiles :])
     for p in range(T2):
         first = [float(X[p, 0, 0]) for X in (n.U, n.V, n.Z)]
-        t = script.step(PRODUCT, *divmod(p, part.T), p, *first, counts=counted(product=K * C * part.tiles))
-        write("Z", t, np.s_[p])
+        r.step(PRODUCT, *divmod(p, part.T), p, *first, product=K * C * part.tiles)
+        write("Z", np.s_[p])
     for tile in range(part.tiles):
         tile_outputs = part.outputs(tile)
         valid = tile_outputs[tile_outputs >= 0]
         cut = len(tile_outputs) - len(valid)
-        counts = counted(9 * len(valid) * K * C, count=ops.output, times=K)
+        counts = {"direct": 9 * len(valid) * K * C} | counted(ops.output, K)
         lane_args = thread(part.number(tile)) if s.K == 1 else {}
-        t = script.step(
-            OUTPUT_CUT if cut else OUTPUT, part.number(tile), *part.at(tile), cut, counts=counts, **lane_args
-        )
+        r.step(OUTPUT_CUT if cut else OUTPUT, part.number(tile), *part.at(tile), cut, **counts, **lane_args)
         outputs = np.arange(K)[:, None] * n.y[0].size + valid
-        script.write("y", t, outputs, n.y.ravel()[outputs])
-    return script
+        r.put("y", n.y.ravel()[outputs], outputs)
+    return r
 
 
-def _input(script: Script, part: Part, ops, read_counts: np.ndarray, tile: int, thread, write) -> None:
+def _input(r: Recorder, part: Part, ops, read_counts: np.ndarray, tile: int, thread, write) -> None:
     window, number = part.window(tile), part.number(tile)
     inside = window[window >= 0]
     zeros, before = len(window) - len(inside), int((read_counts[inside] > 0).sum())
-    counts = counted(count=ops.input, times=part.C)
+    counts = counted(ops.input, part.C)
     lane_args = thread(number) if part.s.C == 1 else {}
-    t = script.step(
-        INPUT_ZEROS if zeros else INPUT, number, *part.at(tile), before, zeros, counts=counts, **lane_args
-    )
+    kind = INPUT_ZEROS if zeros else INPUT
+    r.step(kind, number, *part.at(tile), before, zeros, **counts, **lane_args)
     read_counts[inside] += 1
-    write("V", t, np.s_[:, :, tile])
+    write("V", np.s_[:, :, tile])
 
 
 # -- captions ------------------------------------------------------------------------------------------

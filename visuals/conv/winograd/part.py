@@ -1,11 +1,10 @@
 """Shared by both scenes of Winograd: the visible part of a convolution, its numbers as the CPU implementations
-compute them, each transform as sums, and a script of steps."""
+compute them, and each transform as sums."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from kernels.ladders import find
 from kernels.model.launch import ceil
 from visuals.conv.inputs import Inputs
 from visuals.conv.part import variation
-from visuals.scene.parts import Captions, Sum, Write
+from visuals.scene.parts import Sum
 
 NONFUSED = "conv/winograd-nonfused"
 SIDE = {2: 4, 4: 3, 6: 2}  # visible tiles along each side of a larger map
@@ -239,57 +238,3 @@ class Operations:
 def operations(m: int) -> Operations:
     t = winograd_matrices.derive(m, R)
     return Operations(*(winograd_matrices.operations_2d(X) for X in (t.G, t.BT, t.AT)))
-
-
-# -- a script ------------------------------------------------------------------------------------------
-@dataclass
-class Script:
-    """The steps in their order: the kind, caption numbers, counts and writes of each."""
-
-    kinds: list[int] = field(default_factory=list)
-    args: list[tuple] = field(default_factory=list)
-    counts: list[tuple] = field(default_factory=list)
-    lanes: list[tuple[int, int]] = field(default_factory=list)  # warp, mask
-    written: dict[str, list] = field(default_factory=lambda: defaultdict(list))  # step, cells, values
-    copied: dict[tuple[str, str], list] = field(
-        default_factory=lambda: defaultdict(list)
-    )  # step, cells, index
-
-    def step(self, kind: int, *args: float, counts: tuple = (), warp: int = -1, mask: int = 0) -> int:
-        self.kinds.append(kind)
-        self.args.append(args)
-        self.counts.append(counts)
-        self.lanes.append((warp, mask))
-        return len(self.kinds) - 1
-
-    def write(self, target: str, t: int, cells, values) -> None:
-        if np.size(cells):  # a tile of padding alone reads no pixel
-            self.written[target].append((t, np.ravel(cells), np.ravel(values)))
-
-    def copy(self, target: str, t: int, source: str, cells, index) -> None:
-        self.copied[target, source].append((t, np.ravel(cells), np.ravel(index)))
-
-    def writes(self) -> tuple[Write, ...]:
-        """Returns one Write for each tensor and source: a scene has many steps."""
-        out = []
-        for target, entries in self.written.items():
-            steps, cells, values = _columns(entries)
-            out.append(Write(target, steps, values.astype(np.float32), cells=cells.astype(int)))
-        for (target, source), entries in self.copied.items():
-            steps, cells, index = _columns(entries)
-            out.append(Write(target, steps, None, source, index.astype(int), cells.astype(int)))
-        return tuple(out)
-
-    def captions(self, templates: tuple[str, ...]) -> Captions:
-        width = max(map(len, self.args))
-        rows = np.array([(*row, *[0] * (width - len(row))) for row in self.args], float)
-        return Captions(templates, np.array(self.kinds), rows)
-
-    def counted(self, width: int) -> np.ndarray:
-        """Returns float64[width, steps]: the counts up to each step."""
-        return np.cumsum([row or (0,) * width for row in self.counts], axis=0).T
-
-
-def _columns(entries: list) -> tuple[np.ndarray, ...]:
-    steps, cells, values = zip(*entries, strict=True)
-    return np.repeat(steps, [len(c) for c in cells]), np.concatenate(cells), np.concatenate(values)

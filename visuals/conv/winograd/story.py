@@ -10,9 +10,9 @@ from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import FUSED_TILES, RUNGS, tiles_of
 from kernels.ladders import find
 from kernels.model.preset import Preset
-from kernels.model.rung import Rung
+from kernels.records.statistics import within_spread
 from visuals.charts import units
-from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at, title
 from visuals.conv.winograd import charts
 from visuals.conv.winograd.part import why_not
 
@@ -56,7 +56,7 @@ def winograd_gain(rows: Mapping[str, Row]) -> str:
     if not (ours := winograd_rows(rows)):
         return ""
     best, text = ours[0], ""
-    name = _capital(_title(best))
+    name = capitalized(_title(best))
     if base := rows.get(BASE):
         text += _against(name, best, base, _title(base))
     s, executed_flops = ConvShape(**best["shape"]), executed(best)
@@ -73,14 +73,13 @@ def winograd_gain(rows: Mapping[str, Row]) -> str:
 
 
 def _title(row: Row) -> str:
-    rung: Rung = find(row["rung"])
     m = f" ({row['tiles']['M']}×{row['tiles']['M']})" if "M" in row["tiles"] else ""
-    return rung.title_on(row["engine"]).replace(", fused", " (fused)") + m
+    return title(row).replace(", fused", " (fused)") + m
 
 
 def _against(name: str, row: Row, other: Row, other_name: str) -> str:
     ratio = other["median_ms"] / row["median_ms"]
-    if row["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= row["p80_ms"]:
+    if within_spread(row, other):
         return f"{name} and {other_name} cannot be told apart here: their spreads overlap. "
     if ratio > 1:
         return f"{name} is {units.ratio(ratio)} times as fast as {other_name}. "
@@ -116,10 +115,6 @@ def _loss_reason(row: Row, s: ConvShape, executed_flops: int) -> str:
 
 def _blocks(row: Row, s: ConvShape) -> int:
     return math.prod(find(row["rung"]).build(s, row["tiles"]).steps[1].grid)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 @cache
