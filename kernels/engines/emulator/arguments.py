@@ -11,7 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from kernels.engines.emulator.ptx.parse import Kernel, Variable
+from kernels.engines.emulator.ptx.kernel import Kernel, Variable
 from kernels.model import numerals
 from kernels.model.program import RuleError
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.engines.emulator.ptx.parse import Instruction, Line
+from kernels.engines.emulator.ptx.kernel import Instruction, Line
 
 SECTOR_BITS, BANKS, WORD_BITS, LANES = 5, 32, 2, 32
 # PTX instructions counted for each machine instruction that an H200 executed: minimum and maximum over the cases of

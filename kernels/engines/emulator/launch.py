@@ -13,7 +13,8 @@ from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
 from kernels.engines.emulator.printer import Printed
-from kernels.engines.emulator.ptx.parse import Kernel, parse
+from kernels.engines.emulator.ptx.kernel import Kernel
+from kernels.engines.emulator.ptx.parse import parse
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.scheduler import Scheduler
 from kernels.engines.emulator.state import Machine

@@ -20,7 +20,7 @@ from kernels.engines.emulator.instructions import (
 from kernels.engines.emulator.instructions.arithmetic import ARITHMETIC
 from kernels.engines.emulator.instructions.closure import NOTHING, Run, Unknown
 from kernels.engines.emulator.operations import DTYPES
-from kernels.engines.emulator.ptx.parse import Instruction, Operand
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 
 _PARTS = (integers, video, memory_access, warp, tensor, generic_access, mbarrier, runtime_functions)

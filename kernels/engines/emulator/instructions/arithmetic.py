@@ -14,7 +14,7 @@ from kernels.engines.emulator.instructions import fp8
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernels.engines.emulator.ptx.parse import PtxError
+from kernels.engines.emulator.ptx.kernel import PtxError
 
 Run = Callable[[], None]
 

@@ -9,7 +9,7 @@ import numpy as np
 from kernels.engines.emulator.instructions import memory_access
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import WINDOWS
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 # An address shifted right by these bits identifies its space.

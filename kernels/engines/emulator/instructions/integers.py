@@ -9,7 +9,7 @@ import numpy as np
 from kernels.engines.emulator import operations
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.operations import DTYPES
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 BITS = np.int64(32)

@@ -12,7 +12,7 @@ from kernels.engines.emulator.instructions import memory_access
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.generic_access import by_space
 from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 WIDTH = 8

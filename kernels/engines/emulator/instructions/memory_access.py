@@ -12,7 +12,7 @@ from kernels.engines.emulator.instructions import compare_and_swap
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, Space, space_at
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
-from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
 # Accesses that may overlap another thread's, as atomics may: PTX ISA, "Morally strong operations".

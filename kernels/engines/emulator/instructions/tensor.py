@@ -25,7 +25,7 @@ from kernels.engines.emulator.instructions.fragments import (
     writer,
 )
 from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 # (shape, type of a and b): the supported accumulator types.

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.engines.emulator import operations
 from kernels.engines.emulator.instructions.closure import Run, Unknown
-from kernels.engines.emulator.ptx.parse import Instruction, Operand
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 
 _TWO = {

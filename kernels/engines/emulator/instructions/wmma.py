@@ -29,7 +29,7 @@ from kernels.engines.emulator.instructions.fragments import (
 from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
 from kernels.engines.emulator.memory import Space
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
-from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
 SHAPES = {

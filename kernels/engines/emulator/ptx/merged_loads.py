@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.ptx.registers import written
 
 WORD, WIDEST = 4, 16

@@ -17,7 +17,7 @@ from kernels.__main__ import main
 from kernels.engines.emulator import arguments, limits, user_kernel
 from kernels.engines.emulator.compiler import source
 from kernels.engines.emulator.ptx import names as ptx_names
-from kernels.engines.emulator.ptx.parse import Kernel, Variable
+from kernels.engines.emulator.ptx.kernel import Kernel, Variable
 from kernels.model.program import RuleError
 from tests.helpers.emulated import needs_nvrtc
 
