@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kernels.engines.emulator import operations
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.instructions import (
+    atomics,
     fp8,
     generic_access,
     integers,
@@ -23,8 +24,9 @@ from kernels.engines.emulator.operations import DTYPES
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 
-_PARTS = (integers, video, memory_access, warp, tensor, generic_access, mbarrier, runtime_functions)
-# By opcode. A later builder replaces an earlier one: accesses by generic addresses include those to one space.
+_PARTS = (
+    integers, video, memory_access, generic_access, atomics, warp, tensor, mbarrier, runtime_functions,
+)  # fmt: skip
 BUILDERS = ARITHMETIC | {opcode: build for part in _PARTS for opcode, build in part.BUILDERS.items()}
 
 _MODIFIERS = {

@@ -5,13 +5,11 @@ A register is a NumPy array over thread slots, or a NumPy scalar if all threads 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from kernels.engines.emulator import operations
 from kernels.engines.emulator.instructions import fp8
-from kernels.engines.emulator.instructions.closure import Run, Unknown
+from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
 from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction
@@ -451,7 +449,7 @@ def _testp(m: Machine, pc: int, i: Instruction) -> Run:
     return lambda: put(f(a()))
 
 
-ARITHMETIC: dict[str, Callable[[Machine, int, Instruction], Run]] = {
+ARITHMETIC: dict[str, Build] = {
     **dict.fromkeys(operations.BINARY, _binary),
     **dict.fromkeys(operations.UNARY, _unary),
     **dict.fromkeys(operations.MINMAX, _minmax),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels.engines.emulator import operations
-from kernels.engines.emulator.instructions.closure import Run, Unknown
+from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
 from kernels.engines.emulator.operations import DTYPES
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
@@ -15,7 +15,7 @@ from kernels.engines.emulator.state import Machine
 BITS = np.int64(32)
 
 
-def _of(function: Callable, *types: str) -> Callable[[Machine, int, Instruction], Run]:
+def _of(function: Callable, *types: str) -> Build:
     """Return the builder of an instruction that writes 32 bits: function(instruction, sources as these types)."""
 
     def build(m: Machine, pc: int, i: Instruction) -> Run:

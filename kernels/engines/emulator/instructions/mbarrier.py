@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.engines.emulator.instructions import memory_access
+from kernels.engines.emulator.instructions.accessor import Accessor, space_of
+from kernels.engines.emulator.instructions.async_copy import async_copy
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.generic_access import by_space
-from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
@@ -136,7 +136,7 @@ def pending(m: Machine, pc: int, i: Instruction) -> Run:
 
 def copy(m: Machine, pc: int, i: Instruction) -> Run:
     """Build cp.async: a copy, or the arrival after copies."""
-    build = by_space(arrive_after_copies) if "mbarrier" in i.parts else memory_access.async_copy
+    build = by_space(arrive_after_copies) if "mbarrier" in i.parts else async_copy
     return build(m, pc, i)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from kernels.engines.emulator.heap import Heap
 from kernels.engines.emulator.instructions import printf
+from kernels.engines.emulator.instructions.accessor import Accessor
 from kernels.engines.emulator.instructions.closure import Run
-from kernels.engines.emulator.instructions.memory_access import Accessor
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, WRITTEN, Fault, Space, space_at
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.instructions import wmma
+from kernels.engines.emulator.instructions.accessor import Accessor, space_of
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.fragments import (
     GROUP,
@@ -24,7 +25,6 @@ from kernels.engines.emulator.instructions.fragments import (
     unpack,
     writer,
 )
-from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 

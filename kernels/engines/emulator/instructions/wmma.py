@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.engines.emulator.instructions.accessor import Accessor, space_of
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.fragments import (
     EACH,
@@ -26,7 +27,6 @@ from kernels.engines.emulator.instructions.fragments import (
     unpack,
     writer,
 )
-from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
 from kernels.engines.emulator.memory import Space
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes

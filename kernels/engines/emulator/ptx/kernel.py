@@ -19,13 +19,11 @@ class PtxError(RuleError):
 
 @dataclass(frozen=True)
 class Operand:
-    """`kind`: reg, not (a negated predicate), imm, special, label, symbol, mem, vector, sink, part (a register's bytes:
+    """`kind`: reg, not (a negated predicate), imm, special, symbol, mem, vector, sink, part (a register's bytes:
     b0 to b3, h0, h1)."""
 
     kind: str
-    value: object = (
-        None  # reg, not: name; imm: int bits or float; symbol, label: name; vector: tuple of Operands
-    )
+    value: object = None  # reg, not: name; imm: int bits or float; symbol: name; vector: tuple of Operands
     offset: int = 0  # mem, symbol: bytes added to the address
     base: Operand | None = None  # mem: register or symbol; part: register
 
@@ -53,6 +51,11 @@ class Instruction:
     @cached_property
     def parts(self) -> list[str]:
         return self.opcode.split(".")
+
+    @property
+    def elements(self) -> int:
+        """The elements of a vector that it loads or stores, 1 for a scalar."""
+        return next((int(p[1:]) for p in self.parts if p in ("v2", "v4", "v8")), 1)
 
 
 @dataclass
