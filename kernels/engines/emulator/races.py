@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.engines.emulator.operations import UNSIGNED
+from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.ptx.kernel import type_bytes
 from kernels.engines.emulator.state import Machine
 

@@ -12,7 +12,7 @@ import numpy as np
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Region
-from kernels.engines.emulator.operations import DTYPES, SIGNED, UNSIGNED
+from kernels.engines.emulator.operations.dtypes import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
 from kernels.engines.emulator.ptx import registers as ptx_registers

@@ -7,7 +7,7 @@ import numpy as np
 from kernels.engines.emulator.instructions.accessor import Accessor, operands_of
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import Fault
-from kernels.engines.emulator.operations import UNSIGNED
+from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernels.engines.emulator import operations
 from kernels.engines.emulator.instructions import compare_and_swap
 from kernels.engines.emulator.instructions.accessor import Accessor, operands_of, space_of
 from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.instructions.generic_access import by_space
 from kernels.engines.emulator.memory import Space
-from kernels.engines.emulator.operations import DTYPES, UNSIGNED
+from kernels.engines.emulator.operations import dtypes, table
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
@@ -52,7 +52,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
     """Build an atomic on one element."""
     parts, type_ = i.parts, i.parts[-1]
     reduction = parts[0] == "red"
-    op = next(p for p in parts[1:] if p in (*operations.ATOMIC, "cas"))
+    op = next(p for p in parts[1:] if p in (*table.ATOMIC, "cas"))
     address, *sources = operands_of(i) if reduction else operands_of(i)[1:]
     width = type_bytes(type_)
     compute = type_ if type_[0] != "b" or op in ("exch", "cas", "and", "or", "xor") else f"u{type_[1:]}"
@@ -84,13 +84,13 @@ def _update(op: str, type_: str) -> Update:
     """Return a function of an element's old value and the instruction's operands that returns the new value."""
     if op == "cas":
         return lambda old, values: np.where(old == values[0], values[1], old)
-    f = operations.ATOMIC[op]
+    f = table.ATOMIC[op]
     if type_ not in ("f16x2", "bf16x2"):
         return lambda old, values: f(old, values[0])
 
     def update_pair(old: np.ndarray, values: Sequence[np.ndarray]) -> np.ndarray:
-        halves = zip(operations.halves(old, type_), operations.halves(values[0], type_), strict=True)
-        return operations.packed(*(f(a, b) for a, b in halves), type_)
+        halves = zip(dtypes.halves(old, type_), dtypes.halves(values[0], type_), strict=True)
+        return dtypes.packed(*(f(a, b) for a, b in halves), type_)
 
     return update_pair
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from kernels.engines.emulator.instructions import fp8
 from kernels.engines.emulator.instructions.closure import Unknown
-from kernels.engines.emulator.operations import DTYPES, UNSIGNED, fields, from_bf16, to_bf16
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED, from_bf16, to_bf16
+from kernels.engines.emulator.operations.integers import fields
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 

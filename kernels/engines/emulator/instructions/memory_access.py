@@ -9,7 +9,7 @@ import numpy as np
 from kernels.engines.emulator.instructions.accessor import Accessor, operands_of, space_of
 from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.instructions.generic_access import by_space
-from kernels.engines.emulator.operations import DTYPES, UNSIGNED
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 

@@ -11,7 +11,7 @@ from kernels.engines.emulator.instructions import printf
 from kernels.engines.emulator.instructions.accessor import Accessor
 from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, WRITTEN, Fault, Space, space_at
-from kernels.engines.emulator.operations import DTYPES, UNSIGNED
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.ptx.names import plain
 from kernels.engines.emulator.state import Machine

@@ -28,7 +28,7 @@ from kernels.engines.emulator.instructions.fragments import (
     writer,
 )
 from kernels.engines.emulator.memory import Space
-from kernels.engines.emulator.operations import DTYPES, UNSIGNED
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
