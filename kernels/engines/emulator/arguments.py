@@ -220,11 +220,11 @@ def _padded(content: bytes, align: int) -> bytes:
 
 
 # -- against the kernel ---------------------------------------------------------------------------
-def check_arguments(kernel: Kernel, entry: str, given: Mapping[str, Argument]) -> None:
+def check_arguments(kernel: Kernel, entry: str, args: Mapping[str, Argument]) -> None:
     """Raise RuleError if an argument does not match the kernel's parameter."""
-    if len(given) != len(kernel.params):
-        raise RuleError(f"{entry} takes {len(kernel.params)} arguments, got {len(given)}")
-    for n, ((name, value), p) in enumerate(zip(given.items(), kernel.params, strict=True)):
+    if len(args) != len(kernel.params):
+        raise RuleError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
+    for n, ((name, value), p) in enumerate(zip(args.items(), kernel.params, strict=True)):
         mismatch = _mismatch(value, p)
         if mismatch:
             required, actual = mismatch
@@ -246,15 +246,18 @@ def _mismatch(value: Argument, p: Variable) -> tuple[str, str] | None:
 
 
 def check_variables(
-    kernel: Kernel, lowered: Mapping[str, str], values: Mapping[str, Argument], given: Mapping[str, Argument]
+    kernel: Kernel,
+    lowered: Mapping[str, str],
+    variables: Mapping[str, Argument],
+    args: Mapping[str, Argument],
 ) -> None:
     """Raise RuleError if a value and its variable differ in size, or if a variable has the name of an argument."""
     sizes = {v.name: v.size for v in kernel.variables if v.space in ("global", "const")}
-    if shared_names := sizes.keys() & given.keys():
+    if shared_names := sizes.keys() & args.keys():
         raise RuleError(
             f"the variable {shared_names.pop()} has the name of an argument here; give it another"
         )
-    for name, value in values.items():
+    for name, value in variables.items():
         capacity, required = (
             sizes.get(lowered[name], 0),
             value.nbytes if isinstance(value, Array) else size(value),

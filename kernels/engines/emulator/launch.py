@@ -71,15 +71,7 @@ def launch(
     """Run `entry`. An argument is the name of a buffer of `memory` or a NumPy scalar of the parameter's type
     (a structured one for a struct). EmulatorError names the fault and its line."""
     kernel = parse(ptx, entry)
-    if len(args) != len(kernel.params):
-        raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
-    params = {}
-    for n, (p, value) in enumerate(zip(kernel.params, args, strict=True)):
-        argument = np.uint64(memory.address(value)) if isinstance(value, str) else value
-        data = np.asarray(argument).tobytes()
-        if len(data) != p.size:
-            raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
-        params[p.name] = data
+    params = _param_bytes(kernel, entry, args, memory)
     symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
     machine = Machine(
@@ -107,6 +99,22 @@ def launch(
         machine.printer.dropped,
         tuple(scheduler.barriers.warnings.values()),
     )
+
+
+def _param_bytes(
+    kernel: Kernel, entry: str, args: Sequence[str | np.generic], memory: Global
+) -> dict[str, bytes]:
+    """Return the bytes of each parameter. EmulatorError if the arguments differ from the parameters in number or size."""
+    if len(args) != len(kernel.params):
+        raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
+    params = {}
+    for n, (p, value) in enumerate(zip(kernel.params, args, strict=True)):
+        argument = np.uint64(memory.address(value)) if isinstance(value, str) else value
+        data = np.asarray(argument).tobytes()
+        if len(data) != p.size:
+            raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
+        params[p.name] = data
+    return params
 
 
 def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]:

@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
-from kernels.engines.emulator.operations import dtypes, floats, integers, table
-from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
+from kernels.engines.emulator.operations import floats, integers, table
+from kernels.engines.emulator.operations.dtypes import (
+    DTYPES,
+    UNSIGNED,
+    from_bf16,
+    halves,
+    is_float,
+    packed,
+    to_bf16,
+)
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
@@ -22,14 +30,14 @@ def _binary(m: Machine, pc: int, i: Instruction) -> Run:
         return _on_halves(m, i, f, type_)
     put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], count)
     if type_ == "bf16":
-        return lambda: put(dtypes.to_bf16(f(dtypes.from_bf16(a()), dtypes.from_bf16(b()))))
+        return lambda: put(to_bf16(f(from_bf16(a()), from_bf16(b()))))
     if "sat" in i.parts:
         return lambda: put(_saturated(f(a(), b()), type_, a, b, name))
     return lambda: put(f(a(), b()))
 
 
 def _count_flops(m: Machine, pc: int, type_: str, each: int) -> None:
-    if dtypes.is_float(type_):
+    if is_float(type_):
         m.flops(pc, each)
     elif type_ in ("f16x2", "bf16x2"):
         m.flops(pc, 2 * each)
@@ -47,7 +55,7 @@ def _rounding(i: Instruction, f):
 
 def _saturated(value, type_: str, a, b, name: str):
     """Clamp as .sat does: floats to 0 .. 1, integers to their type's range."""
-    if dtypes.is_float(type_):
+    if is_float(type_):
         return floats.saturate(value)
     wide, info = a().astype(np.int64), np.iinfo(DTYPES[type_])
     other = b().astype(np.int64)
@@ -59,16 +67,16 @@ def _on_halves(m: Machine, i: Instruction, f, type_: str) -> Run:
     saturate = floats.saturate if "sat" in i.parts else lambda value: value
 
     def run() -> None:
-        pairs = [dtypes.halves(source(), type_) for source in sources]
+        pairs = [halves(source(), type_) for source in sources]
         low, high = (saturate(f(*(pair[n] for pair in pairs))) for n in (0, 1))
-        put(dtypes.packed(low, high, type_))
+        put(packed(low, high, type_))
 
     return run
 
 
 def _mul(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = i.parts[-1]
-    if dtypes.is_float(type_) or type_ in ("f16x2", "bf16x2"):
+    if is_float(type_) or type_ in ("f16x2", "bf16x2"):
         return _binary(m, pc, i)
     a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     if "wide" in i.parts:
@@ -87,7 +95,7 @@ def _wide(type_: str) -> str:
 
 def _mad(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = i.parts[-1]
-    if dtypes.is_float(type_):
+    if is_float(type_):
         return _fma(m, pc, i)
     if "sat" in i.parts:
         raise Unknown(f"unknown opcode {i.opcode}")
@@ -113,7 +121,7 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
         )
     put, (a, b, c) = m.writer(i.operands[0], type_), (m.reader(o, type_) for o in i.operands[1:])
     if type_ == "bf16":
-        return lambda: put(dtypes.to_bf16(_fma_wide(*(dtypes.from_bf16(x()) for x in (a, b, c)))))
+        return lambda: put(to_bf16(_fma_wide(*(from_bf16(x()) for x in (a, b, c)))))
     f = _rounding(i, floats.fma)
     if "sat" in i.parts:
         return lambda: put(floats.saturate(f(a(), b(), c())))
@@ -167,7 +175,7 @@ def _unary(m: Machine, pc: int, i: Instruction) -> Run:
     result = "u32" if name in ("popc", "clz") else type_
     put, a = m.writer(i.operands[0], result), m.reader(i.operands[1], type_)
     if type_ == "bf16":
-        return lambda: put(dtypes.to_bf16(f(dtypes.from_bf16(a()))))
+        return lambda: put(to_bf16(f(from_bf16(a()))))
     return lambda: put(f(a()))
 
 
@@ -181,7 +189,7 @@ def _minmax(m: Machine, pc: int, i: Instruction) -> Run:
         return _on_halves(m, i, f, type_)
     put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     if type_ == "bf16":
-        return lambda: put(dtypes.to_bf16(f(dtypes.from_bf16(a()), dtypes.from_bf16(b()))))
+        return lambda: put(to_bf16(f(from_bf16(a()), from_bf16(b()))))
     return lambda: put(f(a(), b()))
 
 

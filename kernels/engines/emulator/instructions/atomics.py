@@ -12,8 +12,8 @@ from kernels.engines.emulator.instructions.accessor import Accessor, operands_of
 from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.instructions.generic_access import by_space
 from kernels.engines.emulator.memory import Space
-from kernels.engines.emulator.operations import dtypes, table
-from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
+from kernels.engines.emulator.operations import table
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED, halves, packed
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
@@ -89,8 +89,8 @@ def _update(op: str, type_: str) -> Update:
         return lambda old, values: f(old, values[0])
 
     def update_pair(old: np.ndarray, values: Sequence[np.ndarray]) -> np.ndarray:
-        halves = zip(dtypes.halves(old, type_), dtypes.halves(values[0], type_), strict=True)
-        return dtypes.packed(*(f(a, b) for a, b in halves), type_)
+        pairs = zip(halves(old, type_), halves(values[0], type_), strict=True)
+        return packed(*(f(a, b) for a, b in pairs), type_)
 
     return update_pair
 

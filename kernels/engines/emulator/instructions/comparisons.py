@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
-from kernels.engines.emulator.operations import dtypes, table
-from kernels.engines.emulator.operations.dtypes import DTYPES
+from kernels.engines.emulator.operations import table
+from kernels.engines.emulator.operations.dtypes import DTYPES, from_bf16, halves, is_float, packed, to_bf16
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
@@ -43,43 +43,39 @@ def _setp(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _bf16(read):
-    return lambda: dtypes.from_bf16(read())
+    return lambda: from_bf16(read())
 
 
 def _set(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build set: a comparison whose result is a number: 1 (floats) or all ones if true, else 0; pairs by halves."""
+    """Build set: a comparison whose result is a number: 1 (floats) or all ones if true, else 0."""
     op, to, type_ = i.parts[1], i.parts[-2], i.parts[-1]
     if len(i.operands) != 3:
         raise Unknown(f"unknown opcode {i.opcode}")
-    pair = type_ in ("f16x2", "bf16x2")
-    read = "b32" if pair else type_
-    put, a, b = (
-        m.writer(i.operands[0], "b32" if pair else to),
-        m.reader(i.operands[1], read),
-        m.reader(i.operands[2], read),
-    )
+    if type_ in ("f16x2", "bf16x2"):
+        return _set_halves(m, i)
+    put, a, b = m.writer(i.operands[0], to), m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
+    if type_ == "bf16":
+        a, b = _bf16(a), _bf16(b)
+    if to == "bf16":
+        return lambda: put(to_bf16(table.compare(op, a(), b()).astype(np.float32)))
+    zero = DTYPES[to](0)
+    true = DTYPES[to](1) if is_float(to) else np.array(-1).astype(DTYPES[to])
+    return lambda: put(np.where(table.compare(op, a(), b()), true, zero))
+
+
+def _set_halves(m: Machine, i: Instruction) -> Run:
+    """Build set of both halves: the result is a pair of floats, or two masks of 16 bits."""
+    op, to, type_ = i.parts[1], i.parts[-2], i.parts[-1]
+    put, a, b = m.writer(i.operands[0], "b32"), m.reader(i.operands[1], "b32"), m.reader(i.operands[2], "b32")
 
     def run() -> None:
-        if not pair:
-            x, y = (dtypes.from_bf16(v()) if type_ == "bf16" else v() for v in (a, b))
-            truth = table.compare(op, x, y)
-            if to == "bf16":
-                put(dtypes.to_bf16(truth.astype(np.float32)))
-            else:
-                one = DTYPES[to](1) if dtypes.is_float(to) else np.array(-1).astype(DTYPES[to])
-                put(np.where(truth, one, DTYPES[to](0)))
-            return
-        low, high = (
-            table.compare(op, *h)
-            for h in zip(dtypes.halves(a(), type_), dtypes.halves(b(), type_), strict=True)
-        )
+        pairs = zip(halves(a(), type_), halves(b(), type_), strict=True)
+        low, high = (table.compare(op, x, y) for x, y in pairs)
         if to == type_:
-            put(dtypes.packed(low.astype(np.float32), high.astype(np.float32), to))
+            put(packed(low.astype(np.float32), high.astype(np.float32), to))
         else:
-            put(
-                np.where(low, np.uint32(0xFFFF), np.uint32(0))
-                | np.where(high, np.uint32(0xFFFF0000), np.uint32(0))
-            )
+            zero, lower, upper = np.uint32(0), np.uint32(0xFFFF), np.uint32(0xFFFF0000)
+            put(np.where(low, lower, zero) | np.where(high, upper, zero))
 
     return run
 

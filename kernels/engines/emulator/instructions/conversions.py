@@ -7,8 +7,8 @@ import numpy as np
 from kernels.engines.emulator.instructions import fp8
 from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
 from kernels.engines.emulator.memory import WINDOWS
-from kernels.engines.emulator.operations import conversions, dtypes
-from kernels.engines.emulator.operations.dtypes import DTYPES
+from kernels.engines.emulator.operations import conversions
+from kernels.engines.emulator.operations.dtypes import DTYPES, halves, is_float, packed
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
@@ -54,17 +54,17 @@ def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
         put = m.writer(i.operands[0], "b32")
         high, low = m.reader(i.operands[1], "f32"), m.reader(i.operands[2], "f32")
         if modifiers == {"rn", "relu"}:
-            return lambda: put(dtypes.packed(np.maximum(low(), 0), np.maximum(high(), 0), to))
+            return lambda: put(packed(np.maximum(low(), 0), np.maximum(high(), 0), to))
         if modifiers != {"rn"}:
             raise Unknown(f"unknown opcode {i.opcode}")
-        return lambda: put(dtypes.packed(low(), high(), to))
+        return lambda: put(packed(low(), high(), to))
     if "relu" in modifiers or "satfinite" in modifiers:
         raise Unknown(f"unknown opcode {i.opcode}")
     if to == "tf32":
         put, bits = m.writer(i.operands[0], "b32"), m.reader(i.operands[1], "b32")
         return lambda: put((bits() + np.uint32(0x1000)) & np.uint32(0xFFFFE000))  # nearest, ties away
     put, a = m.writer(i.operands[0], to), m.reader(i.operands[1], from_)
-    if to != "bf16" and not dtypes.is_float(from_) and modifiers <= {"rn"}:
+    if to != "bf16" and not is_float(from_) and modifiers <= {"rn"}:
         dtype = DTYPES[to]
         if to in ("f32", "f64") and from_ in ("s32", "u32"):  # for one thread a call is faster, and as exact
             return lambda: put(v.astype(dtype) if (v := a()).ndim else dtype(v))
@@ -84,7 +84,7 @@ def _cvt_fp8(m: Machine, i: Instruction, to: str, from_: str) -> Run:
         high, low = m.reader(i.operands[1], "f32"), m.reader(i.operands[2], "f32")
         return lambda: put(fp8.pack(high(), low(), name))
     pair = m.reader(i.operands[1], "b32")
-    return lambda: put(fp8.pack(*dtypes.halves(pair(), from_)[::-1], name))
+    return lambda: put(fp8.pack(*halves(pair(), from_)[::-1], name))
 
 
 def _cvta(m: Machine, pc: int, i: Instruction) -> Run:

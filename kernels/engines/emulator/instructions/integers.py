@@ -111,8 +111,8 @@ def _mul24(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _pack(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build cvt.pack: a and b clamped to a narrow type's range, side by side with b lowest, below c's low bits if c is
-    given."""
+    """Build cvt.pack: a and b clamped to a narrow type's range, side by side with b lowest, below c's low bits if there
+    is a c."""
     narrow = i.parts[3]
     bits = int(narrow[1:])
     min_value, max_value = (

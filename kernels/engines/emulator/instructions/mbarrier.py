@@ -62,8 +62,8 @@ def arrive(m: Machine, pc: int, i: Instruction) -> Run:
     """Build mbarrier.arrive and mbarrier.arrive_drop: each thread's arrivals, in slot order. The result is the word
     before."""
     _check(i, "noComplete")
-    state, address, *given = i.operands
-    count = m.reader(given[0], "u32") if given else lambda: np.uint32(1)
+    state, address, *count_operand = i.operands
+    count = m.reader(count_operand[0], "u32") if count_operand else lambda: np.uint32(1)
     put = m.writer(state, "b64")
     access, drop = Accessor(m, pc, address, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
     return lambda: put(m.spread(_arrivals(m, access, m.active(count()), drop)))

@@ -20,16 +20,7 @@ def convert(value, to: str, from_: str, modifiers):
             if mode in ROUND:
                 value = ROUND[mode](value)
         if not is_float(to):
-            info = np.iinfo(target)
-            # The PTX ISA: NaN becomes zero, but only the top bit set if either type has 64 bits.
-            isnan, is_wide = np.isnan(value), from_ == "f64" or to in ("s64", "u64")
-            nan_result = target(info.min) if info.min else target(info.max // 2 + 1)
-            value = np.where(isnan, 0, np.asarray(value, np.float64))
-            # float64 cannot represent the largest int64: clip, then correct values that the clip rounded up.
-            whole = np.clip(np.trunc(value), float(info.min), float(info.max))
-            top = whole >= float(info.max)
-            out = np.where(top, target(info.max), np.where(top, 0, whole).astype(target))
-            return np.where(isnan & is_wide, nan_result, out).astype(target)[()]
+            return _truncated(value, target, from_ == "f64" or to in ("s64", "u64"))
         if (mode := _direction(modifiers)) is not None:
             return directed(np.asarray(value, np.float64), mode, target)
     elif is_float(to) and (mode := _direction(modifiers)) is not None:
@@ -44,6 +35,20 @@ def convert(value, to: str, from_: str, modifiers):
     if "sat" in modifiers and is_float(to):
         out = saturate(out)
     return to_bf16(out) if to == "bf16" else out
+
+
+def _truncated(values, target, is_wide: bool):
+    """Return floats as integers of a dtype, clamped to its range. `is_wide`: whether either type has 64 bits."""
+    info = np.iinfo(target)
+    # The PTX ISA: NaN becomes zero, but only the top bit set if either type has 64 bits.
+    isnan = np.isnan(values)
+    nan_result = target(info.min) if info.min else target(info.max // 2 + 1)
+    values = np.where(isnan, 0, np.asarray(values, np.float64))
+    # float64 cannot represent the largest int64: clip, then correct values that the clip rounded up.
+    whole = np.clip(np.trunc(values), float(info.min), float(info.max))
+    top = whole >= float(info.max)
+    out = np.where(top, target(info.max), np.where(top, 0, whole).astype(target))
+    return np.where(isnan & is_wide, nan_result, out).astype(target)[()]
 
 
 def _direction(modifiers) -> str | None:

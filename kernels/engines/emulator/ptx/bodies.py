@@ -181,7 +181,7 @@ class BodyReader:
         return text, stop
 
     def _table(self, text: str) -> None:
-        """Add a list of labels, the targets of brx. Its own label may be a statement of its own before it."""
+        """Add a list of labels, the targets of brx. Its label may be a separate statement before it."""
         label, labels = _TABLE.match(text).groups()
         scope = self.scopes[-1]
         name = label or next(reversed(scope.labels))

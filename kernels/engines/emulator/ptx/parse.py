@@ -1,6 +1,6 @@
 """The text of a PTX module, parsed to a Kernel.
 
-Kernels and functions (`.func`, which -G leaves in the module) are declared alike; bodies.py parses their bodies.
+Kernels and functions (`.func`, which -G leaves in the module) have the same form; bodies.py parses their bodies.
 """
 
 from __future__ import annotations
