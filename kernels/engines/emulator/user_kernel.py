@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels.engines import emulator
-from kernels.engines.emulator import arguments, limits
+from kernels.engines.emulator import arguments, limits, parameters
 from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.compiler import entries
 from kernels.engines.emulator.compiler.source import Source, options
@@ -121,14 +121,14 @@ def emulate(
     )
     kernel = parse(ptx, name)
     limits.check_shared(kernel, shared)
-    arguments.check_arguments(kernel, entry, values)
-    arguments.check_variables(kernel, lowered, variables, values)
-    arrays = [array for n, value in (values | variables).items() for _, array in arguments.arrays(n, value)]
+    parameters.check_arguments(kernel, entry, values)
+    parameters.check_variables(kernel, lowered, variables, values)
+    arrays = [array for n, value in (values | variables).items() for _, array in parameters.arrays(n, value)]
     limits.check_memory(kernel, grid, block, shared, arrays)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
     memory, locations = _fill_memory(values, variables, lowered, np.random.default_rng(seed))
-    launch_args = [np.void(arguments.packed(n, value, memory.address)) for n, value in values.items()]
+    launch_args = [np.void(parameters.packed(n, value, memory.address)) for n, value in values.items()]
     launch_options = Options(races=True, seconds=seconds)
     try:
         run = launch(ptx, name, grid, block, launch_args, memory, shared, launch_options, name=entry)
@@ -169,7 +169,7 @@ def _fill_memory(
     An array that is a variable's value is the variable's content. An array in a struct is a buffer it points to.
     """
     pointed = args | {n: value for n, value in variables.items() if isinstance(value, Struct)}
-    buffers = dict(pair for n, value in pointed.items() for pair in arguments.arrays(n, value))
+    buffers = dict(pair for n, value in pointed.items() for pair in parameters.arrays(n, value))
     memory = device_memory(
         {n: array.values(rng) for n, array in buffers.items()},
         [n for n, array in buffers.items() if array.fill != "empty"],
@@ -177,7 +177,7 @@ def _fill_memory(
     locations = {n: (n, array.dtype, array.shape) for n, array in buffers.items()}
     for n, value in variables.items():
         if isinstance(value, Struct):
-            content = arguments.packed(n, value, memory.address)
+            content = parameters.packed(n, value, memory.address)
         else:
             content = (value.values(rng) if isinstance(value, Array) else np.asarray(value)).tobytes()
             locations[n] = lowered[n], value.dtype, value.shape
