@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, join
 

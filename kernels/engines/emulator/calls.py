@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, VIEWS, PerThread
+from kernels.engines.emulator.ptx.kernel import Function, Instruction, Kernel, Operand, Variable
 from kernels.engines.emulator.ptx.liveness import live_after_calls
 from kernels.engines.emulator.ptx.names import plain
-from kernels.engines.emulator.ptx.parse import Function, Instruction, Kernel, Operand, Variable
 from kernels.engines.emulator.state import Machine
 
 ADDRESSES, APART = 1 << 46, 16  # of functions: the first address, bytes from one to the next
@@ -35,7 +35,7 @@ def addresses(kernel: Kernel) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Copied:
-    """A parameter or a returned value: bytes from the start of its frame, its size, bytes copied at a time."""
+    """A parameter or a result: bytes from the start of its frame, its size, bytes copied at a time."""
 
     offset: int
     size: int
@@ -44,25 +44,25 @@ class _Copied:
 
 @dataclass(frozen=True)
 class _Layout:
-    """A function's frame: its bytes, their states when the function begins, its parameters and returned values, and the
+    """A function's frame: its bytes, their states when the function begins, its parameters and results, and the
     registers that it saves (index, byte, width)."""
 
     function: Function
     size: int
     state: np.ndarray  # uint64, eight bytes each
     params: tuple[_Copied, ...]
-    returned: tuple[_Copied, ...]
+    results: tuple[_Copied, ...]
     saved: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True)
 class _Site:
-    """A call: the layout of the function (None: by pointer), arguments and returned values in the caller's frame."""
+    """A call: the layout of the function (None: by pointer), arguments and results in the caller's frame."""
 
     layout: _Layout | None
     pointer: Callable[[], np.ndarray] | None
     arguments: tuple[_Copied, ...]
-    returned: tuple[_Copied, ...]
+    results: tuple[_Copied, ...]
 
 
 class Frames:
@@ -103,8 +103,8 @@ class Frames:
         state = np.full(-(-at // 16) * 16, OUTSIDE, np.uint8)
         for start, stop in states:
             state[start:stop] = ALLOCATED
-        params, returned = (tuple(self._copied(v) for v in group) for group in (f.params, f.returned))
-        return _Layout(f, state.size, state.view(np.uint64), params, returned, tuple(saved))
+        params, results = (tuple(self._copied(v) for v in group) for group in (f.params, f.results))
+        return _Layout(f, state.size, state.view(np.uint64), params, results, tuple(saved))
 
     def _copied(self, v: Variable) -> _Copied:
         offset = self.offsets[v.name] if v.name in self.offsets else self.m._symbols[v.name]
@@ -112,9 +112,9 @@ class Frames:
         return _Copied(offset, v.size, whole & -whole)
 
     def _site(self, i: Instruction, variables: Mapping[str, Variable]) -> _Site:
-        returned, arguments, *pointer = i.operands
+        results, arguments, *pointer = i.operands
         copied_results, copied_arguments = (
-            tuple(self._copied(variables[o.value]) for o in group.value) for group in (returned, arguments)
+            tuple(self._copied(variables[o.value]) for o in group.value) for group in (results, arguments)
         )
         if pointer:
             return _Site(None, self.m.reader(pointer[0], "u64"), copied_arguments, copied_results)
@@ -167,11 +167,9 @@ class Frames:
             self.m.fail(pc, f"call of a pointer to no function: {pointer:#x}", slot)
         if layout is None:
             self.m.fail(pc, f"call of {plain(name)}, a function that this kernel does not name", slot)
-        argument_sizes, parameter_sizes = (
-            [c.size for c in group] for group in (site.arguments, layout.params)
-        )
-        result_sizes, returned_sizes = ([c.size for c in group] for group in (site.returned, layout.returned))
-        if (argument_sizes, result_sizes) != (parameter_sizes, returned_sizes):
+        passed = [[c.size for c in group] for group in (site.arguments, site.results)]
+        declared = [[c.size for c in group] for group in (layout.params, layout.results)]
+        if passed != declared:
             self.m.fail(pc, f"call of {plain(name)} through a pointer of another function type", slot)
         return layout
 
@@ -202,7 +200,7 @@ class Frames:
         for to in np.unique(return_pcs):
             group = return_pcs == to
             site = self._sites[int(to) - 1]
-            self._copy(layout.returned, at[group], site.returned, m.local_base[slots[group]] + caller[group])
+            self._copy(layout.results, at[group], site.results, m.local_base[slots[group]] + caller[group])
             yield int(to), slots[group]
         for n, offset, width in layout.saved:
             register = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])

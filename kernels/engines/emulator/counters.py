@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.engines.emulator.ptx.parse import Instruction, Line
+from kernels.engines.emulator.ptx.kernel import Instruction, Line
 
 SECTOR_BITS, BANKS, WORD_BITS, LANES = 5, 32, 2, 32
 # PTX instructions counted for each machine instruction that an H200 executed: minimum and maximum over the cases of
@@ -180,7 +180,7 @@ def wavefronts(lines: np.ndarray, active: np.ndarray | None, width: int) -> tupl
 
 
 def _group_wavefronts(words: np.ndarray, mask: np.ndarray | None, wide: int) -> tuple[int, int]:
-    """Return (wavefronts, groups); each row of lanes is a group. A lane accesses `wide` words from its own on."""
+    """Return (wavefronts, groups); each row of lanes is a group. A lane accesses `wide` words from its word on."""
     if mask is not None:
         rows = mask.any(axis=1)
         words, mask = words[rows], mask[rows]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.engines.emulator.ptx.parse import Operand
+from kernels.engines.emulator.ptx.kernel import Operand
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, bits_of_lanes, join
 

@@ -13,7 +13,8 @@ from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
 from kernels.engines.emulator.printer import Printed
-from kernels.engines.emulator.ptx.parse import Kernel, parse
+from kernels.engines.emulator.ptx.kernel import Kernel
+from kernels.engines.emulator.ptx.parse import parse
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.scheduler import Scheduler
 from kernels.engines.emulator.state import Machine
@@ -70,15 +71,7 @@ def launch(
     """Run `entry`. An argument is the name of a buffer of `memory` or a NumPy scalar of the parameter's type
     (a structured one for a struct). EmulatorError names the fault and its line."""
     kernel = parse(ptx, entry)
-    if len(args) != len(kernel.params):
-        raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
-    params = {}
-    for n, (p, value) in enumerate(zip(kernel.params, args, strict=True)):
-        argument = np.uint64(memory.address(value)) if isinstance(value, str) else value
-        data = np.asarray(argument).tobytes()
-        if len(data) != p.size:
-            raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
-        params[p.name] = data
+    params = _param_bytes(kernel, entry, args, memory)
     symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
     machine = Machine(
@@ -106,6 +99,22 @@ def launch(
         machine.printer.dropped,
         tuple(scheduler.barriers.warnings.values()),
     )
+
+
+def _param_bytes(
+    kernel: Kernel, entry: str, args: Sequence[str | np.generic], memory: Global
+) -> dict[str, bytes]:
+    """Return the bytes of each parameter. EmulatorError if the arguments differ from the parameters in number or size."""
+    if len(args) != len(kernel.params):
+        raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
+    params = {}
+    for n, (p, value) in enumerate(zip(kernel.params, args, strict=True)):
+        argument = np.uint64(memory.address(value)) if isinstance(value, str) else value
+        data = np.asarray(argument).tobytes()
+        if len(data) != p.size:
+            raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
+        params[p.name] = data
+    return params
 
 
 def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from kernels.engines.emulator.arguments import Array
 from kernels.engines.emulator.launch import Dim
-from kernels.engines.emulator.ptx.parse import Kernel
+from kernels.engines.emulator.ptx.kernel import Kernel
 from kernels.machine.processor import free_bytes
 from kernels.model import numerals
 from kernels.model.program import RuleError

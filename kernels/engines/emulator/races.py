@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.engines.emulator.operations import UNSIGNED
-from kernels.engines.emulator.ptx.parse import type_bytes
+from kernels.engines.emulator.operations.dtypes import UNSIGNED
+from kernels.engines.emulator.ptx.kernel import type_bytes
 from kernels.engines.emulator.state import Machine
 
 MAX_RACES = 20  # races reported in a run

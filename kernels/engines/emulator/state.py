@@ -12,13 +12,13 @@ import numpy as np
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Region
-from kernels.engines.emulator.operations import DTYPES, SIGNED, UNSIGNED
+from kernels.engines.emulator.operations.dtypes import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
 from kernels.engines.emulator.ptx import registers as ptx_registers
+from kernels.engines.emulator.ptx.kernel import RESERVED, RESERVED_BYTES, Kernel, Operand
 from kernels.engines.emulator.ptx.merged_loads import merged
 from kernels.engines.emulator.ptx.names import variable
-from kernels.engines.emulator.ptx.parse import RESERVED, RESERVED_BYTES, Kernel, Operand
 from kernels.engines.emulator.threads import LANES, Threads
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.engines.emulator.ptx.parse import Line
+from kernels.engines.emulator.ptx.kernel import Line
 from kernels.engines.emulator.state import Machine
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels.engines import emulator
-from kernels.engines.emulator import arguments, limits
+from kernels.engines.emulator import arguments, limits, parameters
 from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.compiler import entries
 from kernels.engines.emulator.compiler.source import Source, options
@@ -112,38 +112,38 @@ def emulate(
     numerals.check_whole("seed", seed)
     limits.check_grid(grid, block)
     emulator.check_threads(entry, grid, block)
-    given = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
+    values = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
     variables = dict(_constant(text) for text in constants)
-    rng = np.random.default_rng(seed)
     source = Source.read(Path(file))
+    compiler_options = options(source.path, defines, folders, arch, standard)
     ptx, name, lowered = entries.compile_entry(
-        source.text,
-        os.path.abspath(file),
-        options(source.path, defines, folders, arch, standard),
-        entry,
-        list(variables),
+        source.text, os.path.abspath(file), compiler_options, entry, list(variables)
     )
     kernel = parse(ptx, name)
     limits.check_shared(kernel, shared)
-    arguments.check_arguments(kernel, entry, given)
-    arguments.check_variables(kernel, lowered, variables, given)
-    arrays = [array for n, value in (given | variables).items() for _, array in arguments.arrays(n, value)]
+    parameters.check_arguments(kernel, entry, values)
+    parameters.check_variables(kernel, lowered, variables, values)
+    arrays = [array for n, value in (values | variables).items() for _, array in parameters.arrays(n, value)]
     limits.check_memory(kernel, grid, block, shared, arrays)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-    memory, locations = _fill_memory(given, variables, lowered, rng)
-    launch_args = [np.void(arguments.packed(n, value, memory.address)) for n, value in given.items()]
+    memory, locations = _fill_memory(values, variables, lowered, np.random.default_rng(seed))
+    launch_args = [np.void(parameters.packed(n, value, memory.address)) for n, value in values.items()]
+    launch_options = Options(races=True, seconds=seconds)
     try:
-        launch_options = Options(races=True, seconds=seconds)
         run = launch(ptx, name, grid, block, launch_args, memory, shared, launch_options, name=entry)
     except EmulatorError as e:
         raise EmulatorError(source.quoted(str(e)) + _printed_before(e)) from None
     after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
-        for n, array in after.items():
-            np.save(Path(out) / f"{n.replace('::', '.')}.npy", array)
+        _save(after, Path(out))
     races, warnings = (tuple(map(source.quoted, messages)) for messages in (run.races, run.warnings))
     return Emulated(after, run.counters, races, source, run.printed, run.unprinted, warnings)
+
+
+def _save(arrays: Mapping[str, np.ndarray], folder: Path) -> None:
+    for name, array in arrays.items():
+        np.save(folder / f"{name.replace('::', '.')}.npy", array)
 
 
 def _printed_before(e: EmulatorError) -> str:
@@ -159,7 +159,7 @@ def _check_texts(name: str, texts: Sequence[str]) -> None:
 
 
 def _fill_memory(
-    given: Mapping[str, Argument],
+    args: Mapping[str, Argument],
     variables: Mapping[str, Argument],
     lowered: Mapping[str, str],
     rng: np.random.Generator,
@@ -168,8 +168,8 @@ def _fill_memory(
 
     An array that is a variable's value is the variable's content. An array in a struct is a buffer it points to.
     """
-    pointed = given | {n: value for n, value in variables.items() if isinstance(value, Struct)}
-    buffers = dict(pair for n, value in pointed.items() for pair in arguments.arrays(n, value))
+    pointed = args | {n: value for n, value in variables.items() if isinstance(value, Struct)}
+    buffers = dict(pair for n, value in pointed.items() for pair in parameters.arrays(n, value))
     memory = device_memory(
         {n: array.values(rng) for n, array in buffers.items()},
         [n for n, array in buffers.items() if array.fill != "empty"],
@@ -177,7 +177,7 @@ def _fill_memory(
     locations = {n: (n, array.dtype, array.shape) for n, array in buffers.items()}
     for n, value in variables.items():
         if isinstance(value, Struct):
-            content = arguments.packed(n, value, memory.address)
+            content = parameters.packed(n, value, memory.address)
         else:
             content = (value.values(rng) if isinstance(value, Array) else np.asarray(value)).tobytes()
             locations[n] = lowered[n], value.dtype, value.shape

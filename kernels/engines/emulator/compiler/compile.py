@@ -78,7 +78,7 @@ def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """A compiled translation unit. `lowered`: the PTX's name of each C++ name that was given to the compiler."""
+    """A compiled translation unit. `lowered`: the PTX's name of each C++ name that was passed to the compiler."""
 
     ptx: str
     lowered: Mapping[str, str]
@@ -103,8 +103,8 @@ def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[s
 def _key(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the file name of a compilation in the cache; None if it is unknown which files it reads."""
     fixed = cuda_headers.folders()
-    given = tuple(Path(option.removeprefix("-I")) for option in options if option.startswith("-I"))
-    read = includes.fingerprint(text, Path(name).parent, (*given, *fixed), fixed)
+    folders = tuple(Path(option.removeprefix("-I")) for option in options if option.startswith("-I"))
+    read = includes.fingerprint(text, Path(name).parent, (*folders, *fixed), fixed)
     parts = (*options, "", *names, "", repr(standard.HEADERS), read)
     return read and f"{version()}-{digest(name + text, parts)}.json"
 

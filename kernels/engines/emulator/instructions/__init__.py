@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernels.engines.emulator import operations
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.instructions import (
+    arithmetic,
+    atomics,
+    bits,
+    comparisons,
+    conversions,
     fp8,
     generic_access,
     integers,
@@ -17,18 +21,21 @@ from kernels.engines.emulator.instructions import (
     video,
     warp,
 )
-from kernels.engines.emulator.instructions.arithmetic import ARITHMETIC
 from kernels.engines.emulator.instructions.closure import NOTHING, Run, Unknown
-from kernels.engines.emulator.operations import DTYPES
-from kernels.engines.emulator.ptx.parse import Instruction, Operand
+from kernels.engines.emulator.operations import table
+from kernels.engines.emulator.operations.conversions import ROUND
+from kernels.engines.emulator.operations.dtypes import DTYPES
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 
-_PARTS = (integers, video, memory_access, warp, tensor, generic_access, mbarrier, runtime_functions)
-# By opcode. A later builder replaces an earlier one: accesses by generic addresses include those to one space.
-BUILDERS = ARITHMETIC | {opcode: build for part in _PARTS for opcode, build in part.BUILDERS.items()}
-
+_MODIFIED = (arithmetic, bits, comparisons, conversions)  # these opcodes take _MODIFIERS
+_OTHERS = (
+    integers, video, memory_access, generic_access, atomics, warp, tensor, mbarrier, runtime_functions,
+)  # fmt: skip
+_CHECKED = {opcode: build for part in _MODIFIED for opcode, build in part.BUILDERS.items()}
+BUILDERS = _CHECKED | {opcode: build for part in _OTHERS for opcode, build in part.BUILDERS.items()}
 _MODIFIERS = {
-    *DTYPES, *fp8.PAIRS, "satfinite", *operations.COMPARE, *operations.UNORDERED, *operations.ROUND, "num", "nan", "tf32", "rn", "rz", "rm", "rp", "rna", "ftz",
+    *DTYPES, *fp8.PAIRS, "satfinite", *table.COMPARE, *table.UNORDERED, *ROUND, "num", "nan", "tf32", "rn", "rz", "rm", "rp", "rna", "ftz",
     "approx", "full", "lo", "hi", "wide", "sat", "cc", "NaN", "relu", "xorsign", "abs", "and", "or", "xor", "l", "r",
     "wrap", "clamp", "shiftamt", "to", "global", "shared", "local", "const", "param", "finite", "infinite", "number",
     "notanumber", "normal", "subnormal", "shared::cta",
@@ -60,7 +67,7 @@ def decode(m: Machine, pc: int, i: Instruction) -> Run:
     if base in NOTHING:
         return lambda: None
     build = BUILDERS.get(".".join(i.parts[:2])) or BUILDERS.get(base)
-    if build is None or (build is ARITHMETIC.get(base) and not _MODIFIERS.issuperset(i.parts[1:])):
+    if build is None or (build is _CHECKED.get(base) and not _MODIFIERS.issuperset(i.parts[1:])):
         raise Unknown(f"unknown opcode {i.opcode}")
     try:
         run = build(m, pc, i)

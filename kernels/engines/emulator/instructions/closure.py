@@ -1,13 +1,14 @@
-"""The type of a closure that runs an instruction for all active threads."""
+"""The closures that run an instruction for all active threads, and the functions that build them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernels.engines.emulator.ptx.parse import PtxError
+from kernels.engines.emulator.ptx.kernel import Instruction, PtxError
+from kernels.engines.emulator.state import Machine
 
 Run = Callable[[], None]
-
+Build = Callable[[Machine, int, Instruction], Run]  # of the instruction at an index
 
 # Opcodes that only order memory or give hints. They do nothing here, because every write is visible at once.
 NOTHING = ("membar", "fence", "pragma", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from kernels.engines.emulator import operations
+from kernels.engines.emulator.operations.dtypes import packed
 
 DTYPES = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
 PAIRS = {f"{name}x2": name for name in DTYPES}
@@ -32,4 +32,4 @@ def pack(high: np.ndarray, low: np.ndarray, name: str) -> np.ndarray:
 def unpack(pair: np.ndarray, name: str) -> np.ndarray:
     """Return a pair of 8-bit floats (uint16) as two halves in one word (uint32)."""
     low, high = (decoded(pair >> np.uint16(shift) & np.uint16(0xFF), name) for shift in (0, 8))
-    return operations.packed(low, high, "f16x2")
+    return packed(low, high, "f16x2")

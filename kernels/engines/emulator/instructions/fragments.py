@@ -9,8 +9,9 @@ import numpy as np
 
 from kernels.engines.emulator.instructions import fp8
 from kernels.engines.emulator.instructions.closure import Unknown
-from kernels.engines.emulator.operations import DTYPES, UNSIGNED, fields, from_bf16, to_bf16
-from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED, from_bf16, to_bf16
+from kernels.engines.emulator.operations.integers import fields
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
 Positions = tuple[np.ndarray, np.ndarray]  # (row, column) of each lane's values, both [32, values]

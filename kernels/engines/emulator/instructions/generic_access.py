@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from kernels.engines.emulator.instructions import memory_access
-from kernels.engines.emulator.instructions.closure import Run, Unknown
+from kernels.engines.emulator.instructions.accessor import space_of
+from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
 from kernels.engines.emulator.memory import WINDOWS
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 # An address shifted right by these bits identifies its space.
 _WINDOW_BITS = np.uint64(min(WINDOWS.values()).bit_length() - 1)
 
 
-def by_space(build: Callable[[Machine, int, Instruction], Run]) -> Callable[[Machine, int, Instruction], Run]:
+def by_space(build: Build) -> Build:
     """Return the builder of an access that runs separately for the threads of each space if its addresses are
     generic."""
 
     def built(m: Machine, pc: int, i: Instruction) -> Run:
         run = build(m, pc, i)
-        if memory_access.space_of(i) != "generic":
+        if space_of(i) != "generic":
             return run
         operand = next(o for o in i.operands if o.kind == "mem")
         base, offset = m.reader(operand.base, "u64"), np.uint64(operand.offset % (1 << 64))
@@ -68,5 +66,4 @@ def is_space(m: Machine, pc: int, i: Instruction) -> Run:
     return lambda: put((a() >> _WINDOW_BITS != others[0]) & (a() >> _WINDOW_BITS != others[1]))
 
 
-BUILDERS = {name: by_space(memory_access.BUILDERS[name]) for name in ("ld", "ldu", "st", "atom", "red")}
-BUILDERS["isspacep"] = is_space
+BUILDERS = {"isspacep": is_space}

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.engines.emulator import operations
-from kernels.engines.emulator.instructions.closure import Run, Unknown
-from kernels.engines.emulator.operations import DTYPES
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
+from kernels.engines.emulator.operations import integers
+from kernels.engines.emulator.operations.dtypes import DTYPES
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 BITS = np.int64(32)
 
 
-def _of(function: Callable, *types: str) -> Callable[[Machine, int, Instruction], Run]:
+def _of(function: Callable, *types: str) -> Build:
     """Return the builder of an instruction that writes 32 bits: function(instruction, sources as these types)."""
 
     def build(m: Machine, pc: int, i: Instruction) -> Run:
@@ -86,7 +86,7 @@ def _dp2a(m: Machine, pc: int, i: Instruction) -> Run:
     m.flops(pc, 4, "flops_dp4a")
 
     def run() -> None:
-        x, y = operations.fields(a(), 16, signed[0]), operations.fields(b() >> shift, 8, signed[1])
+        x, y = integers.fields(a(), 16, signed[0]), integers.fields(b() >> shift, 8, signed[1])
         put(_u32(x[0] * y[0] + x[1] * y[1] + c().astype(np.int64)))
 
     return run
@@ -111,8 +111,8 @@ def _mul24(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _pack(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build cvt.pack: a and b clamped to a narrow type's range, side by side with b lowest, below c's low bits if c is
-    given."""
+    """Build cvt.pack: a and b clamped to a narrow type's range, side by side with b lowest, below c's low bits if there
+    is a c."""
     narrow = i.parts[3]
     bits = int(narrow[1:])
     min_value, max_value = (
@@ -144,12 +144,12 @@ def _prmt(m: Machine, pc: int, i: Instruction) -> Run:
     """Build a byte permute. The selector names each byte; with a mode, it selects one of four combinations."""
     put, (a, b, c) = m.writer(i.operands[0], "b32"), (m.reader(o, "u32") for o in i.operands[1:])
     if len(i.parts) == 2:
-        return lambda: put(operations.prmt(a(), b(), c()))
+        return lambda: put(integers.prmt(a(), b(), c()))
     choose = _MODES.get(i.parts[2])
     if choose is None:
         raise Unknown(f"unknown opcode {i.opcode}")
     selectors = np.array([sum(choose(n, k) << 4 * k for k in range(4)) for n in range(4)], np.uint32)
-    return lambda: put(operations.prmt(a(), b(), selectors[c() & np.uint32(3)]))
+    return lambda: put(integers.prmt(a(), b(), selectors[c() & np.uint32(3)]))
 
 
 BUILDERS = {

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.engines.emulator.instructions import memory_access
+from kernels.engines.emulator.instructions.accessor import Accessor, space_of
+from kernels.engines.emulator.instructions.async_copy import async_copy
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.generic_access import by_space
-from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 WIDTH = 8
@@ -62,8 +62,8 @@ def arrive(m: Machine, pc: int, i: Instruction) -> Run:
     """Build mbarrier.arrive and mbarrier.arrive_drop: each thread's arrivals, in slot order. The result is the word
     before."""
     _check(i, "noComplete")
-    state, address, *given = i.operands
-    count = m.reader(given[0], "u32") if given else lambda: np.uint32(1)
+    state, address, *count_operand = i.operands
+    count = m.reader(count_operand[0], "u32") if count_operand else lambda: np.uint32(1)
     put = m.writer(state, "b64")
     access, drop = Accessor(m, pc, address, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
     return lambda: put(m.spread(_arrivals(m, access, m.active(count()), drop)))
@@ -136,7 +136,7 @@ def pending(m: Machine, pc: int, i: Instruction) -> Run:
 
 def copy(m: Machine, pc: int, i: Instruction) -> Run:
     """Build cp.async: a copy, or the arrival after copies."""
-    build = by_space(arrive_after_copies) if "mbarrier" in i.parts else memory_access.async_copy
+    build = by_space(arrive_after_copies) if "mbarrier" in i.parts else async_copy
     return build(m, pc, i)
 
 

@@ -32,10 +32,10 @@ class Spec:
             return [*stars, _SIZES[self.length]]
         return [*stars, 4 if self.kind == "c" else 8]
 
-    def text(self, given: Sequence[int], string: bytes = b"") -> bytes:
-        """Return the value as C formats it. `given`: the arguments' bits, one for each of `sizes`; `string`: the text
+    def text(self, args: Sequence[int], string: bytes = b"") -> bytes:
+        """Return the value as C formats it. `args`: the arguments' bits, one for each of `sizes`; `string`: the text
         that %s points at."""
-        stars = [_signed(bits, 4) for bits in given[:-1]]
+        stars = [_signed(bits, 4) for bits in args[:-1]]
         flags = self.flags
         width = stars.pop(0) if self.width == "*" else self.width or 0
         precision = stars.pop(0) if self.precision == "*" else self.precision
@@ -43,7 +43,7 @@ class Spec:
             flags, width = flags + "-", -width
         if precision is not None and precision < 0:
             precision = None
-        sign, body, zeros = self._body(given[-1], string, flags, precision)
+        sign, body, zeros = self._body(args[-1], string, flags, precision)
         if "-" in flags:
             return (sign + body).ljust(width)
         if "0" in flags and zeros:

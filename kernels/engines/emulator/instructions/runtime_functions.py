@@ -8,12 +8,12 @@ import numpy as np
 
 from kernels.engines.emulator.heap import Heap
 from kernels.engines.emulator.instructions import printf
+from kernels.engines.emulator.instructions.accessor import Accessor
 from kernels.engines.emulator.instructions.closure import Run
-from kernels.engines.emulator.instructions.memory_access import Accessor
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, WRITTEN, Fault, Space, space_at
-from kernels.engines.emulator.operations import DTYPES, UNSIGNED
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.ptx.names import plain
-from kernels.engines.emulator.ptx.parse import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 
 Values = np.ndarray  # one an active thread
@@ -26,9 +26,9 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
         message = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
         return lambda: m.fail(pc, message, m.slot_of(0))
     function, types, result = FUNCTIONS[name]
-    returned, given = i.operands
-    reads = [_argument(m, pc, o, type_) for o, type_ in zip(given.value, types, strict=True)]
-    put = _result(m, pc, returned.value[0], result) if returned.value else lambda values: None
+    results, args = i.operands
+    reads = [_argument(m, pc, o, type_) for o, type_ in zip(args.value, types, strict=True)]
+    put = _result(m, pc, results.value[0], result) if results.value else lambda values: None
     return lambda: put(function(m, pc, *(read() for read in reads)))
 
 
@@ -128,16 +128,16 @@ def _arguments(m: Machine, pc: int, pieces, buffer: Values, slots: np.ndarray) -
     return out
 
 
-def _written(m: Machine, pc: int, pieces, given: list[int], slot: int) -> Iterator[bytes]:
+def _written(m: Machine, pc: int, pieces, args: list[int], slot: int) -> Iterator[bytes]:
     for piece in pieces:
         if not isinstance(piece, printf.Spec):
             yield piece
             continue
-        arguments, given = given[: len(piece.sizes)], given[len(piece.sizes) :]
+        piece_args, args = args[: len(piece.sizes)], args[len(piece.sizes) :]
         string = b""
         if piece.kind == "s":
-            string = _string(m, pc, arguments[-1], slot) if arguments[-1] else b"(null)"
-        yield piece.text(arguments, string)
+            string = _string(m, pc, piece_args[-1], slot) if piece_args[-1] else b"(null)"
+        yield piece.text(piece_args, string)
 
 
 # -- malloc and free ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.instructions import wmma
+from kernels.engines.emulator.instructions.accessor import Accessor, space_of
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.fragments import (
     GROUP,
@@ -24,8 +25,7 @@ from kernels.engines.emulator.instructions.fragments import (
     unpack,
     writer,
 )
-from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 # (shape, type of a and b): the supported accumulator types.
@@ -89,28 +89,9 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
 # -- mma.sync ---------------------------------------------------------------------------------------------
 def mma(m: Machine, pc: int, i: Instruction) -> Run:
     """Build d = a b + c. A's rows and B's columns are contiguous (row.col); D and C have the same layout."""
-    parts = i.parts
     rows, columns, depth = shape = shape_of(i)
-    to, a_type, b_type, c_type = parts[-4:]
-    accumulators = MMA.get((f"m{rows}n{columns}k{depth}", a_type), ())
-    extra = set(parts[:-4]) - {
-        "mma",
-        "sync",
-        "aligned",
-        "row",
-        "col",
-        "satfinite",
-        "m{}n{}k{}".format(*shape),
-    }
-    same = a_type == b_type or {a_type, b_type} in _MIXED
-    if (
-        to not in accumulators
-        or c_type not in accumulators
-        or not same
-        or extra
-        or "row" not in parts
-        or "col" not in parts
-    ):
+    to, a_type, b_type, c_type = i.parts[-4:]
+    if not _is_supported(i, shape):
         raise Unknown(f"unknown opcode {i.opcode}")
     target, *sources = i.operands
     reads = [reader(m, o, t) for o, t in zip(sources, (a_type, b_type, c_type), strict=True)]
@@ -118,7 +99,7 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
     a_at, b_at, c_at = (
         positions(which, shape, t) for which, t in zip("abc", (a_type, b_type, c_type), strict=True)
     )
-    saturate = "satfinite" in parts
+    saturate = "satfinite" in i.parts
     m.flops(pc, 2 * rows * columns * depth // 32, "flops_mma")
 
     def run() -> None:
@@ -131,6 +112,16 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
         write(warps, pack(D[:, *c_at], to))
 
     return run
+
+
+def _is_supported(i: Instruction, shape: tuple[int, int, int]) -> bool:
+    """Return whether an mma.sync has a shape, types and modifiers of the table."""
+    to, a_type, b_type, c_type = i.parts[-4:]
+    name = "m{}n{}k{}".format(*shape)
+    same = a_type == b_type or {a_type, b_type} in _MIXED
+    modifiers = set(i.parts[:-4])
+    known = {"mma", "sync", "aligned", "row", "col", "satfinite", name}
+    return same and {to, c_type} <= set(MMA.get((name, a_type), ())) and {"row", "col"} <= modifiers <= known
 
 
 BUILDERS = {"ldmatrix": ldmatrix, "mma": mma, **wmma.BUILDERS}

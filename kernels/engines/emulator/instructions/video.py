@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.engines.emulator import operations
 from kernels.engines.emulator.instructions.closure import Run, Unknown
-from kernels.engines.emulator.ptx.parse import Instruction, Operand
+from kernels.engines.emulator.operations import integers, table
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 
 _TWO = {
@@ -26,7 +26,7 @@ def _operation(i: Instruction) -> tuple[Callable, str, str, str, list[str]]:
     """Return (function of a and b, types of the result, of a and of b, modifiers after the types)."""
     name, parts = i.parts[0].rstrip("24"), i.parts[1:]
     if name == "vset":
-        compare = operations.COMPARE[parts[2]]
+        compare = table.COMPARE[parts[2]]
         return lambda a, b: compare(a, b).astype(np.int64), "u32", parts[0], parts[1], parts[3:]
     return _TWO[name], *parts[:3], parts[3:]
 
@@ -49,7 +49,7 @@ def _part(m: Machine, o: Operand, type_: str) -> Callable[[], np.ndarray]:
         read = m.reader(o, type_)
         return lambda: read().astype(np.int64)
     read, at, bits = m.reader(o.base, "u32"), int(o.value[1]), 8 if o.value[0] == "b" else 16
-    return lambda: operations.fields(read(), bits, signed)[at]
+    return lambda: integers.fields(read(), bits, signed)[at]
 
 
 def scalar(m: Machine, pc: int, i: Instruction) -> Run:
@@ -105,8 +105,8 @@ def packed(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         pairs = zip(
-            operations.fields(a(), bits, a_type == "s32"),
-            operations.fields(b(), bits, b_type == "s32"),
+            integers.fields(a(), bits, a_type == "s32"),
+            integers.fields(b(), bits, b_type == "s32"),
             strict=True,
         )
         values = [f(x, y) for x, y in pairs]

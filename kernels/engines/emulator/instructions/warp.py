@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.engines.emulator import operations
 from kernels.engines.emulator.instructions.closure import Run, Unknown
-from kernels.engines.emulator.operations import DTYPES
-from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.operations.dtypes import DTYPES, is_float
+from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
 LANE = np.arange(32)
@@ -112,7 +111,7 @@ def match(m: Machine, pc: int, i: Instruction) -> Run:
 def redux(m: Machine, pc: int, i: Instruction) -> Run:
     """Build redux.sync: one result of all active lanes."""
     op, type_ = i.parts[2], i.parts[-1]
-    if len(i.parts) != 4 or operations.is_float(type_):
+    if len(i.parts) != 4 or is_float(type_):
         raise Unknown(f"unknown opcode {i.opcode}")
     compute = type_ if type_[0] != "b" else f"u{type_[1:]}"
     put, value = m.writer(i.operands[0], compute), m.reader(i.operands[1], compute)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.engines.emulator.instructions.accessor import Accessor, space_of
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.fragments import (
     EACH,
@@ -26,10 +27,9 @@ from kernels.engines.emulator.instructions.fragments import (
     unpack,
     writer,
 )
-from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
 from kernels.engines.emulator.memory import Space
-from kernels.engines.emulator.operations import DTYPES, UNSIGNED
-from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
 SHAPES = {
@@ -119,8 +119,8 @@ class _Tile:
             return
         dtype = np.float32 if self.type == "tf32" else DTYPES[self.type]
         for n in range(offsets.shape[-1]):
-            got = m.active(spread(m, warps, values[..., n]))
-            m.trace.access(self.pc, name, spread(m, warps, offsets[..., n]), got, dtype, self.op == "st")
+            active = m.active(spread(m, warps, values[..., n]))
+            m.trace.access(self.pc, name, spread(m, warps, offsets[..., n]), active, dtype, self.op == "st")
 
 
 def _load(m: Machine, pc: int, i: Instruction) -> Run:
@@ -150,8 +150,8 @@ def _store(m: Machine, pc: int, i: Instruction) -> Run:
         values = np.ascontiguousarray(read(warps)).view(UNSIGNED[tile.width])
         if name == "shared" and m.races is not None:
             for n in range(offsets.shape[-1]):
-                given = m.active(spread(m, warps, values[..., n]))
-                m.races.write(pc, spread(m, warps, offsets[..., n]), tile.width, given)
+                active = m.active(spread(m, warps, values[..., n]))
+                m.races.write(pc, spread(m, warps, offsets[..., n]), tile.width, active)
         space.store(offsets, tile.width, values)
         tile.trace(name, warps, offsets, values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 
-from kernels.engines.emulator.ptx.parse import Instruction, Kernel, Operand
+from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, Operand
 from kernels.engines.emulator.ptx.registers import names, read, written
 
 # Instructions that end a basic block: after them threads may diverge, end or wait. `ending` separates

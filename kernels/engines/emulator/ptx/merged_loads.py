@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
 from kernels.engines.emulator.ptx.registers import written
 
 WORD, WIDEST = 4, 16
@@ -75,7 +75,7 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
         space, base = _space(i), i.parts[0]
         if base == "ld" and space == "shared" and _is_plain(i):
             root, at = known.address(i.operands[1])
-            element, count = type_bytes(i.parts[-1]), _count(i)
+            element, count = type_bytes(i.parts[-1]), i.elements
             if element in (4, 8):
                 key, load = (root, element, i.guard), _Load(pc, at, element * count)
                 if any(at < stop and start < at + load.width for start, stop in _stored(groups, key)):
@@ -83,7 +83,7 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
                 groups.setdefault(key, _Group(root, i.guard, known.zeros(root))).loads.append(load)
         elif base == "st" and space == "shared":
             root, at = known.address(i.operands[0])
-            width = type_bytes(i.parts[-1]) * _count(i)
+            width = type_bytes(i.parts[-1]) * i.elements
             close(lambda g, root=root, at=at, width=width: known.may_overlap(g, root, at, at + width))
             for group in groups.values():
                 if group.root == root:
@@ -132,10 +132,6 @@ def _space(i: Instruction) -> str:
 def _is_plain(i: Instruction) -> bool:
     """Return whether an access is neither volatile nor ordered with other threads' accesses."""
     return not {"volatile", "relaxed", "acquire", "release", "mmio"} & set(i.parts)
-
-
-def _count(i: Instruction) -> int:
-    return next((int(p[1:]) for p in i.parts if p in ("v2", "v4", "v8")), 1)
 
 
 def _orders_memory(i: Instruction, space: str) -> bool:

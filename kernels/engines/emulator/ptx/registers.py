@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.engines.emulator.ptx.parse import Instruction, Operand
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 
 CARRY = "carry"  # stands for the carry that add.cc writes and addc reads
 # Opcodes whose first operand is not written.

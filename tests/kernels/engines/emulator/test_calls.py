@@ -14,7 +14,7 @@ from kernels.engines.emulator.heap import SIZE
 from kernels.engines.emulator.launch import Options, device_memory, launch
 from kernels.engines.emulator.ptx import names as ptx_names
 from kernels.engines.emulator.ptx.callgraph import framed
-from kernels.engines.emulator.ptx.parse import PtxError
+from kernels.engines.emulator.ptx.kernel import PtxError
 from tests.helpers.emulated import NAME, emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import assert_same, f32, i32, rng, u64
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.__main__ import main
-from kernels.engines.emulator import arguments, limits, user_kernel
+from kernels.engines.emulator import arguments, limits, parameters, user_kernel
 from kernels.engines.emulator.compiler import source
 from kernels.engines.emulator.ptx import names as ptx_names
-from kernels.engines.emulator.ptx.parse import Kernel, Variable
+from kernels.engines.emulator.ptx.kernel import Kernel, Variable
 from kernels.model.program import RuleError
 from tests.helpers.emulated import needs_nvrtc
 
@@ -259,7 +259,7 @@ def test_random_range_includes_its_limits(type_, shape, ends, seed):
 )
 def test_any_text_is_an_argument_or_an_error(text):
     try:
-        assert arguments.size(arguments.parse(text)) > 0
+        assert parameters.size(arguments.parse(text)) > 0
     except RuleError as e:
         assert str(e)
     except OSError:

@@ -6,8 +6,9 @@ import pytest
 
 from kernels import sources
 from kernels.engines.emulator.compiler import compile as compiler
+from kernels.engines.emulator.ptx.kernel import Kernel, type_bytes
 from kernels.engines.emulator.ptx.merged_loads import merged
-from kernels.engines.emulator.ptx.parse import Kernel, parse, type_bytes
+from kernels.engines.emulator.ptx.parse import parse
 
 needs_nvrtc = pytest.mark.skipif(compiler.version() is None, reason="NVRTC is not installed here")
 

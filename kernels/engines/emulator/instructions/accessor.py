@@ -1,0 +1,124 @@
+"""The memory operand of an instruction: its addresses, checked, counted and reported to the race detector."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, Space, space_at
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
+from kernels.engines.emulator.state import Machine
+
+# Accesses that may overlap another thread's, as atomics may: PTX ISA, "Morally strong operations".
+STRONG = {"relaxed", "acquire", "release", "mmio"}
+ACQUIRES = {"acquire", "acq_rel"}
+SPACES = ("global", "shared", "local", "const", "param")
+
+
+def space_of(i: Instruction) -> str:
+    """Return the state space that an access names; "generic" if its addresses decide."""
+    for part in i.parts[1:]:
+        name = part.partition("::")[0]
+        if name in SPACES:
+            return name
+    return "generic"
+
+
+def operands_of(i: Instruction) -> tuple[Operand, ...]:
+    """Return the operands without a cache hint, which may be the last."""
+    return i.operands[:-1] if "L2::cache_hint" in i.parts else i.operands
+
+
+class Accessor:
+    """One memory operand: the offsets of its bytes for every active thread, in the space it addresses."""
+
+    def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
+        self.m, self.pc, self.space, self.width = m, pc, space, width
+        parts = m.kernel.code[pc].parts
+        self._strong, self._acquires = (not qualifiers.isdisjoint(parts) for qualifiers in (STRONG, ACQUIRES))
+        base = operand.base if operand.kind == "mem" else operand
+        self._short = _is_32_bit(m, base)
+        self._base = m.reader(base, "u32" if self._short else "u64")
+        self._offset = operand.offset
+
+    def locate(self, inside: np.ndarray | None = None) -> tuple[Space, str, np.ndarray]:
+        """Return (space, its name, byte offsets into it as uint64: scalar or one a slot). `inside`: bytes to add to
+        each slot's address."""
+        m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
+        if inside is not None:
+            address = address + inside
+        name = self.space
+        if name == "generic":
+            name = space_at(int(address if address.ndim == 0 else m.active(address)[0]))
+            if name in WINDOWS:
+                address = address - np.uint64(WINDOWS[name])
+        if name in ("global", "const"):
+            return m.memory, name, address - np.uint64(GLOBAL_BASE)
+        space, base = m.space(name)
+        limit = np.uint64(max(space.size - self.width, 0))
+        if self._short and address.max() > limit:
+            # A register below the address and a positive offset wrap at 32 bits.
+            address = address & np.uint64(0xFFFFFFFF)
+        if address.max() > limit:
+            self._fail_outside(space, address, limit)
+        return space, name, address + base
+
+    def _fail_outside(self, space: Space, address: np.ndarray, limit) -> None:
+        """Raise EmulatorError if an active lane is beyond the block's memory. Idle lanes may hold any address."""
+        active = self.m.active(address)
+        bad = np.flatnonzero(active > limit) if space.size >= self.width else np.zeros(1, int)
+        if bad.size:
+            message = f"out-of-bounds access of {self.width} bytes {space.describe(int(active[bad[0]]) % max(space.size, 1))}"
+            if space.size:
+                message = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
+            self.m.fail(self.pc, message, self.m.slot_of(int(bad[0])))
+
+    def checked(
+        self, write: bool, inside: np.ndarray | None = None
+    ) -> tuple[Space, str, np.ndarray, np.ndarray]:
+        """Locate and check the offsets of the active threads. Return (space, name, all offsets, active ones)."""
+        space, name, offsets = self.locate(inside)
+        m = self.m
+        if offsets.ndim == 0:
+            offsets = np.full(m.slots, offsets) if write or name != "const" else offsets[None]
+        chosen = offsets if m.am is None or len(offsets) == 1 else offsets[m.am]
+        try:
+            space.check(chosen, self.width, write)
+        except Fault as fault:
+            m.fail(self.pc, fault.description, m.slot_of(fault.index))
+        return space, name, offsets, chosen
+
+    def acquired(self) -> None:
+        """Report to the race detector that earlier releases of other threads are ordered, if this access acquires."""
+        if self._acquires and self.m.races is not None:
+            self.m.races.barrier()
+
+    def report_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
+        """Report a write to shared memory to the race detector. `values`: of the active threads, [active, elements]."""
+        if self._strong:
+            self.m.races.atomic(self.pc, offsets, self.width)
+        else:
+            self.m.races.write(self.pc, offsets, self.width, values)
+
+    def count(self, op: str, name: str, offsets: np.ndarray) -> None:
+        """Report an access by the active threads to the tally and the trace, and a read to the race detector."""
+        m = self.m
+        if op == "ld" and name == "shared" and m.races is not None:
+            (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
+        if m.tally is None or name not in ("global", "shared"):
+            return
+        active = None if m.am is None else m.am.reshape(-1, 32)
+        lines, width = offsets.reshape(-1, 32), self.width
+        if name == "global":
+            m.tally.global_access(self.pc, op, lines, active, width)
+        else:
+            width = m.merged.get(self.pc, width) if op == "ld" else width
+            if not width:  # it is part of another instruction's access
+                return
+            lines = lines & np.uint64(~(width - 1) % (1 << 64))
+            m.tally.shared_access(self.pc, op, lines, active, width)
+        if m.trace is not None:
+            m.trace.request(name, op, lines, active, width)
+
+
+def _is_32_bit(m: Machine, base: Operand) -> bool:
+    return base.kind == "reg" and m.type_of(base.value) in ("b32", "u32", "s32")

@@ -1,0 +1,72 @@
+"""cp.async: copies from global to shared memory. A copy is done at once, so waiting for it is never too late."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.engines.emulator.instructions.accessor import Accessor, operands_of
+from kernels.engines.emulator.instructions.closure import Run, Unknown
+from kernels.engines.emulator.memory import Fault
+from kernels.engines.emulator.operations.dtypes import UNSIGNED
+from kernels.engines.emulator.ptx.kernel import Instruction
+from kernels.engines.emulator.state import Machine
+
+
+def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
+    """Build cp.async. Its optional last operand is the number of bytes to read, the rest of a copy is zeros."""
+    if "bulk" in i.parts:
+        raise Unknown(f"unknown opcode {i.opcode}")
+    if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
+        return lambda: None
+    target, origin, count, *size_operand = operands_of(i)
+    size = int(count.value)
+    to = Accessor(m, pc, target, "shared", size)
+    source = Accessor(m, pc, origin, "global", size)
+    read_bytes = m.reader(size_operand[0], "u32") if size_operand else None
+    unit = min(size, 8)
+
+    def run() -> None:
+        shared, _, offsets, target = to.checked(write=True)
+        if read_bytes is None:
+            memory, _, from_, chosen = source.checked(write=False)
+            source.count("ld", "global", from_)
+            steps = (memory.load(chosen + np.uint64(n), unit) for n in range(0, size, unit))
+            data = np.stack(list(steps), axis=-1)
+        else:
+            data = _read_some(m, m.active(read_bytes()), source, size).view(UNSIGNED[unit])
+        to.count("st", "shared", offsets)
+        if m.races is not None:
+            m.races.write(pc, offsets, size, data)
+        for n in range(data.shape[-1]):
+            shared.store(target + np.uint64(n * unit), unit, data[:, n])
+
+    return run
+
+
+def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np.ndarray:
+    """Return uint8 [active, size]: the first `count` bytes of each active thread's source, then zeros. No byte beyond
+    `count` is read."""
+    data = np.zeros((len(count), size), np.uint8)
+    memory, name, offsets = source.locate()
+    offsets = np.broadcast_to(offsets, m.slots)
+    chosen = m.active(offsets)
+    skew = np.flatnonzero((chosen % np.uint64(size) != 0) & (count > 0))
+    if skew.size:
+        message = f"misaligned read of {size} bytes at {memory.describe(int(chosen[skew[0]]))}"
+        m.fail(source.pc, message, m.slot_of(int(skew[0])))
+    pieces = [(n, 4, count >= n + 4) for n in range(0, size, 4)]
+    pieces += [(n, 1, (count > n) & (count - count % 4 <= n)) for n in range(size)]
+    for n, width, readable in pieces:
+        if readable.any():
+            at = chosen[readable] + np.uint64(n)
+            try:
+                memory.check(at, width, False)
+            except Fault as fault:
+                m.fail(source.pc, fault.description, m.slot_of(int(np.flatnonzero(readable)[fault.index])))
+            data[readable, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
+    am = m.am
+    m.am = m.spread(count > 0).astype(bool)
+    if m.am.any():
+        source.count("ld", name, offsets)
+    m.am = am
+    return data

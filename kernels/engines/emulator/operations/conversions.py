@@ -1,0 +1,64 @@
+"""cvt: conversions between the types of numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.engines.emulator.operations.dtypes import DTYPES, from_bf16, is_float, to_bf16
+from kernels.engines.emulator.operations.floats import directed, rounded_to_odd, saturate, two_sum
+
+ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+
+
+def convert(value, to: str, from_: str, modifiers):
+    """Convert as cvt does: integers are truncated or extended, floats rounded; `modifiers` give rounding and .sat."""
+    if from_ == "bf16":
+        value, from_ = from_bf16(value), "f32"
+    target = np.float32 if to == "bf16" else DTYPES[to]
+    if is_float(from_):
+        for mode in modifiers:
+            if mode in ROUND:
+                value = ROUND[mode](value)
+        if not is_float(to):
+            return _truncated(value, target, from_ == "f64" or to in ("s64", "u64"))
+        if (mode := _direction(modifiers)) is not None:
+            return directed(np.asarray(value, np.float64), mode, target)
+    elif is_float(to) and (mode := _direction(modifiers)) is not None:
+        return directed(_exact_enough(value), mode, target)
+    elif "sat" in modifiers and not is_float(to):
+        info = np.iinfo(target)
+        if value.dtype == np.uint64:
+            value = np.minimum(value, np.uint64(info.max))
+        else:
+            value = np.clip(value.astype(np.int64), info.min, min(info.max, np.iinfo(np.int64).max))
+    out = value.astype(target)
+    if "sat" in modifiers and is_float(to):
+        out = saturate(out)
+    return to_bf16(out) if to == "bf16" else out
+
+
+def _truncated(values, target, is_wide: bool):
+    """Return floats as integers of a dtype, clamped to its range. `is_wide`: whether either type has 64 bits."""
+    info = np.iinfo(target)
+    # The PTX ISA: NaN becomes zero, but only the top bit set if either type has 64 bits.
+    isnan = np.isnan(values)
+    nan_result = target(info.min) if info.min else target(info.max // 2 + 1)
+    values = np.where(isnan, 0, np.asarray(values, np.float64))
+    # float64 cannot represent the largest int64: clip, then correct values that the clip rounded up.
+    whole = np.clip(np.trunc(values), float(info.min), float(info.max))
+    top = whole >= float(info.max)
+    out = np.where(top, target(info.max), np.where(top, 0, whole).astype(target))
+    return np.where(isnan & is_wide, nan_result, out).astype(target)[()]
+
+
+def _direction(modifiers) -> str | None:
+    return next((mode for mode in ("rz", "rm", "rp") if mode in modifiers), None)
+
+
+def _exact_enough(integers):
+    """Return integers as float64, 64-bit ones rounded to odd so that they can be rounded again."""
+    if integers.dtype.itemsize < 8:
+        return integers.astype(np.float64)
+    high = (integers >> integers.dtype.type(32)).astype(np.float64) * 2.0**32
+    low = (integers & integers.dtype.type(0xFFFFFFFF)).astype(np.float64)
+    return rounded_to_odd(*two_sum(high, low))

@@ -1,0 +1,110 @@
+"""Float operations: fused multiply-add, and rounding modes by the exact rest of a result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def fma(a, b, c):
+    """Return a b + c. float32 is computed in float64: exact except for rare double rounding."""
+    if a.dtype.itemsize == 8:
+        return _fma_double(a, b, c)
+    if a.ndim or b.ndim or c.ndim:
+        return (a.astype(np.float64) * b + c).astype(a.dtype)
+    return a.dtype.type(float(a) * float(b) + float(c))
+
+
+def two_sum(a, b):
+    """Return a + b as its rounded value and the exact rest."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def _two_product(a, b):
+    """Return a b as its rounded value and the exact rest."""
+
+    def split(x):
+        big = x * 134217729.0  # 2^27 + 1
+        high = big - (big - x)
+        return high, x - high
+
+    p = a * b
+    (ah, al), (bh, bl) = split(a), split(b)
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def rounded_to_odd(value, rest):
+    """Return value + rest rounded to odd. Rounded again to fewer bits, it equals one rounding."""
+    even = (np.asarray(value).view(np.uint64) & np.uint64(1)) == 0
+    adjust = (rest != 0) & even & np.isfinite(value)
+    return np.where(adjust, np.nextafter(value, np.where(rest > 0, np.inf, -np.inf)), value)
+
+
+def _fma_double(a, b, c):
+    """Return a b + c by Boldo and Melquiond's method: the rests of product and sum, rounded to odd, then added."""
+    product, low = _two_product(a, b)
+    high, tail = two_sum(c, low)
+    high, middle = two_sum(product, high)
+    out = high + rounded_to_odd(*two_sum(tail, middle))
+    return np.where(np.isfinite(out) & (out != 0), out, a * b + c)  # a zero needs its sign
+
+
+def directed(values, mode: str, dtype):
+    """Round float64 values to a narrower float towards zero (rz), down (rm) or up (rp)."""
+    nearest = values.astype(dtype)
+    return _step_towards(nearest, values - nearest.astype(np.float64), mode)
+
+
+def _step_towards(nearest, rest, mode: str):
+    """Round nearest + rest towards zero (rz), down (rm) or up (rp). `nearest` is the number nearest to the sum."""
+    limit = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
+    overshoots = {"rz": rest * np.sign(nearest) < 0, "rm": rest < 0, "rp": rest > 0}[mode]
+    return np.where(overshoots, np.nextafter(nearest, nearest.dtype.type(limit)), nearest)
+
+
+def in_mode(name: str, mode: str):
+    """Return a function of float32 or float64 that rounds towards zero, down or up; `name` is one of EXACT."""
+
+    def f(*values):
+        value, rest = EXACT[name](*(v.astype(np.float64) for v in values))
+        if values[0].dtype == np.float64:
+            return _step_towards(value, rest, mode)
+        return directed(rounded_to_odd(value, rest), mode, np.float32)
+
+    return f
+
+
+def _exact_fma(a, b, c):
+    nearest = _fma_double(a, b, c)
+    product, low = _two_product(a, b)
+    total, rest = two_sum(product, -nearest)
+    total, error = two_sum(total, c)
+    return nearest, total + (rest + error + low)
+
+
+def _exact_div(a, b):
+    product, low = _two_product(a / b, b)
+    return a / b, ((a - product) - low) / b
+
+
+def _exact_sqrt(a):
+    root = np.sqrt(a)
+    product, low = _two_product(root, root)
+    return root, (a - product) - low
+
+
+# Functions of float64: the nearest result, and the rest (at least its sign).
+EXACT = {
+    "add": two_sum, "sub": lambda a, b: two_sum(a, -b), "mul": _two_product,
+    "fma": _exact_fma, "div": _exact_div, "rcp": lambda a: _exact_div(np.ones_like(a), a), "sqrt": _exact_sqrt,
+}  # fmt: skip
+
+
+def in_double(function):
+    """Return a function that computes in float64 and rounds to its argument's type."""
+    return lambda a: function(a.astype(np.float64)).astype(a.dtype)
+
+
+def saturate(a):
+    return np.where(np.isnan(a), 0, np.clip(a, 0, 1)).astype(a.dtype)

@@ -1,0 +1,126 @@
+"""A kernel as parsed from PTX: its registers, variables, functions, and instructions with their CUDA lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kernels.model.program import RuleError
+
+# Shared memory that cooperative groups address through this special register, and its bytes in their header.
+RESERVED, RESERVED_BYTES = "reserved_smem_offset_1", 288
+_TYPE_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16, "pred": 1, "f16x2": 4, "bf16x2": 4}
+
+
+class PtxError(RuleError):
+    """PTX that this emulator does not support; the message names its line."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """`kind`: reg, not (a negated predicate), imm, special, symbol, mem, vector, sink, part (a register's bytes:
+    b0 to b3, h0, h1)."""
+
+    kind: str
+    value: object = None  # reg, not: name; imm: int bits or float; symbol: name; vector: tuple of Operands
+    offset: int = 0  # mem, symbol: bytes added to the address
+    base: Operand | None = None  # mem: register or symbol; part: register
+
+
+@dataclass(frozen=True)
+class Line:
+    """A place in the CUDA source: file and 1-based line."""
+
+    file: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+@dataclass
+class Instruction:
+    opcode: str  # "ld.global.nc.v4.f32"
+    operands: tuple[Operand, ...]
+    guard: tuple[str, bool] | None  # predicate register, True if negated
+    line: Line | None  # of the outermost call, in the user's code
+    inlined: Line | None = None  # in the function that was inlined there, if any
+    targets: tuple[int, ...] = ()  # instructions to which a branch, a call or a return may jump
+
+    @cached_property
+    def parts(self) -> list[str]:
+        return self.opcode.split(".")
+
+    @property
+    def elements(self) -> int:
+        """The elements of a vector that it loads or stores, 1 for a scalar."""
+        return next((int(p[1:]) for p in self.parts if p in ("v2", "v4", "v8")), 1)
+
+
+@dataclass
+class Variable:
+    """A .shared, .local, .const or .global declaration, or a parameter."""
+
+    name: str
+    space: str
+    align: int
+    size: int  # bytes; 0 for extern shared (dynamic)
+    data: bytes = b""  # initial content
+    dtype: str = ""  # PTX type of a parameter
+    addresses: tuple[Address, ...] = ()  # zero in `data`: known once the module is in memory
+
+
+@dataclass(frozen=True)
+class Address:
+    """A part of a variable's initial content: the address of symbol + offset, without its low `shift` bits."""
+
+    at: int  # byte in the variable
+    width: int  # bytes
+    symbol: str
+    offset: int = 0
+    shift: int = 0
+
+
+@dataclass
+class Function:
+    """A function with call frames: its instructions start .. stop-1 and what a frame contains."""
+
+    name: str
+    start: int
+    recursive: bool  # one thread may be in it twice
+    results: list[Variable]
+    params: list[Variable]
+    variables: list[Variable] = field(default_factory=list)  # of a frame, including `results` and `params`
+    stop: int = 0
+
+
+@dataclass(eq=False)
+class Kernel:
+    name: str
+    params: list[Variable]
+    registers: dict[str, str]  # name -> PTX type
+    variables: list[Variable]
+    code: list[Instruction]  # functions with frames, then the kernel itself
+    start: int = 0  # index of the kernel's first instruction
+    functions: dict[str, Function] = field(default_factory=dict)  # those with frames
+    names: tuple[str, ...] = ()  # of all functions of the module, in its order
+
+    @cached_property
+    def symbols(self) -> set[str]:
+        """The symbols in instructions, and those in the initial content of these symbols' variables."""
+        todo, found = [o for i in self.code for o in i.operands], set()
+        while todo:
+            o = todo.pop()
+            todo += o.value if o.kind == "vector" else [o.base] if o.base else []
+            if o.kind == "symbol":
+                found.add(o.value)
+        contained = {v.name: {a.symbol for a in v.addresses} for v in self.variables if v.addresses}
+        while new := {name for v in found & contained.keys() for name in contained[v]} - found:
+            found |= new
+        return found
+
+
+def type_bytes(type_: str) -> int:
+    """Return the bytes of a PTX type: "f32" -> 4."""
+    return _TYPE_BYTES.get(type_) or _TYPE_BYTES[re.sub(r"\D", "", type_)]

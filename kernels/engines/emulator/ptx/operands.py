@@ -1,0 +1,81 @@
+"""The text of operands and numbers in PTX, parsed."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from kernels.engines.emulator.ptx.kernel import Operand, PtxError
+
+_SPECIAL = re.compile(
+    r"^%(n?tid|n?ctaid|n?clusterid|cluster_n?ctaid|cluster_n?ctarank|is_explicit_cluster|laneid|n?warpid|n?smid|gridid"
+    r"|lanemask_\w+|clock(64|_hi)?|globaltimer(_lo|_hi)?|envreg\d+|\w+_smem_\w+|pm\d+(_64)?|current_graph_exec)(\.[xyz])?$"
+)
+_NUMBER = re.compile(r"^(0[fFdD][0-9A-Fa-f]+|-?0[xX][0-9A-Fa-f]+U?|-?\d+U?|-?\d*\.\d+)$")
+_FLOATS = {"0f": "<f", "0d": "<d"}  # prefix of a float's bits in hexadecimal -> its format
+
+
+def operands(text: str) -> tuple[Operand, ...]:
+    """Return the operands of an instruction: "%f1, [%rd2+4]"."""
+    return tuple(operand(part) for part in _split(text))
+
+
+def operand(text: str) -> Operand:
+    """Return one operand."""
+    text = text.strip()
+    if text.startswith("{"):
+        return Operand("vector", tuple(operand(p) for p in _split(text[1:-1])))
+    if text.startswith("["):
+        return _memory(text[1:-1])
+    if text == "_":
+        return Operand("sink")
+    if m := re.match(r"^(%?[\w$]+)\.([bh][0-3])$", text):
+        return Operand("part", m[2], base=operand(m[1]))
+    if m := re.match(r"^(%?[\w$]+)\|(%?[\w$]+)$", text):
+        return Operand("vector", (operand(m[1]), operand(m[2])))
+    if _SPECIAL.match(text):
+        return Operand("special", text[1:])
+    if text.startswith("!"):
+        return Operand("not", text[1:])
+    if text.startswith("%"):
+        return Operand("reg", text)
+    if text == "WARP_SZ":
+        return Operand("imm", 32)
+    if _NUMBER.match(text):
+        return Operand("imm", _number(text))
+    if m := re.match(r"^([\w$.]+)\+(-?\d+)$", text):
+        return Operand("symbol", m[1], int(m[2]))
+    return Operand("symbol", text)
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts of a list between commas, except commas within brackets."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        if c in "{[(":
+            depth += 1
+        elif c in "}])":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    parts.append(text[start:])
+    return [p.strip() for p in parts if p.strip()]
+
+
+def _memory(text: str) -> Operand:
+    m = re.match(r"^\s*([%\w$.]+)\s*(?:\+\s*(-?\d+))?\s*$", text)
+    if not m:
+        raise PtxError(f"the address [{text}] is not understood")
+    return Operand("mem", None, int(m[2] or 0), operand(m[1]))
+
+
+def _number(text: str) -> float | int:
+    if data := float_bytes(text):
+        return struct.unpack(_FLOATS[text[:2].lower()], data)[0]
+    return float(text) if "." in text else int(text.rstrip("U"), 0)
+
+
+def float_bytes(text: str) -> bytes:
+    """Return the bytes of a float whose bits are written in hexadecimal, "0f3F800000"; empty for any other number."""
+    return bytes.fromhex(text[2:])[::-1] if text[:2].lower() in _FLOATS else b""
