@@ -104,8 +104,10 @@ def simulated_s() -> float:
 def printed_number(code: str, **environment: str) -> float:
     """Returns the number that a program in another process prints."""
     command = [sys.executable, "-c", code]
-    env = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    return float(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
+    env = os.environ | environment
+    return float(
+        subprocess.run(command, capture_output=True, text=True, check=True, env=env, cwd=ROOT).stdout
+    )
 
 
 def main() -> None:
