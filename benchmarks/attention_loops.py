@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 
+from benchmarks.loops_report import cells, machine
 from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention.shape import AttentionShape
-from kernels.engines import cpu
-from kernels.machine.processor import THREADS, cores, device_name, max_threads
+from kernels.machine.processor import THREADS, cores, max_threads
 from kernels.machine.timing import Budget
 from kernels.runner import compare, run
 from visuals.attention import cpu as attention_charts
@@ -27,11 +27,6 @@ def shape(N: int) -> AttentionShape:
     return AttentionShape(1, 4, N, 32)
 
 
-def line(m, flops: int) -> str:
-    spread = f"{units.time_(m.p20_ms)} to {units.time_(m.p80_ms)}"
-    return f"{units.time_(m.median_ms)} ({spread}, n = {m.n}) | {units.rate(flops, m.median_ms)}"
-
-
 def ladder(s: AttentionShape, threads: int) -> None:
     print(
         f"\n{s}, {threads} threads\n\n| rung | median (p20 to p80) | rate | bytes measured | predicted |\n{'|---' * 5}|"
@@ -42,7 +37,7 @@ def ladder(s: AttentionShape, threads: int) -> None:
         m = r.measurement
         allocated = [m.output_bytes + bytes_ for bytes_ in (m.workspace_bytes, r.predicted.workspace_bytes)]
         print(
-            f"| `{r.rung}` | {line(m, s.flops)} | {allocated[0]:,} | {allocated[1]:,} |",
+            f"| `{r.rung}` | {cells(m, s.flops)} | {allocated[0]:,} | {allocated[1]:,} |",
             flush=True,
         )
 
@@ -60,8 +55,7 @@ def tiles(s: AttentionShape, threads: int) -> None:
 
 
 def main(lengths: list[int]) -> None:
-    conditions = cpu.conditions()
-    print(f"{device_name()}; Python {conditions['python']}, NumPy {conditions['numpy']}; cold")
+    print(machine())
     for N in lengths:
         for threads in dict.fromkeys((1, cores(), max_threads()[0])):
             if threads in THREADS:

@@ -1,4 +1,4 @@
-"""Helpers of the ladders' benchmarks: compile kernels ahead, several at a time, and format tile sizes.
+"""Compiling the kernels of a benchmark ahead, several at a time.
 
     python -m benchmarks.compiling PRESETS
 
@@ -10,24 +10,35 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
 
+from benchmarks.report import stopwatch
 from kernels.engines import cuda
 from kernels.machine.timing import MODES
 from kernels.model.program import Launch, Program, RuleError
 from kernels.sweep import Sweep
 
+Item = TypeVar("Item")
 
-def compile_all(programs: Sequence[Program]) -> None:
-    """Compile every kernel of the programs into CuPy's cache on disk; print the compiler's message if one fails."""
-    steps = (step for program in programs for step in program.steps if isinstance(step, Launch))
-    keys = list(dict.fromkeys((step.source, step.entry, step.defines) for step in steps))
+
+def in_processes(work: Callable[[Item], str], items: Sequence[Item]) -> list[str]:
+    """Returns work(item) for each item, computed in several processes. `work` is a function of a module."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
-        for key, message in zip(keys, pool.map(_compiled, keys), strict=True):
-            if message:
-                print(key, message)
+        return list(pool.map(work, items))
+
+
+def compile_all(programs: Iterable[Program]) -> None:
+    """Compile every kernel of the programs into CuPy's cache on disk; print the compiler's message if one fails."""
+    elapsed = stopwatch()
+    steps = (step for program in programs for step in program.steps if isinstance(step, Launch))
+    keys = list(dict.fromkeys((step.source, step.entry, step.defines) for step in steps))
+    for key, message in zip(keys, in_processes(_compiled, keys), strict=True):
+        if message:
+            print(key, message)
+    print(f"{len(keys)} kernels compiled in {elapsed():.0f} s", flush=True)
 
 
 def _compiled(key: tuple) -> str:
@@ -37,10 +48,6 @@ def _compiled(key: tuple) -> str:
     except RuleError as e:
         return str(e)
     return ""
-
-
-def tiles_text(tiles: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in tiles.items())
 
 
 if __name__ == "__main__":

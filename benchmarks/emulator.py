@@ -1,4 +1,4 @@
-"""Speed of the emulator: python benchmarks/emulator.py [--numba]
+"""Speed of the emulator: python -m benchmarks.emulator [--numba]
 
 Naive SGEMM without and with counters, memory, the toy im2col with counters and trace, and (--numba, if Numba is
 installed) Numba's CUDA simulator on the same naive SGEMM.
@@ -11,10 +11,13 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
 from kernels.machine.processor import device_name
+
+ROOT = Path(__file__).resolve().parents[1]
 
 NAIVE = """extern "C" __global__ void sgemm(const float* A, const float* B, float* C, int n) {
   int col = blockIdx.x * blockDim.x + threadIdx.x;
@@ -58,15 +61,8 @@ def sgemm(n: int, count: bool) -> tuple[float, int]:
     memory = device_memory({"A": A, "B": B, "C": np.zeros((n, n), np.float32)}, ["A", "B"])
     blocks = -(-n // 16)
     start = time.perf_counter()
-    run = launch(
-        ptx,
-        "sgemm",
-        (blocks, blocks, 1),
-        (16, 16, 1),
-        ("A", "B", "C", np.int32(n)),
-        memory,
-        options=Options(count=count),
-    )
+    args = ("A", "B", "C", np.int32(n))
+    run = launch(ptx, "sgemm", (blocks, blocks, 1), (16, 16, 1), args, memory, options=Options(count=count))
     duration = time.perf_counter() - start
     assert np.allclose(memory.array("C"), A @ B, atol=1e-3)
     return duration, run.counters.total["thread_instructions"] if count else 0
@@ -94,16 +90,27 @@ def toy() -> float:
 def peak_mb() -> float:
     """Returns the peak memory in MB of a process that runs 128^3 with counters."""
     code = (
-        "import resource, sys; sys.path.insert(0, 'benchmarks'); import emulator; emulator.sgemm(128, True);"
+        "import resource; from benchmarks import emulator; emulator.sgemm(128, True);"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
     )
+    return printed_number(code)
+
+
+def simulated_s() -> float:
+    """Returns the seconds of 64^3 in Numba's CUDA simulator."""
+    return printed_number(SIMULATED, NUMBA_ENABLE_CUDASIM="1")
+
+
+def printed_number(code: str, **environment: str) -> float:
+    """Returns the number that a program in another process prints."""
+    command = [sys.executable, "-c", code]
+    env = os.environ | environment
     return float(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        subprocess.run(command, capture_output=True, text=True, check=True, env=env, cwd=ROOT).stdout
     )
 
 
 def main() -> None:
-
     instructions = sgemm(128, True)[1]
     uncounted, counted = median(lambda: sgemm(128, False)[0]), median(lambda: sgemm(128, True)[0])
     small = median(lambda: sgemm(64, False)[0])
@@ -115,14 +122,7 @@ def main() -> None:
         ("naive SGEMM 64^3, no counters", f"{small * 1e3:.1f} ms"),
     ]  # fmt: skip
     if "--numba" in sys.argv:
-        completed = subprocess.run(
-            [sys.executable, "-c", SIMULATED],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"},
-        )
-        simulated = float(completed.stdout)
+        simulated = simulated_s()
         rows.append(
             ("Numba's CUDA simulator, 64^3", f"{simulated:.2f} s: {simulated / small:.0f} times as long")
         )

@@ -14,43 +14,40 @@ printed.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, tiles_text
+from benchmarks import measure, report
+from benchmarks.compiling import compile_all
+from benchmarks.measure import Candidate, Verified
+from benchmarks.report import Column
 from kernels.engines import cuda
+from kernels.engines.protocol import Timed
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MAX_BLOCKS, ChainShape
 from kernels.machine.timing import Budget
-from kernels.model.program import INPUT, RuleError, UnsupportedError
-from kernels.model.rung import Rung
 from kernels.model.shape import ShapeError
-from kernels.model.verify import agrees, relative_error
-from kernels.records import availability
-from kernels.runner import seeded_inputs
 
 LADDER = fusion_ladder.LADDER
+FUSED, UNFUSED = LADDER.rung("fusion/fused"), LADDER.rung("fusion/unfused")
 GOAL = 1.25  # fused time over byte floor
 RANDOM_CHAINS = 50
-Candidate = tuple[Rung, dict[str, int]]
+SETS = {FUSED.name: [{"FOURS": fours} for fours in fusion_ladder.TILES["FOURS"]]}  # timed
+BUDGET = Budget(samples=50, seconds=3.0, warm_up_s=0.05)
+COLUMNS = (
+    report.RUNG, report.MEDIAN_MS, report.SPREAD, report.SAMPLES, Column("/ floor", ".3f", "over_floor"),
+    Column("x unfused", ".2f", "faster_than_unfused"), report.TFLOPS,
+    Column("GB moved", ".3f", lambda row: row["predicted_bytes"] / 1e9), report.PEAK_MB, report.TILES,
+    Column("parts", "", lambda row: ", ".join(f"{name} {ms:.4f}" for name, ms in row["parts_ms"].items())),
+)  # fmt: skip
 
 
-def candidates(s: ChainShape, every_set: bool = True) -> Iterator[Candidate]:
-    """Yields each rung that supports a shape, with its default tile sizes; fused also with more float4 a thread."""
-    for rung in LADDER.rungs:
-        fours_choices = fusion_ladder.TILES["FOURS"] if every_set and rung.name == "fusion/fused" else (1,)
-        for fours in fours_choices:
-            tiles = rung.default_tiles | ({"FOURS": fours} if rung.tiles else {})
-            if availability.runs(rung, s, tiles):
-                yield rung, tiles
+def problem(s: ChainShape) -> measure.Problem:
+    return measure.problem(s, fusion_ladder.parts.buffers(s), LADDER.reference)
 
 
 # -- verification --------------------------------------------------------------------------------------------
@@ -70,75 +67,39 @@ def random_chain(rng: random.Random) -> ChainShape:
     return s
 
 
-def verify(shapes: Sequence[ChainShape]) -> tuple[list[str], int]:
-    """Returns (messages about failures, number of correct outputs)."""
-    failed, correct = [], 0
+def verify_cases(shapes: Sequence[ChainShape]) -> Iterator[tuple[list[Candidate], measure.Problem]]:
+    """Yields every rung with each shape, at other tile sizes from shape to shape."""
     for n, s in enumerate(shapes):
-        inputs, ref, scale = case_data(s)
-        for rung, tiles in candidates(s, every_set=False):
-            tiles = tiles | ({"FOURS": (1, 2, 4)[n % 3], "BLOCK": (256, 128, 512)[n % 3]} if tiles else {})
-            session, message = open_verified(rung, s, tiles, inputs, ref, scale)
-            if session:
-                session.close()
-                correct += 1
-            elif message:
-                failed.append(f"{rung.name} {s} {tiles_text(tiles)}: {message}")
-    return failed, correct
-
-
-def case_data(s: ChainShape):
-    """Returns (inputs, reference, scale)."""
-    inputs = seeded_inputs([b for b in fusion_ladder.parts.buffers(s) if b.role == INPUT])
-    return inputs, *LADDER.reference(s, **inputs)
-
-
-def open_verified(rung: Rung, s: ChainShape, tiles: Mapping[str, int], inputs, ref, scale):
-    """Returns (a session with a correct output, "") or (None, message); "" if the library does not support the shape."""
-    session = None
-    try:
-        session = cuda.open(rung.build(s, tiles), inputs)
-        out = session.verify_run()
-    except (RuleError, RuntimeError) as e:
-        if session:
-            session.close()
-        return None, "" if isinstance(e, UnsupportedError) else str(e)
-    scale = rung.scale(s, tiles, inputs) if rung.scale else scale
-    if agrees(out, ref, scale, rung.tolerance):
-        return session, ""
-    session.close()
-    return None, f"relative L2 error {relative_error(out, ref):.1e}"
+        changed = {"FOURS": (1, 2, 4)[n % 3], "BLOCK": (256, 128, 512)[n % 3]}
+        chosen = measure.candidates(LADDER.rungs, s, {})
+        yield [(rung, tiles | changed if tiles else tiles) for rung, tiles in chosen], problem(s)
 
 
 # -- timing --------------------------------------------------------------------------------------------------
-def measured(key: str, s: ChainShape, ceilings: Mapping, budget: Budget) -> tuple[list[dict], list[str]]:
+def measured(key: str, s: ChainShape, ceilings: Mapping) -> tuple[list[dict], list[str]]:
     """Returns (a row for each candidate, messages about failures)."""
-    inputs, ref, scale = case_data(s)
-    sessions, failed = [], []
-    for rung, tiles in candidates(s):
-        session, message = open_verified(rung, s, tiles, inputs, ref, scale)
-        if session:
-            sessions.append((rung, tiles, session))
-        elif message:
-            failed.append(f"{rung.name} {key} {tiles_text(tiles)}: {message}")
-    timed = cuda.sample([session for *_, session in sessions], "cold", budget)
-    rows = [row(key, s, *candidate, t, ceilings) for candidate, t in zip(sessions, timed, strict=True)]
-    for *_, session in sessions:
-        session.close()
-    base = next((r["median_ms"] for r in rows if r["rung"] == "fusion/unfused"), None)
-    return [r | {"faster_than_unfused": base / r["median_ms"] if base else None} for r in rows], failed
+    verified, failed = measure.open_verified(measure.candidates(LADDER.rungs, s, SETS), problem(s))
+    rows = measure.time_together(
+        verified, "cold", BUDGET, lambda v, timed: row(key, s, v, timed, floor_ms(s, ceilings))
+    )
+    measure.close(verified)
+    base = report.fastest_ms(rows, (UNFUSED.name,))
+    return [r | {"faster_than_unfused": report.speed_relative_to(base, r)} for r in rows], failed
 
 
-def row(key: str, s: ChainShape, rung: Rung, tiles: Mapping, session, timed, ceilings: Mapping) -> dict:
-    p20, median, p80 = np.quantile(timed.samples_ms, (0.2, 0.5, 0.8)).tolist()
-    predicted = rung.cost(s, session.program)
-    floor = 1e3 * s.bytes / ceilings["copy_bytes_per_s"]
+def floor_ms(s: ChainShape, ceilings: Mapping) -> float:
+    return 1e3 * s.bytes / ceilings["copy_bytes_per_s"]
+
+
+def row(key: str, s: ChainShape, v: Verified, timed: Timed, floor: float) -> dict:
+    figures, predicted = measure.figures(timed), v.rung.cost(s, v.session.program)
+    median = figures["median_ms"]
     return {
-        "preset": key, "shape": s.params(), "mode": "cold", "rung": rung.name, "tiles": dict(tiles),
-        "n": len(timed.samples_ms), "median_ms": median, "p20_ms": p20, "p80_ms": p80,
-        "parts_ms": dict(timed.parts_ms), "launches": len(session.program.steps),
+        "preset": key, "shape": s.params(), "mode": "cold", "rung": v.rung.name, "tiles": v.tiles, **figures,
+        "parts_ms": dict(timed.parts_ms), "launches": len(v.session.program.steps),
         "floor_ms": floor, "over_floor": median / floor, "floor_bytes": s.bytes,
         "predicted_bytes": predicted.bytes, "flops": predicted.flops, "tflops": predicted.flops / median / 1e9,
-        "peak_bytes": session.bytes["peak"], "workspace_bytes": session.bytes["workspace"],
+        "peak_bytes": v.session.bytes["peak"], "workspace_bytes": v.session.bytes["workspace"],
         "predicted_workspace_bytes": predicted.workspace_bytes,
     }  # fmt: skip
 
@@ -148,78 +109,73 @@ def goal_applies(row: Mapping, ceilings: Mapping) -> bool:
     tile sizes."""
     s = ChainShape(**row["shape"])
     pointwise = all(block.pointwise for block in s.blocks)
-    has_default_tiles = row["tiles"] == LADDER.rung("fusion/fused").default_tiles
-    return (
-        pointwise
-        and s.bytes > ceilings["cache_bytes"]
-        and row["rung"] == "fusion/fused"
-        and has_default_tiles
-    )
+    default_fused = row["rung"] == FUSED.name and row["tiles"] == FUSED.default_tiles
+    return pointwise and s.bytes > ceilings["cache_bytes"] and default_fused
 
 
-def table(rows: Sequence[Mapping]) -> str:
-    lines = [
-        f"{'':18} {'ms':>9} {'spread':>7} {'n':>3} {'/ floor':>8} {'x unfused':>9} {'TFLOP/s':>8} "
-        f"{'GB moved':>8} {'peak MB':>9}  parts"
-    ]
-    for r in rows:
-        spread = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"]
-        faster = f"{r['faster_than_unfused']:9.2f}" if r["faster_than_unfused"] else f"{'':9}"
-        parts = ", ".join(f"{name} {ms:.4f}" for name, ms in r["parts_ms"].items())
-        lines.append(
-            f"{r['rung']:18} {r['median_ms']:9.4f} {spread:7.1%} {r['n']:3} {r['over_floor']:8.3f} {faster} "
-            f"{r['tflops']:8.3f} {r['predicted_bytes'] / 1e9:8.3f} {r['peak_bytes'] / 1e6:9.1f}  "
-            f"{tiles_text(r['tiles'])}; {parts}"
-        )
-    return "\n".join(lines)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, help="a folder")
-    parser.add_argument("--seconds", type=float, default=240.0, help="nothing new is begun after so many")
-    parser.add_argument(
-        "--presets", nargs="*", choices=FUSION_PRESETS, default=list(FUSION_PRESETS), metavar="KEY"
-    )
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    start, rng = time.perf_counter(), random.Random(0)
-    ceilings = cuda.ceilings()
-    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": []}
-    for rung in LADDER.rungs:
-        if rung.library and (
-            why := list(availability.reasons(rung, FUSION_PRESETS[args.presets[0]].shape, {}))
-        ):
-            print(f"{rung.name}: {why[0]}")
-    chains = [random_chain(rng) for _ in range(RANDOM_CHAINS)]
-    shapes = [*chains, *(FUSION_PRESETS[key].shape for key in args.presets)]
-    compile_all([rung.build(s, tiles) for s in shapes for rung, tiles in candidates(s, every_set=False)])
-    print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
-    report["failed"], correct = verify(chains)
-    print(f"{len(chains)} random chains: {correct} outputs right, {len(report['failed'])} wrong", flush=True)
-    for key in args.presets:
-        s = FUSION_PRESETS[key].shape
-        if time.perf_counter() - start > args.seconds:
-            print(f"left out for want of time: {key}")
-            continue
-        rows, failed = measured(key, s, ceilings, Budget(samples=50, seconds=3.0, warm_up_s=0.05))
-        report["rows"] += rows
-        report["failed"] += failed
-        (args.out / "fusion.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        print(
-            f"\n{key}: {s}, floor {1e3 * s.bytes / ceilings['copy_bytes_per_s']:.4f} ms\n{table(rows)}",
-            flush=True,
-        )
-    print("\n" + "\n".join(report["failed"]) if report["failed"] else "\nnothing wrong")
+def missed_goal(rows: Sequence[Mapping], ceilings: Mapping) -> bool:
+    """Print each row that GOAL applies to, and return whether one of them misses it."""
     missed = False
-    for r in (r for r in report["rows"] if goal_applies(r, ceilings)):
+    for r in (r for r in rows if goal_applies(r, ceilings)):
         missed |= r["over_floor"] > GOAL
         message = "within" if r["over_floor"] <= GOAL else "BEYOND"
         print(f"{r['preset']}: fused / floor {r['over_floor']:.3f}, {message} {GOAL}")
-    print(f"{time.perf_counter() - start:.0f} s")
-    return int(missed or bool(report["failed"]))
+    return missed
+
+
+def arguments() -> argparse.Namespace:
+    options = report.parser(__doc__)
+    options.add_argument("--out", type=Path, required=True, help="a folder")
+    options.add_argument("--seconds", type=float, default=240.0, help="nothing new is begun after so many")
+    options.add_argument(
+        "--presets", nargs="*", choices=FUSION_PRESETS, default=list(FUSION_PRESETS), metavar="KEY"
+    )
+    return options.parse_args()
+
+
+def compile_and_verify(shapes: Sequence[ChainShape]) -> list[str]:
+    """Compile everything that will run, verify random chains, and return messages about failures."""
+    rng = random.Random(0)
+    chains = [random_chain(rng) for _ in range(RANDOM_CHAINS)]
+    compile_all(
+        rung.build(s, tiles)
+        for s in (*chains, *shapes)
+        for rung, tiles in measure.candidates(LADDER.rungs, s, {})
+    )
+    correct, failed = measure.verify(verify_cases(chains))
+    print(f"{len(chains)} random chains: {correct} outputs right, {len(failed)} wrong", flush=True)
+    return failed
+
+
+def time_presets(args: argparse.Namespace, elapsed: Callable[[], float], results: dict) -> None:
+    """Time the rungs at each preset, print a table of each, and write the rows so far to the file."""
+    ceilings = results["ceilings"]
+    for key in report.in_time(args.presets, elapsed, args.seconds):
+        s = FUSION_PRESETS[key].shape
+        rows, failed = measured(key, s, ceilings)
+        results["rows"] += rows
+        results["failed"] += failed
+        report.write_json(args.out / "fusion.json", results)
+        print(
+            f"\n{key}: {s}, floor {floor_ms(s, ceilings):.4f} ms\n{report.table(rows, COLUMNS)}", flush=True
+        )
+
+
+def main() -> int:
+    args, elapsed = arguments(), report.stopwatch()
+    args.out.mkdir(parents=True, exist_ok=True)
+    ceilings = cuda.ceilings()
+    results = {
+        "device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": [],
+    }  # fmt: skip
+    shapes = [FUSION_PRESETS[key].shape for key in args.presets]
+    measure.print_unavailable([rung for rung in LADDER.rungs if rung.library], shapes[0])
+    results["failed"] = compile_and_verify(shapes)
+    time_presets(args, elapsed, results)
+    print("\n" + "\n".join(results["failed"]) if results["failed"] else "\nnothing wrong")
+    missed = missed_goal(results["rows"], ceilings)
+    print(f"{elapsed():.0f} s")
+    return int(missed or bool(results["failed"]))
 
 
 if __name__ == "__main__":

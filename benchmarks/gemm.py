@@ -23,20 +23,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, tiles_text
+from benchmarks import measure, report
+from benchmarks.compiling import compile_all
+from benchmarks.measure import Candidate, Verified
+from benchmarks.report import Column
 from kernels.engines import cuda
+from kernels.engines.protocol import Timed
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
 from kernels.machine.timing import Budget
-from kernels.model.program import INPUT, Launch, Program, RuleError
+from kernels.model.program import INPUT, RuleError
 from kernels.model.rung import Rung
-from kernels.model.verify import agrees
 from kernels.records import row as records_row
 from kernels.records.row import commit
-from kernels.runner import VerificationError, compare, seeded_inputs
+from kernels.runner import VerificationError, compare
 
 LADDER = LADDERS["gemm"]
 DTYPES = ("fp32", "fp16", "bf16", "int8")
@@ -62,16 +63,6 @@ def supported_rungs(shape: GemmShape) -> list[str]:
     return [r.name for r in LADDER.rungs if not any(r.rules(shape, r.default_tiles))]
 
 
-def compiled(program: Program) -> dict[str, int]:
-    """Returns registers, bytes of local memory (spills) and static shared memory, from the driver."""
-    for step in program.steps:
-        if isinstance(step, Launch):
-            kernel = cuda.compile_kernel(step.source, step.entry, step.defines)
-            names = {"registers": "num_regs", "local": "local_size_bytes", "shared": "shared_size_bytes"}
-            return {name: int(getattr(kernel, attribute)) for name, attribute in names.items()}
-    return {}
-
-
 # -- the whole ladder --------------------------------------------------------------------------------
 def verify() -> list[str]:
     """Verify every rung at each odd shape and type, with and without C0, and return messages about failures."""
@@ -95,62 +86,50 @@ def groups(n: int, dtype: str) -> Iterator[tuple[GemmShape, list[str], Budget]]:
         yield shape, [SLOW], Budget(samples=50, seconds=0.5, min_samples=3, warm_up_s=0.01)
 
 
-def measure(shape: GemmShape, rungs: Sequence[str], budget: Budget, commit_hash: str) -> list[dict]:
+def measured(shape: GemmShape, rungs: Sequence[str], budget: Budget, commit_hash: str) -> list[dict]:
     """Returns rows of a recording."""
     results = compare(rungs, shape, engine="cuda", budget=budget)
     return [records_row.row(r, LADDER.rung(r.rung).build(shape, r.tiles), commit_hash) for r in results]
 
 
 def ladder(sizes: Sequence[tuple[int, str]], seconds: float, commit_hash: str, out: Path) -> None:
-    start = time.perf_counter()
-
-    def elapsed() -> float:
-        return time.perf_counter() - start
-
+    elapsed = report.stopwatch()
     cubes = [GemmShape(64, 64, 64, dtype=dtype) for dtype in DTYPES]
     rungs = [(LADDER.rung(name), s) for s in cubes for name in supported_rungs(s)]
-    compile_all([rung.build(s, rung.default_tiles) for rung, s in rungs])
-    print(f"compiled, {elapsed():.0f} s", flush=True)
+    compile_all(rung.build(s, rung.default_tiles) for rung, s in rungs)
     failed = verify()
     print(f"{len(ODD) * len(DTYPES) * 2} odd shapes: {len(failed)} failures, {elapsed():.0f} s")
     print("\n".join(failed), flush=True)
-    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed}
-    (out / "gemm.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    bases: dict[tuple[int, str], float] = {}  # TFLOP/s of the libraries
+    conditions = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed}
+    report.write_json(out / "gemm.json", conditions)
+    bases: dict[tuple[int, str], float] = {}  # medians of the libraries in ms
     with (out / "gemm.jsonl").open("w", encoding="utf-8") as file:
-        for shape, rungs, budget in (g for size in sizes for g in groups(*size)):
-            if elapsed() > seconds:
-                print(f"left out for want of time: {shape}, {', '.join(rungs)}")
-                continue
-            rows = measure(shape, rungs, budget, commit_hash)
+        all_groups = itertools.chain.from_iterable(itertools.starmap(groups, sizes))
+        for shape, names, budget in report.in_time(
+            all_groups, elapsed, seconds, lambda group: f"{group[0]}, {', '.join(group[1])}"
+        ):
+            rows = measured(shape, names, budget, commit_hash)
             file.writelines(json.dumps(row) + "\n" for row in rows)
             file.flush()
-            table_rows = [figures(shape, row) for row in rows]
-            bases |= {(shape.M, r["rung"]): r["tflops"] for r in table_rows}
+            bases |= {(shape.M, row["rung"]): row["median_ms"] for row in rows}
+            base = bases.get((shape.M, LIBRARY[shape.dtype]))
             print(f"\n{shape}, {elapsed():.0f} s so far")
-            print(table(table_rows, bases.get((shape.M, LIBRARY[shape.dtype]))), flush=True)
+            print(report.table([described(shape, row) for row in rows], columns(base)), flush=True)
     print(f"{elapsed():.0f} s")
 
 
-def figures(shape: GemmShape, row: Mapping) -> dict:
+def described(shape: GemmShape, row: Mapping) -> dict:
     """Returns a row with the further figures of the table."""
     program = LADDER.rung(row["rung"]).build(shape, row["tiles"])
-    return {**row, "tflops": shape.flops / row["median_ms"] / 1e9, **compiled(program)}
+    return {**row, "tflops": shape.flops / row["median_ms"] / 1e9, **measure.compiled_first(program)}
 
 
-def table(rows: Sequence[Mapping], base: float | None) -> str:
-    lines = [
-        f"{'':24} {'ms':>9} {'spread':>7} {'n':>3} {'TFLOP/s':>8} {'of lib':>7} {'error':>8} regs local shared"
-    ]
-    for r in rows:
-        share = f"{r['tflops'] / base:7.1%}" if base else ""
-        spread = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"]
-        lines.append(
-            f"{r['rung']:24} {r['median_ms']:9.4f} {spread:7.1%} {r['n']:3} {r['tflops']:8.2f} {share:>7} "
-            f"{r['error']:8.1e} {r.get('registers', ''):>4} {r.get('local', ''):>5} {r.get('shared', ''):>6}"
-            + ("  " + tiles_text(r["tiles"]) if r.get("tuned") else "")
-        )
-    return "\n".join(lines)
+def columns(base_ms: float | None) -> tuple[Column, ...]:
+    share = Column("of lib", ".1%", lambda row: report.speed_relative_to(base_ms, row))
+    return (
+        report.RUNG, report.MEDIAN_MS, report.SPREAD, report.SAMPLES, report.TFLOPS, share, report.ERROR,
+        report.REGISTERS, report.LOCAL, Column("shared", "d", "shared"),
+    )  # fmt: skip
 
 
 # -- the tile sizes of one rung ----------------------------------------------------------------------
@@ -165,72 +144,50 @@ def choices(rung: Rung, shape: GemmShape, fixed: Mapping[str, int], maximum: int
     return first + random.Random(0).sample(legal, maximum - len(first))
 
 
-def sessions(
-    programs: Sequence[Program], inputs: Mapping[str, np.ndarray], shape: GemmShape, tolerance: float
-) -> Iterator[cuda.Session | None]:
-    """Yields a verified session for each program; None if its result is wrong or it does not run."""
-    ref, scale = LADDER.reference(shape, **inputs)
-    for program in programs:
-        try:
-            session = cuda.open(program, inputs)
-            correct = agrees(session.verify_run(), ref, scale, tolerance)
-        except (RuleError, RuntimeError) as e:
-            print(e)
-            correct = False
-        yield session if correct else None
-
-
 def tune(name: str, n: int, fixed: Mapping[str, int], maximum: int, dtype: str, out: Path) -> None:
-    start = time.perf_counter()
-    rung = LADDER.rung(name)
-    dtypes = [
-        d
-        for d in (dtype, *DTYPES)
-        if d and not any(rung.rules(GemmShape(n, n, n, dtype=d), rung.default_tiles))
-    ]
-    shape = GemmShape(n, n, n, dtype=dtypes[0])
+    """Time the sets of tile sizes of a rung and the library's rung, then the best ones again, and write their rows."""
+    elapsed, rung = report.stopwatch(), LADDER.rung(name)
+    shapes = [GemmShape(n, n, n, dtype=d) for d in (dtype, *DTYPES) if d]
+    shape = next(s for s in shapes if not any(rung.rules(s, rung.default_tiles)))
     library = LADDER.rung(LIBRARY[shape.dtype])
-    sets = choices(rung, shape, fixed, maximum)
-    programs = [rung.build(shape, tiles) for tiles in sets]
-    compile_all(programs)
-    print(
-        f"{name}, {shape}: {len(sets)} sets of tile sizes compiled, {time.perf_counter() - start:.0f} s",
-        flush=True,
-    )
-    if not any(library.rules(shape, {})):
-        sets, programs = [{}, *sets], [library.build(shape, {}), *programs]
-    inputs = seeded_inputs(programs[0].of_role(INPUT))
-    opened_sessions = list(sessions(programs, inputs, shape, max(rung.tolerance, library.tolerance)))
-    for tiles, session in zip(sets, opened_sessions, strict=True):
-        if session is None:
-            print("WRONG", tiles_text(tiles))
-    verified = [(t, p, s) for t, p, s in zip(sets, programs, opened_sessions, strict=True) if s]
-    rows = timed(
-        name, library.name, shape, verified, Budget(samples=12, seconds=15.0, min_samples=3, warm_up_s=0.01)
-    )
-    best = {tiles_text(r["tiles"]) for r in sorted(rows, key=lambda r: r["median_ms"])[:8]} | {""}
-    best_sets = [g for g in verified if tiles_text(g[0]) in best]
-    print(f"all timed, {time.perf_counter() - start:.0f} s")
-    best_rows = timed(name, library.name, shape, best_sets, Budget(samples=60, seconds=6.0, min_samples=5))
-    base = next((r["tflops"] for r in best_rows if r["rung"] == library.name), None)
+    verified = open_sets(rung, library, shape, choices(rung, shape, fixed, maximum))
+
+    def timed(chosen: Sequence[Verified], budget: Budget) -> list[dict]:
+        return measure.time_together(chosen, "cold", budget, lambda v, timed: row(shape, v, timed))
+
+    rows = timed(verified, Budget(samples=12, seconds=15.0, min_samples=3, warm_up_s=0.01))
+    print(f"all timed, {elapsed():.0f} s")
+    best = sorted(zip(rows, verified, strict=True), key=lambda pair: pair[0]["median_ms"])[:8]
+    fastest = [v for v in verified if v.rung is library or any(v is other for _, other in best)]
+    best_rows = timed(fastest, Budget(samples=60, seconds=6.0, min_samples=5))
+    measure.close(verified)
+    tuned_columns = (*columns(report.fastest_ms(best_rows, (library.name,))), report.TILES)
     for title, part in (("the best, again", best_rows), ("all", rows)):
-        print(f"\n{title}\n{table(sorted(part, key=lambda r: r['median_ms']), base)}")
-    out.write_text(
-        json.dumps({"device": cuda.device_name(), "best": best_rows, "all": rows}, indent=1) + "\n"
-    )
-    print(f"{time.perf_counter() - start:.0f} s")
+        fastest_first = sorted(part, key=lambda r: r["median_ms"])
+        print(f"\n{title}\n{report.table(fastest_first, tuned_columns)}")
+    report.write_json(out, {"device": cuda.device_name(), "best": best_rows, "all": rows})
+    print(f"{elapsed():.0f} s")
 
 
-def timed(name: str, library: str, shape: GemmShape, verified: Sequence[tuple], budget: Budget) -> list[dict]:
-    samples = [t.samples_ms for t in cuda.sample([session for _, _, session in verified], "cold", budget)]
-    rows = []
-    for (tiles, program, _), ms in zip(verified, samples, strict=True):
-        p20, median, p80 = np.quantile(ms, (0.2, 0.5, 0.8)).tolist()
-        rows.append({
-            "rung": name if tiles else library, "tiles": tiles, "n": len(ms), "median_ms": median, "p20_ms": p20,
-            "p80_ms": p80, "tflops": shape.flops / median / 1e9, "error": 0.0, "tuned": True, **compiled(program),
-        })  # fmt: skip
-    return rows
+def open_sets(rung: Rung, library: Rung, shape: GemmShape, sets: Sequence[dict[str, int]]) -> list[Verified]:
+    """Returns the library's rung, if it runs the shape, and a rung with each set of tile sizes; those that are not
+    correct are printed."""
+    programs = [rung.build(shape, tiles) for tiles in sets]
+    print(f"{rung.name}, {shape}: {len(sets)} sets of tile sizes", flush=True)
+    compile_all(programs)
+    chosen: list[Candidate] = [(rung, tiles) for tiles in sets]
+    if not any(library.rules(shape, {})):
+        chosen = [(library, {}), *chosen]
+    problem = measure.problem(shape, programs[0].of_role(INPUT), LADDER.reference)
+    return measure.open_verified(chosen, problem)[0]
+
+
+def row(shape: GemmShape, v: Verified, timed: Timed) -> dict:
+    figures = measure.figures(timed)
+    return {
+        "rung": v.rung.name, "tiles": v.tiles, **figures, "tflops": shape.flops / figures["median_ms"] / 1e9,
+        "error": 0.0, "tuned": True, **measure.compiled_first(v.session.program),
+    }  # fmt: skip
 
 
 # -- without a GPU -----------------------------------------------------------------------------------
@@ -252,25 +209,28 @@ def emulate() -> None:
     assert not slow, f"longer than {MAX_EMULATED_S} s at 64 x 64 x 64: {slow}"
 
 
+def arguments() -> argparse.Namespace:
+    options = report.parser(__doc__)
+    options.add_argument("--out", type=Path, help="a folder")
+    options.add_argument("--emulator", action="store_true", help="time the emulator instead")
+    options.add_argument("--sizes", default="", help="of those timed, such as 1024,4096; all when left out")
+    options.add_argument("--seconds", type=float, default=85.0, help="nothing new is begun after so many")
+    options.add_argument("--commit", help="commit to name in the rows where git is not at hand")
+    options.add_argument("--tune", action="append", default=[], metavar="RUNG")
+    options.add_argument("--fix", default="", help="tile sizes that stay: BK=8,STAGES=3")
+    options.add_argument("--most", type=int, default=80, help="sets of tile sizes tried at most")
+    options.add_argument("--n", type=int, default=4096)
+    options.add_argument("--dtype", default="", help="of the rung tuned, where it takes several")
+    args = options.parse_args()
+    if not (args.emulator or args.out):
+        options.error("--out is needed")
+    return args
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, help="a folder")
-    parser.add_argument("--emulator", action="store_true", help="time the emulator instead")
-    parser.add_argument("--sizes", default="", help="of those timed, such as 1024,4096; all when left out")
-    parser.add_argument("--seconds", type=float, default=85.0, help="nothing new is begun after so many")
-    parser.add_argument("--commit", help="commit to name in the rows where git is not at hand")
-    parser.add_argument("--tune", action="append", default=[], metavar="RUNG")
-    parser.add_argument("--fix", default="", help="tile sizes that stay: BK=8,STAGES=3")
-    parser.add_argument("--most", type=int, default=80, help="sets of tile sizes tried at most")
-    parser.add_argument("--n", type=int, default=4096)
-    parser.add_argument("--dtype", default="", help="of the rung tuned, where it takes several")
-    args = parser.parse_args()
+    args = arguments()
     if args.emulator:
         return emulate()
-    if not args.out:
-        parser.error("--out is needed")
     args.out.mkdir(parents=True, exist_ok=True)
     fixed = {name: int(value) for name, _, value in (p.partition("=") for p in args.fix.split(",") if p)}
     for rung in args.tune:

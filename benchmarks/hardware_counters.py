@@ -25,7 +25,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import hardware_sass as sass
+from benchmarks import report
 from benchmarks.hardware_case import Case, poisoned
 from benchmarks.hardware_cases import cases, named
 from kernels import sources
@@ -162,14 +162,14 @@ def measure(out: Path, *patterns: str) -> int:
     """Verify each case with a matching name, profile the correct ones, write the fixture, and return the exit status."""
     import cupy
 
-    start, ncu = time.perf_counter(), sass.tool("ncu")
+    elapsed, ncu = report.stopwatch(), sass.tool("ncu")
     if ncu is None:
         print("ncu (Nsight Compute) is not on the PATH")
         return 2
     chosen = named(*patterns).values()
     listings = sass.compile_all(chosen)
     out.with_suffix(".sass.txt").write_text(listings, encoding="utf-8")
-    print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
+    print(f"compiled, {elapsed():.0f} s", flush=True)
     correct = []
     for case in chosen:
         try:
@@ -179,16 +179,16 @@ def measure(out: Path, *patterns: str) -> int:
         print(f"{case.name}: {problem or 'output as in NumPy'}")
         if not problem:
             correct.append(case)
-    print(f"verified, {time.perf_counter() - start:.0f} s", flush=True)
+    print(f"verified, {elapsed():.0f} s", flush=True)
     entries = match(correct, _rows(ncu, REQUIRED, WANTED, correct, out.with_suffix(".csv")))
-    print(f"profiled, {time.perf_counter() - start:.0f} s", flush=True)
+    print(f"profiled, {elapsed():.0f} s", flush=True)
     by_name = {entry["case"]: entry for entry in entries}
     patched = [case for case in correct if is_patched(case)]
     for entry in _patched(ncu, patched, out.with_suffix(".patched.csv")):
         by_name[entry["case"]]["metrics"] |= entry["metrics"]
     fixture = _machine_fields(cupy, ncu) | {"cases": entries}
-    out.write_text(json.dumps(fixture, indent=1) + "\n", encoding="utf-8")
-    print(f"{len(entries)} of {len(chosen)} cases are in {out}, {time.perf_counter() - start:.0f} s")
+    report.write_json(out, fixture)
+    print(f"{len(entries)} of {len(chosen)} cases are in {out}, {elapsed():.0f} s")
     return 0 if len(entries) == len(chosen) else 1
 
 
@@ -363,43 +363,41 @@ def compare(fixture: Path) -> int:
     measured = json.loads(fixture.read_text(encoding="utf-8"))
     print(f"{measured['device']}, driver {measured['driver']}, ncu {measured['ncu']}, {measured['date']}")
     print("hardware / emulator; one number where both are equal")
-    unequal, ratios = [], []
-    for row in measured["cases"]:
-        case = cases().get(row["case"])
-        if case is None or case.digest != row["digest"]:
-            print(f"\n{row['case']}: measured on another text; measure again")
-            unequal.append(row["case"])
-            continue
-        emulated = emulate(case)
-        problem = case.wrong(emulated.outputs)
-        pairs = {name: (hardware(row["metrics"], name), emulated.counted(name)) for name in COMPARED}
-        ratio = emulated.total["warp_instructions"] / row["metrics"][INSTRUCTIONS]
-        ratios.append(ratio)
-        equal = not problem and all(a == b for a, b in pairs.values())
-        if not equal:
-            unequal.append(case.name)
-        print(f"\n{case.name}: {'equal' if equal else 'NOT EQUAL'} {problem}")
-        print(
-            "  "
-            + "  ".join(f"{n} {a:,}" if a == b else f"{n} {a:,} / {b:,} !" for n, (a, b) in pairs.items())
-        )
-        if not equal:
-            copy_metrics = {
-                m: n
-                for m in (*WANTED, *PATCHED)
-                if (n := row["metrics"].get(m)) and ("ldgsts" in m or "ldsm" in m)
-            }
-            print("".join(f"  {m} {n:,}\n" for m, n in copy_metrics.items()), end="")
-        print(
-            f"  PTX/SASS instructions {ratio:.2f}, lanes {row['metrics'][LANES]:.1f} / {emulated.lanes:.1f}"
-        )
-    missing = set(cases()) - {row["case"] for row in measured["cases"]}
-    print(f"\n{len(measured['cases']) - len(unequal)} of {len(measured['cases'])} cases equal")
+    compared = [compare_case(row) for row in measured["cases"]]
+    equal, ratios = sum(is_equal for is_equal, _ in compared), [ratio for _, ratio in compared if ratio]
+    print(f"\n{equal} of {len(compared)} cases equal")
     if ratios:
         print(f"PTX/SASS instructions {min(ratios):.2f} .. {max(ratios):.2f}")
-    if missing:
+    if missing := set(cases()) - {row["case"] for row in measured["cases"]}:
         print(f"not measured: {', '.join(sorted(missing))}")
-    return int(bool(unequal or missing))
+    return int(equal < len(compared) or bool(missing))
+
+
+def compare_case(row: Mapping) -> tuple[bool, float | None]:
+    """Print the numbers of a case. Returns whether they are equal, and the ratio of PTX to SASS instructions."""
+    case = cases().get(row["case"])
+    if case is None or case.digest != row["digest"]:
+        print(f"\n{row['case']}: measured on another text; measure again")
+        return False, None
+    emulated, metrics = emulate(case), row["metrics"]
+    problem = case.wrong(emulated.outputs)
+    pairs = {name: (hardware(metrics, name), emulated.counted(name)) for name in COMPARED}
+    equal = not problem and all(a == b for a, b in pairs.values())
+    print(f"\n{case.name}: {'equal' if equal else 'NOT EQUAL'} {problem}")
+    texts = (f"{n} {a:,}" if a == b else f"{n} {a:,} / {b:,} !" for n, (a, b) in pairs.items())
+    print("  " + "  ".join(texts))
+    if not equal:
+        print_copies(metrics)
+    ratio = emulated.total["warp_instructions"] / metrics[INSTRUCTIONS]
+    print(f"  PTX/SASS instructions {ratio:.2f}, lanes {metrics[LANES]:.1f} / {emulated.lanes:.1f}")
+    return equal, ratio
+
+
+def print_copies(metrics: Mapping[str, float]) -> None:
+    """Print the hardware's numbers of asynchronous copies and of matrices loaded from shared memory."""
+    for metric in (*WANTED, *PATCHED):
+        if ("ldgsts" in metric or "ldsm" in metric) and metrics.get(metric):
+            print(f"  {metric} {metrics[metric]:,}")
 
 
 def main(arguments: Sequence[str]) -> int:

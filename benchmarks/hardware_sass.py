@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import shutil
@@ -10,9 +9,9 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from benchmarks.compiling import in_processes
 from benchmarks.hardware_case import Case
 from kernels import sources
 from kernels.engines import cuda_headers
@@ -27,9 +26,7 @@ def compile_all(chosen: Iterable[Case], report: Callable[[Kernel], str] | None =
     """Compile each kernel into CuPy's cache on disk, several at a time. Returns the texts of `report`, by default
     `listing`."""
     kernels = dict.fromkeys((c.launch.source, c.launch.entry, c.launch.defines) for c in chosen)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
-        return "\n".join(pool.map(report or listing, kernels))
+    return "\n".join(in_processes(report or listing, list(kernels)))
 
 
 def compile_one(kernel: Kernel) -> str:

@@ -12,37 +12,30 @@ at. Prints tables with registers and spills, and writes all figures to OUT/impli
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, tiles_text
-from benchmarks.gemm import compiled
+from benchmarks import measure, report
+from benchmarks.compiling import compile_all
+from benchmarks.measure import Candidate, Verified
+from benchmarks.report import Column, tiles_text
 from kernels.conv import common as conv_common
 from kernels.conv import implicit as conv_implicit
 from kernels.conv import ladder as conv_ladder
+from kernels.conv import library as conv_library
 from kernels.conv import reference
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
+from kernels.engines.protocol import Timed
 from kernels.machine.timing import Budget
-from kernels.model.program import INPUT, Program, RuleError
 from kernels.model.rung import Rung
 from kernels.model.shape import ShapeError
-from kernels.model.verify import agrees, relative_error
-from kernels.runner import seeded_inputs
-
-try:
-    from kernels.conv import library as conv_library
-except ImportError:  # not a part of this checkout
-    conv_library = None
 
 STAGES = (2, 3, 4, 5)
 DIRECT, PLAIN, IMPLICIT = conv_implicit.RUNGS
@@ -65,7 +58,6 @@ PLAIN_SETS = (SETS[0], (64, 64, 16, 8, 8, 3), (128, 128, 16, 8, 8, 3))
 # TILE, TK, TP, CHUNK
 DIRECT_SETS = ((16, 8, 4, 4), (8, 8, 4, 4), (16, 4, 4, 4), (8, 8, 2, 8), (16, 8, 2, 4), (32, 8, 4, 4))
 DEPTHWISE_SETS = ((16, 8, 4, 4), (16, 1, 4, 1), (8, 1, 2, 1), (16, 1, 1, 1))
-Candidate = tuple[Rung, dict[str, int]]
 
 
 def with_tile_sizes(rung: Rung, sets: Sequence[tuple]) -> list[Candidate]:
@@ -79,8 +71,13 @@ OURS = [
 ]
 
 
-def library() -> list[Candidate]:
-    return [(r, {}) for r in conv_library.RUNGS if r.name in LIBRARY] if conv_library else []
+DEPTHWISE = with_tile_sizes(DIRECT, DEPTHWISE_SETS)
+EARLIER_CANDIDATES = [(rung, rung.default_tiles) for rung in EARLIER]
+LIBRARY_CANDIDATES = [(rung, {}) for rung in conv_library.RUNGS if rung.name in LIBRARY]
+
+
+def problem(s: ConvShape) -> measure.Problem:
+    return measure.problem(s, conv_common.buffers(s), reference.conv)
 
 
 def random_shape(rng: random.Random) -> ConvShape:
@@ -100,86 +97,55 @@ def random_shape(rng: random.Random) -> ConvShape:
             continue
 
 
-def open_verified(
-    s: ConvShape, candidates: Sequence[Candidate]
-) -> Iterator[tuple[Candidate, Program, Any, float]]:
-    """Yields (candidate, program, session, error) of each with a correct result; prints a line about each other one."""
-    inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
-    ref, scale = reference.conv(s, **inputs)
-    for rung, tiles in candidates:
-        try:
-            program = rung.build(s, rung.check(s, tiles))
-            session = cuda.open(program, inputs)
-            out = session.verify_run()
-        except (RuleError, RuntimeError) as e:
-            print(f"  {rung.name} {tiles_text(tiles)} {s}: {e}", flush=True)
-            continue
-        error = relative_error(out, ref)
-        if agrees(out, ref, scale, rung.tolerance):
-            yield (rung, tiles), program, session, error
-        else:
-            print(f"  WRONG {rung.name} {tiles_text(tiles)} {s}: relative L2 error {error:.1e}", flush=True)
-            session.close()
-
-
 def verify(count: int) -> tuple[int, int]:
     """Returns (correct, tried) at random shapes and the layers' presets; wrong results are printed."""
     rng, correct, tried = random.Random(0), 0, 0
     shapes = [random_shape(rng) for _ in range(count)] + [p.shape for p in CONV_LAYER_PRESETS.values()]
+    defaults = [(rung, rung.default_tiles) for rung in (*conv_implicit.RUNGS, *EARLIER)]
     for s in shapes:
-        supported_candidates = [
-            (rung, tiles)
-            for rung, tiles in [
-                rng.choice(OURS),
-                *((r, r.default_tiles) for r in (*conv_implicit.RUNGS, *EARLIER)),
-            ]
-            if not any(rung.rules(s, tiles))
+        chosen = [
+            (rung, tiles) for rung, tiles in (rng.choice(OURS), *defaults) if not any(rung.rules(s, tiles))
         ]
-        tried += len(supported_candidates)
-        for _, _, session, _ in open_verified(s, supported_candidates):
-            correct += 1
-            session.close()
+        correct_here, failed = measure.verify([(chosen, problem(s))])
+        tried, correct = tried + len(chosen), correct + correct_here
+        print("".join(f"  {message}\n" for message in failed), end="", flush=True)
     return correct, tried
 
 
 def measured(s: ConvShape, candidates: Sequence[Candidate], seconds: float) -> list[dict]:
-    sessions = list(open_verified(s, candidates))
+    """Returns a row for each candidate with a correct result; the others are printed."""
+    verified, _ = measure.open_verified(candidates, problem(s))
     budget = Budget(samples=60, seconds=seconds, min_samples=7, warm_up_s=0.01)
-    timed = cuda.sample([session for _, _, session, _ in sessions], "cold", budget)
-    rows = []
-    for ((rung, tiles), program, session, error), t in zip(sessions, timed, strict=True):
-        p20, median, p80 = np.quantile(t.samples_ms, (0.2, 0.5, 0.8)).tolist()
-        rows.append({
-            "rung": rung.name, "shape": s.params(), "tiles": tiles, "error": error, "n": len(t.samples_ms),
-            "median_ms": median, "p20_ms": p20, "p80_ms": p80, "tflops": s.flops / median / 1e9, **compiled(program),
-        })  # fmt: skip
-        session.close()
+    rows = measure.time_together(verified, "cold", budget, lambda v, timed: row(s, v, timed))
+    measure.close(verified)
     return rows
 
 
-def table(rows: Sequence[Mapping]) -> str:
-    base = next((r["median_ms"] for r in rows if r["rung"] == BASE), None)
-    lines = [
-        f"{'':34} {'tiles':42} {'ms':>8} {'spread':>7} {'TFLOP/s':>8} {'of cuDNN':>8} {'error':>8} regs local"
-    ]
-    for r in sorted(rows, key=lambda r: r["median_ms"]):
-        share = f"{base / r['median_ms']:8.1%}" if base else f"{'':8}"
-        spread = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"]
-        lines.append(
-            f"{r['rung']:34} {tiles_text(r['tiles']):42} {r['median_ms']:8.4f} {spread:7.1%} {r['tflops']:8.2f} {share} "
-            f"{r['error']:8.1e} {r.get('registers', ''):>4} {r.get('local', ''):>5}"
-        )
-    return "\n".join(lines)
+def row(s: ConvShape, v: Verified, timed: Timed) -> dict:
+    figures = measure.figures(timed)
+    return {
+        "rung": v.rung.name, "shape": s.params(), "tiles": v.tiles, "error": v.error, **figures,
+        "tflops": s.flops / figures["median_ms"] / 1e9, **measure.compiled_first(v.session.program),
+    }  # fmt: skip
 
 
-def summary(stages: Sequence[Sequence[Mapping]]) -> str:
+def table(rows: Sequence[report.Row]) -> str:
+    base = report.fastest_ms(rows, (BASE,))
+    columns = (
+        report.RUNG, report.TILES, report.MEDIAN_MS, report.SPREAD, report.TFLOPS,
+        Column("of cuDNN", ".1%", lambda row: report.speed_relative_to(base, row)), report.ERROR, report.REGISTERS,
+        report.LOCAL,
+    )  # fmt: skip
+    return report.table(sorted(rows, key=lambda r: r["median_ms"]), columns)
+
+
+def summary(stages: Sequence[Sequence[report.Row]]) -> str:
     """Returns geometric means over the stages of the speed relative to cuDNN: of each set of tiles, and of the best set
     at each stage."""
     by_set: dict[tuple[str, str], list[float]] = {}
     best: dict[str, list[float]] = {}
     for rows in stages:
-        base = next((r["median_ms"] for r in rows if r["rung"] == BASE), None)
-        base = base or next(r["median_ms"] for r in rows if r["rung"] == COLUMNS.name)
+        base = report.fastest_ms(rows, (BASE,)) or report.fastest_ms(rows, (COLUMNS.name,))
         best_at_stage: dict[str, float] = {}
         for r in rows:
             share = base / r["median_ms"]
@@ -199,63 +165,67 @@ def mean(values: Sequence[float]) -> float:
     return float(np.exp(np.mean(np.log(values))))
 
 
-def speed_up_of_magic_division(rows: Sequence[Mapping]) -> str:
+def speed_up_of_magic_division(rows: Sequence[report.Row]) -> str:
     """Returns the speed-up by division through multiplication, at equal tiles."""
     magic_ms = {tiles_text(r["tiles"]): r["median_ms"] for r in rows if r["rung"] == IMPLICIT.name}
     plain_ms = {tiles_text(r["tiles"]): r["median_ms"] for r in rows if r["rung"] == PLAIN.name}
     return ", ".join(f"{plain_ms[t] / magic_ms[t]:.3f} ({t})" for t in plain_ms if t in magic_ms)
 
 
+def time_stages(seconds: float, elapsed: Callable[[], float]) -> Iterator[dict]:
+    """Time the candidates at the four stages, with 32 images and with one, and yield the rows."""
+    candidates = [*OURS, (COLUMNS, COLUMNS.default_tiles), *LIBRARY_CANDIDATES]
+    for n, seconds_of_shape in ((32, seconds), (1, seconds / 2)):
+        stages = []
+        for s in (CONV_PRESETS[f"resnet50-res{i}-3x3-n{n}"].shape for i in STAGES):
+            stages.append(rows := measured(s, candidates, seconds_of_shape))
+            print(f"\n{s}, {elapsed():.0f} s so far\n{table(rows)}")
+            print(f"magic divisions make it {speed_up_of_magic_division(rows)} times as fast", flush=True)
+            yield from rows
+        print(f"\nN={n}, geometric mean of the four stages, of {BASE} (without cuDNN: of {COLUMNS.name}):")
+        print(summary(stages))
+
+
+def time_layers(seconds: float) -> Iterator[dict]:
+    """Time the candidates at the presets with groups, bias and ReLU, and yield the rows."""
+    defaults = [(rung, rung.default_tiles) for rung in (PLAIN, IMPLICIT)]
+    candidates = [*DEPTHWISE, *defaults, *EARLIER_CANDIDATES, *LIBRARY_CANDIDATES]
+    for preset in CONV_LAYER_PRESETS.values():
+        s = preset.shape
+        supported = [(r, t) for r, t in candidates if r.name in LIBRARY or not any(r.rules(s, t))]
+        yield from (rows := measured(s, supported, seconds))
+        print(f"\n{preset.label}: {s}\n{table(rows)}", flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    options = report.parser(__doc__)
+    options.add_argument("--out", type=Path, required=True, help="a folder")
+    options.add_argument("--seconds", type=float, default=0.8, help="of timing at a shape")
+    options.add_argument("--shapes", type=int, default=60, help="random shapes to verify")
+    return options.parse_args()
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, help="a folder")
-    parser.add_argument("--seconds", type=float, default=0.8, help="of timing at a shape")
-    parser.add_argument("--shapes", type=int, default=60, help="random shapes to verify")
-    args = parser.parse_args()
+    args, elapsed = arguments(), report.stopwatch()
     args.out.mkdir(parents=True, exist_ok=True)
-    start = time.perf_counter()
-    stages = {n: [CONV_PRESETS[f"resnet50-res{i}-3x3-n{n}"].shape for i in STAGES] for n in (32, 1)}
-    depthwise = with_tile_sizes(DIRECT, DEPTHWISE_SETS)
     toy = CONV_PRESETS["toy"].shape.with_(relu=1)
-    earlier_candidates = [(r, r.default_tiles) for r in EARLIER]
-    compile_all([r.build(toy, t) for r, t in (*OURS, *depthwise, *earlier_candidates)])
-    print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
+    compile_all(rung.build(toy, tiles) for rung, tiles in (*OURS, *DEPTHWISE, *EARLIER_CANDIDATES))
     correct, tried = verify(args.shapes)
-    print(
-        f"{correct} of {tried} right at {args.shapes} random shapes and the layers, {time.perf_counter() - start:.0f} s"
-    )
-    report = {
+    print(f"{correct} of {tried} right at {args.shapes} random shapes and the layers, {elapsed():.0f} s")
+    results = {
         "device": cuda.device_name(),
         "conditions": cuda.conditions(),
         "right": correct,
         "tried": tried,
-        "rows": [],
     }
-    for n, shapes in stages.items():
-        all_rows = []
-        for s in shapes:
-            candidates = [*OURS, (COLUMNS, COLUMNS.default_tiles), *library()]
-            all_rows.append(rows := measured(s, candidates, args.seconds if n > 1 else args.seconds / 2))
-            print(f"\n{s}, {time.perf_counter() - start:.0f} s so far\n{table(rows)}")
-            print(f"magic divisions make it {speed_up_of_magic_division(rows)} times as fast", flush=True)
-        print(f"\nN={n}, geometric mean of the four stages, of {BASE} (without cuDNN: of {COLUMNS.name}):")
-        print(summary(all_rows))
-        report["rows"] += [row for rows in all_rows for row in rows]
-    worst = max(r["error"] for r in report["rows"] if r["rung"] in (DIRECT.name, PLAIN.name, IMPLICIT.name))
+    rows = list(time_stages(args.seconds, elapsed))
+    worst = max(r["error"] for r in rows if r["rung"] in (DIRECT.name, PLAIN.name, IMPLICIT.name))
     print(
         f"\nlargest relative L2 error of ours {worst:.2e}, {MAX_ERROR:g} is allowed; the goal is {GOAL:.0%}"
     )
-    for preset in CONV_LAYER_PRESETS.values():
-        candidates = [*depthwise, *((r, r.default_tiles) for r in (PLAIN, IMPLICIT, *EARLIER)), *library()]
-        supported_candidates = [
-            (r, t) for r, t in candidates if r.name in LIBRARY or not any(r.rules(preset.shape, t))
-        ]
-        report["rows"] += (rows := measured(preset.shape, supported_candidates, args.seconds / 2))
-        print(f"\n{preset.label}: {preset.shape}\n{table(rows)}", flush=True)
-    (args.out / "implicit.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"{time.perf_counter() - start:.0f} s")
+    rows += time_layers(args.seconds / 2)
+    report.write_json(args.out / "implicit.json", results | {"rows": rows})
+    print(f"{elapsed():.0f} s")
 
 
 if __name__ == "__main__":

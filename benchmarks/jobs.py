@@ -15,14 +15,13 @@ Prints a Markdown table of measured figures and targets, and writes every sample
 from __future__ import annotations
 
 import os
+import sys
 import threading
-import time
-from collections.abc import Callable
 from statistics import median
 
 import numpy as np
 
-from benchmarks.page import Line, line, publish, spread
+from benchmarks.targets import Line, line, publish, seconds, spread
 from kernels.conv.shape import ConvShape
 from kernels.jobs.job import JobError, Request
 from kernels.jobs.worker import Worker
@@ -42,12 +41,6 @@ def toy(k: int = 2, c: int = 1) -> Request:
 def run_directly(request: Request) -> None:
     """Run a request without the worker."""
     compare(request.rungs, request.shape, request.inputs, request.engine, request.tiles)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def trip() -> Line:
@@ -136,13 +129,13 @@ def submit_together(worker: Worker, c: int) -> None:
     assert len(results) == READERS and all(rows[0]["counters"] for rows in results)
 
 
-def main() -> None:
+def main(out: str | None = None) -> None:
     load_average = os.getloadavg()[0]
     worker = Worker()
     real = worker_overhead(worker)
     worker.close()
-    publish([trip(), real, after_a_deadline(), crowd()], "", load_average)
+    publish([trip(), real, after_a_deadline(), crowd()], out, load_average)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

@@ -12,17 +12,17 @@ workspace predicted, requested by cuFFT and measured. Prints a table, and writes
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks import measure, report
+from benchmarks.measure import Candidate, Problem, Verified
+from benchmarks.report import Column
 from kernels.conv import common as conv_common
 from kernels.conv import fft as conv_fft
 from kernels.conv import ladder as conv_ladder
@@ -31,22 +31,23 @@ from kernels.conv import reference
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
+from kernels.engines.protocol import Timed
 from kernels.libraries import cudnn as cudnn_module
 from kernels.libraries import cufft
 from kernels.machine.timing import Budget
-from kernels.model.program import INPUT, WORKSPACE, Program, RuleError, UnsupportedError
+from kernels.model.program import WORKSPACE, RuleError, UnsupportedError
 from kernels.model.rung import Rung
-from kernels.model.verify import agrees, relative_error
-from kernels.runner import seeded_inputs
+from kernels.model.verify import relative_error
 
 PRESETS = (*(f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)), "vgg-conv1_2")
 POOL_GRAIN = 512  # CuPy's pool allocates multiples of this
 FIND_BYTES = 2**30  # workspace that cuDNN may use while it tries them all
 BUDGET = Budget(samples=50, seconds=2.5, min_samples=5)
 FFT = conv_fft.RUNGS[0]
+BASE = "conv/cudnn-implicit-precomp-gemm"
 
 
-def candidates() -> Iterator[tuple[Rung, dict[str, int]]]:
+def candidates() -> Iterator[Candidate]:
     for rung in conv_library.RUNGS:
         yield rung, {}
     for tile in FFT.tiles["FFT_TILE"]:
@@ -62,15 +63,10 @@ def probe() -> None:
     gpu = cuda.status()
     if not gpu.ready:
         raise RuleError(gpu.text)
-    import cupy
-
     print(f"{gpu.text}; cuDNN at {cudnn_module.library_path()}")
     cudnn = cudnn_module.load()
     print(f"cuDNN {cudnn.version}, cuFFT {cufft.version()}", flush=True)
     s = CONV_PRESETS[PRESETS[0]].shape
-    x, w, y = (cupy.empty(n, "f4") for n in (s.x_shape, s.w_shape, s.y_shape))
-    for array in (x, w):
-        array.data.memset(0, array.nbytes)
     convolution = cudnn_module.Convolution(cudnn, conv_common.struct(s), s.maps)
     print(f"\n{s}, asked one by one (FMA math):")
     for algorithm in cudnn_module.ALGORITHMS:
@@ -78,6 +74,17 @@ def probe() -> None:
             print(f"  {algorithm:24} workspace {convolution.workspace_bytes(algorithm):,} bytes")
         except UnsupportedError as e:
             print(f"  {e}")
+    print_ranking(s, convolution)
+    print(f"transform of 2 x 12 x 10: off by {transform():.1e} from NumPy's", flush=True)
+
+
+def print_ranking(s: ConvShape, convolution: cudnn_module.Convolution) -> None:
+    """Print cuDNN's order of its algorithms at a shape: by its heuristics, and by running them."""
+    import cupy
+
+    x, w, y = (cupy.empty(n, "f4") for n in (s.x_shape, s.w_shape, s.y_shape))
+    for array in (x, w):
+        array.data.memset(0, array.nbytes)
     scratch = cupy.cuda.alloc(FIND_BYTES)
     queries = {
         "by its rules of thumb": convolution.ranked,
@@ -94,7 +101,6 @@ def probe() -> None:
             continue
         for t in reports:
             print(f"  {t.algorithm:24} {t.math:12} {t.ms:8.4f} ms {t.nbytes:14,} bytes  {t.status}")
-    print(f"transform of 2 x 12 x 10: off by {transform():.1e} from NumPy's", flush=True)
 
 
 def transform() -> float:
@@ -120,48 +126,48 @@ def transform() -> float:
 # -- measurement -------------------------------------------------------------------------------------
 def measured(s: ConvShape) -> list[dict[str, Any]]:
     """Returns a row for each candidate: figures, or why there are none ("said")."""
-    inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
-    ref, scale = reference.conv(s, **inputs)
-    rows, sessions = [], []
+    problem = measure.problem(s, conv_common.buffers(s), reference.conv)
+    rows, verified = [], []
     for rung, tiles in candidates():
-        row = {"rung": rung.name, "shape": s.params(), "tiles": tiles}
-        rows.append(row)
-        session = None
-        try:
-            program = rung.build(s, rung.check(s, tiles))
-            session = cuda.open(program, inputs)
-            out = session.verify_run()
-        except (RuleError, RuntimeError, MemoryError) as e:
-            row |= {"supported": not isinstance(e, UnsupportedError), "said": str(e)}
-            if session:
-                session.close()
-            continue
-        bound = rung.scale(s, tiles, inputs) if rung.scale else scale
-        row |= {
-            "error": relative_error(out, ref),
-            "of_scale": float((np.abs(out - ref) / np.maximum(bound, 1e-30)).max() / rung.tolerance),
-            **workspace(s, rung, tiles, program, session),
-        }
-        if agrees(out, ref, bound, rung.tolerance):
-            sessions.append((row, session))
-        else:
-            row["said"] = f"WRONG: relative L2 error {row['error']:.1e}"
-            session.close()
-    timed = cuda.sample([session for _, session in sessions], "cold", BUDGET)
-    for (row, session), t in zip(sessions, timed, strict=True):
-        p20, median, p80 = np.quantile(t.samples_ms, (0.2, 0.5, 0.8)).tolist()
-        row |= {
-            "median_ms": median, "p20_ms": p20, "p80_ms": p80, "n": len(t.samples_ms),
-            "tflops": s.flops / median / 1e9, "parts_ms": dict(t.parts_ms),
-        }  # fmt: skip
-        session.close()
+        row, candidate = open_candidate(problem, rung, tiles)
+        rows.append({"rung": rung.name, "shape": s.params(), "tiles": tiles, **row})
+        if candidate:
+            verified.append((rows[-1], candidate))
+    timed = measure.time_together([v for _, v in verified], "cold", BUDGET, lambda v, timed: times(s, timed))
+    for (row, _), figures in zip(verified, timed, strict=True):
+        row |= figures
+    measure.close(v for _, v in verified)
     return rows
 
 
-def workspace(s: ConvShape, rung: Rung, tiles: dict, program: Program, session) -> dict[str, int]:
+def open_candidate(problem: Problem, rung: Rung, tiles: dict[str, int]) -> tuple[dict, Verified | None]:
+    """Returns (error and workspace, or why the rung does not run; the candidate if its output is correct)."""
+    s = problem.shape
+    try:
+        session, out = measure.opened(rung.build(s, rung.check(s, tiles)), problem.inputs)
+    except measure.ERRORS as e:
+        return {"supported": not isinstance(e, UnsupportedError), "said": str(e)}, None
+    error, bound = relative_error(out, problem.ref), problem.scale_of(rung, tiles)
+    row = {
+        "error": error,
+        "of_scale": float((np.abs(out - problem.ref) / np.maximum(bound, 1e-30)).max() / rung.tolerance),
+        **workspace(s, rung, session),
+    }
+    if problem.correct(rung, tiles, out, error):
+        return row, Verified(rung, tiles, session, error)
+    session.close()
+    return row | {"said": f"WRONG: relative L2 error {error:.1e}"}, None
+
+
+def times(s: ConvShape, timed: Timed) -> dict[str, Any]:
+    figures = measure.figures(timed)
+    return figures | {"tflops": s.flops / figures["median_ms"] / 1e9, "parts_ms": dict(timed.parts_ms)}
+
+
+def workspace(s: ConvShape, rung: Rung, session: cuda.Session) -> dict[str, int]:
     """Returns bytes of workspace: measured, those of the program's own buffers, and those the library requested, in the
     pool's granularity."""
-    requested = []
+    program, requested = session.program, []
     if rung is FFT:
         shapes = {b.name: b.shape for b in program.of_role(WORKSPACE)}
         requested = [cufft.workspace_bytes(shapes[f"{n}_padded"], n == "y") for n in "xwy"]
@@ -176,57 +182,60 @@ def workspace(s: ConvShape, rung: Rung, tiles: dict, program: Program, session) 
     }
 
 
-def table(rows: Sequence[dict]) -> str:
-    base = next((r.get("median_ms") for r in rows if r["rung"] == "conv/cudnn-implicit-precomp-gemm"), None)
-    lines = [
-        f"{'':32} {'tiles':24} {'ms':>8} {'spread':>7} {'n':>3} {'TFLOP/s':>8} {'of precomp':>10} {'error':>8} "
-        f"{'of tol':>6} {'workspace':>15} {'predicted':>15} {'library':>15}"
-    ]
-    for r in rows:
-        head = f"{r['rung']:32} {' '.join(f'{n}={v}' for n, v in r['tiles'].items()):24}"
-        if "median_ms" not in r:
-            lines.append(f"{head} {r['said']}")
-            continue
-        share = f"{base / r['median_ms']:10.1%}" if base else ""
-        spread = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"]
-        equal = r["workspace_bytes"] == r["predicted_bytes"] + r["library_bytes"]
-        lines.append(
-            f"{head} {r['median_ms']:8.4f} {spread:7.1%} {r['n']:3} {r['tflops']:8.2f} {share:>10} {r['error']:8.1e} "
-            f"{r['of_scale']:6.2f} {r['workspace_bytes']:15,} {r['predicted_bytes']:15,} {r['library_bytes']:15,}"
-            + ("" if equal else "  workspace is not predicted + library")
-        )
-        if r["rung"] == FFT.name:
-            steps = "  ".join(f"{name} {ms * 1e3:.1f}" for name, ms in r["parts_ms"].items())
-            lines.append(f"{'':58}steps in us: {steps}")
-    return "\n".join(lines)
+def table(rows: Sequence[report.Row]) -> str:
+    base = report.fastest_ms(rows, (BASE,))
+    columns = (
+        report.RUNG, report.TILES, report.MEDIAN_MS, report.SPREAD, report.SAMPLES, report.TFLOPS,
+        Column("of precomp", ".1%", lambda row: report.speed_relative_to(base, row)), report.ERROR,
+        Column("of tol", ".2f", "of_scale"), Column("workspace", ",", "workspace_bytes"),
+        Column("predicted", ",", "predicted_bytes"), Column("library", ",", "library_bytes"), Column("", "", note),
+    )  # fmt: skip
+    return report.table(rows, columns, steps_text)
+
+
+def note(row: report.Row) -> str:
+    """Returns why a row has no times, or that its workspace is not as predicted."""
+    if "said" in row:
+        return row["said"]
+    equal = row["workspace_bytes"] == row["predicted_bytes"] + row["library_bytes"]
+    return "" if equal else "workspace is not predicted + library"
+
+
+def steps_text(row: report.Row) -> str:
+    """Returns the time of each step of conv/fft."""
+    if row["rung"] != FFT.name or "parts_ms" not in row:
+        return ""
+    steps = "  ".join(f"{name} {ms * 1e3:.1f}" for name, ms in row["parts_ms"].items())
+    return f"{'':58}steps in us: {steps}"
+
+
+def time_presets(out: Path, elapsed: Callable[[], float]) -> None:
+    """Time the candidates at each preset, print a table of each, and write the rows so far to the file."""
+    results = {"device": cuda.device_name(), "conditions": cuda.conditions(), "rows": []}
+    for key in PRESETS:
+        s = CONV_PRESETS[key].shape
+        rows = measured(s)
+        results["rows"] += rows
+        report.write_json(out / "library_conv.json", results)
+        print(f"\n{key}: {s}, {elapsed():.0f} s so far\n{table(rows)}", flush=True)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--probe", action="store_true", help="only say what is there")
-    parser.add_argument("--out", type=Path, help="a folder")
-    args = parser.parse_args()
+    options = report.parser(__doc__)
+    options.add_argument("--probe", action="store_true", help="only say what is there")
+    options.add_argument("--out", type=Path, help="a folder")
+    args, elapsed = options.parse_args(), report.stopwatch()
     if not (args.probe or args.out):
-        parser.error("--probe or --out is needed")
-    start = time.perf_counter()
+        options.error("--probe or --out is needed")
     try:
         probe()
     except (RuleError, RuntimeError) as e:
         print(f"the probe failed: {type(e).__name__}: {e}")
         return 2
-    print(f"probed, {time.perf_counter() - start:.0f} s", flush=True)
-    if args.probe:
-        return 0
-    args.out.mkdir(parents=True, exist_ok=True)
-    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "rows": []}
-    for key in PRESETS:
-        s = CONV_PRESETS[key].shape
-        rows = measured(s)
-        report["rows"] += rows
-        (args.out / "library_conv.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        print(f"\n{key}: {s}, {time.perf_counter() - start:.0f} s so far\n{table(rows)}", flush=True)
+    print(f"probed, {elapsed():.0f} s", flush=True)
+    if not args.probe:
+        args.out.mkdir(parents=True, exist_ok=True)
+        time_presets(args.out, elapsed)
     return 0
 
 

@@ -35,7 +35,7 @@ import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from benchmarks.page import Line, line, publish, spread
+from benchmarks.targets import Line, line, publish, spread
 from kernels.conv.shape import ConvShape
 from kernels.model.shape import ShapeError
 from pages.conv import address as address_module
@@ -245,11 +245,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--bare", action="store_true", help="the page of benchmarks/bare.py")
     args = parser.parse_args()
-    sys.argv = [sys.argv[0], *filter(None, [args.out])]  # publish reads the name of the file there
     load_average = os.getloadavg()[0]
     with serving("benchmarks/bare.py" if args.bare else "app.py") as app:
         lines = asyncio.run(run_hall(app.url, app.pid, args.readers, args.seconds, args.bare))
-    publish(lines, "", load_average)
+    publish(lines, args.out, load_average)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from kernels.engines import cpu
+from benchmarks.loops_report import cells, machine
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm.cpu_traffic import traffic_ratio
 from kernels.gemm.shape import GemmShape
 from kernels.machine.memory_levels import caches
-from kernels.machine.processor import cores, device_name
+from kernels.machine.processor import cores
 from kernels.machine.timing import Budget
 from kernels.runner import compare, run
 from visuals.charts import units
@@ -23,11 +23,6 @@ BUDGET = Budget(samples=30, seconds=6.0, min_samples=5)
 EACH = Budget(samples=30, seconds=1.5, min_samples=5)
 
 
-def line(m, flops: int) -> str:
-    spread = f"{units.time_(m.p20_ms)} to {units.time_(m.p80_ms)}"
-    return f"{units.time_(m.median_ms)} ({spread}, n = {m.n}) | {units.rate(flops, m.median_ms)}"
-
-
 def ladder(n: int) -> None:
     s = GemmShape(n, n, n)
     print(f"\n{n} x {n} x {n}\n\n| rung | threads | median (p20 to p80) | rate |\n|---|---|---|---|")
@@ -35,7 +30,7 @@ def ladder(n: int) -> None:
         names = [rung.name for rung in gemm_cpu_ladder.LADDER.rungs]
         for r in compare(names, s, engine="cpu", tiles={"THREADS": threads}, budget=BUDGET):
             tiles = f", BLOCK {r.tiles['BLOCK']}" if "BLOCK" in r.tiles else ""
-            print(f"| `{r.rung}`{tiles} | {threads} | {line(r.measurement, s.flops)} |", flush=True)
+            print(f"| `{r.rung}`{tiles} | {threads} | {cells(r.measurement, s.flops)} |", flush=True)
 
 
 def curve(n: int, threads: int) -> None:
@@ -47,12 +42,11 @@ def curve(n: int, threads: int) -> None:
         tiles = {"BLOCK": block, "THREADS": threads}
         r = run("loops/blocked", s, engine="cpu", tiles=tiles, budget=EACH)
         shares = [units.share(traffic_ratio(s, block, c.line_bytes, c.bytes)) for c in caches()]
-        print(f"| {block} | {line(r.measurement, s.flops)} | {' | '.join(shares)} |", flush=True)
+        print(f"| {block} | {cells(r.measurement, s.flops)} | {' | '.join(shares)} |", flush=True)
 
 
 def main(sizes: list[int]) -> None:
-    conditions = cpu.conditions()
-    print(f"{device_name()}; Python {conditions['python']}, NumPy {conditions['numpy']}; cold")
+    print(machine())
     print(cpu_curve.caches_sentence(caches(), cpu_curve.block_tile(GemmShape(1, 1, 1))))
     for n in sizes:
         ladder(n)

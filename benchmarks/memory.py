@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks import report
+from benchmarks.report import Column
 from kernels import engines
 from kernels.machine import memory_levels
 from kernels.machine.timing import MODES, Budget
@@ -25,6 +28,14 @@ from kernels.runner import compare
 from visuals.memory.charts import sectors, wavefronts
 
 SKIPPED = {"cpu": ("banks",), "cuda": ()}  # a processor has no banks
+COLUMNS = (
+    report.RUNG,
+    Column("mode", "", "mode"),
+    Column("shape", "", lambda row: " ".join(f"{name} {value}" for name, value in row["shape"].items())),
+    Column("µs", ".2f", lambda row: row["median_ms"] * 1e3),
+    Column("slowdown", ".2f", "slowdown"),
+    Column("counted", ".2f", "counted"),
+)
 
 
 def shapes(engine: str) -> Iterator[tuple[Ladder, object]]:
@@ -40,8 +51,7 @@ def measured(engine: str, seconds: float, commit_hash: str) -> Iterator[dict]:
             rungs = [r.name for r in ladder.rungs if not any(r.rules(shape, r.default_tiles))]
             for result in compare(rungs, shape, engine=engine, mode=mode, budget=Budget(seconds=seconds)):
                 program = ladder.rung(result.rung).build(shape, result.tiles)
-                row = records_row.row(result, program, commit_hash)
-                yield row
+                yield records_row.row(result, program, commit_hash)
 
 
 def counted(row: dict) -> float | None:
@@ -52,15 +62,17 @@ def counted(row: dict) -> float | None:
     return wavefronts(stride, row["rung"] == "banks/padded") if row["rung"].startswith("banks/") else None
 
 
-def print_table(rows: list[dict]) -> None:
-    first = {}
-    print(f"{'rung':24} {'mode':5} {'shape':32} {'median':>10} {'slowdown':>9} {'counted':>8}")
+def table(rows: Sequence[dict]) -> str:
+    """Returns the rows with the slowdown at each stride, relative to the first one, measured and counted."""
+    first: dict[tuple[str, str], tuple[float, float]] = {}
+    described = []
     for row in rows:
-        key, count = (row["rung"], row["mode"]), counted(row)
-        shape = " ".join(f"{k} {v}" for k, v in row["shape"].items())
-        base, base_count = first.setdefault(key, (row["median_ms"], count)) if count else (None, None)
-        ratios = f"{row['median_ms'] / base:9.2f} {count / base_count:8.2f}" if count else ""
-        print(f"{row['rung']:24} {row['mode']:5} {shape:32} {row['median_ms'] * 1e3:8.2f} µs {ratios}")
+        ratios = {}
+        if count := counted(row):
+            base_ms, base_count = first.setdefault((row["rung"], row["mode"]), (row["median_ms"], count))
+            ratios = {"slowdown": row["median_ms"] / base_ms, "counted": count / base_count}
+        described.append(row | ratios)
+    return report.table(described, COLUMNS)
 
 
 def driver_agrees(levels: memory_levels.Levels) -> None:
@@ -75,32 +87,39 @@ def driver_agrees(levels: memory_levels.Levels) -> None:
     assert sizes["global memory (HBM or GDDR)"] == cupy.cuda.Device().mem_info[1]
 
 
-def main() -> None:
-    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--out", type=Path, required=True)
-    top.add_argument("--engine", default=engines.default(), choices=("cuda", "cpu"))
-    top.add_argument("--seconds", type=float, default=0.4, help="of each comparison")
-    top.add_argument("--commit", help="commit to name in the rows where git is not at hand")
-    args = top.parse_args()
-    start = time.monotonic()
-    args.out.mkdir(parents=True, exist_ok=True)
-    ceilings = engines.load(args.engine).ceilings()
-    levels = (
-        memory_levels.gpu(engines.load("cuda").status()) if args.engine == "cuda" else memory_levels.cpu()
-    ).with_copy(ceilings)
-    if args.engine == "cuda":
+def measure_levels(engine: str) -> dict:
+    """Returns the sizes of the device's memories with the measured copy bandwidth."""
+    ceilings = engines.load(engine).ceilings()
+    levels = memory_levels.gpu(engines.load("cuda").status()) if engine == "cuda" else memory_levels.cpu()
+    levels = levels.with_copy(ceilings)
+    if engine == "cuda":
         driver_agrees(levels)
-    text = json.dumps(levels.to_json() | {"date": ceilings["date"]}, indent=1)
-    (args.out / "levels.json").write_text(text + "\n", encoding="utf-8")
+    return levels.to_json() | {"date": ceilings["date"]}
+
+
+def arguments() -> argparse.Namespace:
+    options = report.parser(__doc__)
+    options.add_argument("--out", type=Path, required=True)
+    options.add_argument("--engine", default=engines.default(), choices=("cuda", "cpu"))
+    options.add_argument("--seconds", type=float, default=0.4, help="of each comparison")
+    options.add_argument("--commit", help="commit to name in the rows where git is not at hand")
+    return options.parse_args()
+
+
+def main() -> None:
+    args, elapsed = arguments(), report.stopwatch()
+    args.out.mkdir(parents=True, exist_ok=True)
+    levels = measure_levels(args.engine)
+    report.write_json(args.out / "levels.json", levels)
     rows = []
     with (args.out / "memory.jsonl").open("w", encoding="utf-8") as file:
         for row in measured(args.engine, args.seconds, args.commit or commit()):
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()
-    print_table(rows)
-    print(text)
-    print(f"{len(rows)} rows in {time.monotonic() - start:.0f} s")
+    print(table(rows))
+    print(json.dumps(levels, indent=1))
+    print(f"{len(rows)} rows in {elapsed():.0f} s")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ pool), so that memcheck knows where it ends.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks import hardware_sass
+from benchmarks import hardware_sass, report
 from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
 from kernels.attention import ladder as attention_ladder
@@ -165,9 +164,7 @@ def run(name: str, check: Callable[[Case], str]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = report.parser(__doc__)
     names = tuple(RUNS)
     parser.add_argument("ladder", nargs="*", metavar="|".join(names), help="all when left out")
     parser.add_argument("--compile", action="store_true", help="compile, and run nothing")

@@ -11,23 +11,20 @@ import sys
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from tests.conftest import CHROMIUM
-from tests.helpers.harness import ARGS, ROOT, TIMEOUT_MS, Stage, serving
+from benchmarks.browser import WIDE, chromium, new_page
+from tests.helpers.harness import ROOT, TIMEOUT_MS, Stage, serving
 from visuals.conv.choose.race import SECONDS
 
-WIDE, NARROW = (1440, 900), (390, 844)
+NARROW = (390, 844)
 MAX_BYTES = 250_000
 
 
 def open_(
     browser: Browser, url: str, scheme: str = "light", size: tuple[int, int] = WIDE, scale: int = 1
 ) -> Page:
-    context = browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, device_scale_factor=scale
-    )
-    page = context.new_page()
+    page = new_page(browser, size, color_scheme=scheme, device_scale_factor=scale)
     page.set_default_timeout(TIMEOUT_MS)
     page.goto(url)
     return page
@@ -106,8 +103,7 @@ def first_screen(browser: Browser, url: str, folder: Path, name: str, address: s
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
-    with serving() as app, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    with serving() as app, chromium() as browser:
         for scheme in ("light", "dark"):
             home(browser, app.url, folder, scheme)
         im2col(browser, app.url, folder)
@@ -139,7 +135,6 @@ def main() -> None:
         set_height(page, 1250)
         page.wait_for_timeout(1e3 * (SECONDS + 1))  # the race
         save(page, folder, "choose-light")
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Speed and size of the stage alone, in Chromium, from a file: python -m benchmarks.stage [OUT.json]
 
-Frames are timed as in benchmarks/page.py. The scene has 20,000 cells on the stage, of which each step copies 200.
+Frames are timed as in benchmarks/browser.py. The scene has 20,000 cells on the stage, of which each step copies 200.
 """
 
 from __future__ import annotations
 
 import gzip
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +15,12 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import numpy as np
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from benchmarks.page import FRAMES, Line, line, publish, spread
-from tests.conftest import CHROMIUM
+from benchmarks.browser import FRAMES, chromium, late, new_page, played
+from benchmarks.targets import Line, line, publish, spread
 from tests.helpers import scenes
-from tests.helpers.harness import ARGS, Stage, serving, truth
+from tests.helpers.harness import Stage, serving, truth
 from visuals import stage as stage_module
 from visuals.scene.scene import Scene
 from visuals.stage.standalone import standalone, takeaway
@@ -50,12 +51,11 @@ def open_page(browser: Browser, scene: Scene, **context) -> Iterator[Page]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "scene.html"
         path.write_text(standalone(stage_module.message(scene)), encoding="utf-8")
-        pages = browser.new_context(viewport={"width": 1440, "height": 900}, **context)
-        page = pages.new_page()
+        page = new_page(browser, **context)
         page.goto(path.as_uri())
         Stage(page).ready()
         yield page
-        pages.close()
+        page.context.close()
 
 
 def playing(browser: Browser) -> list[Line]:
@@ -63,16 +63,10 @@ def playing(browser: Browser) -> list[Line]:
     with open_page(browser, scenes.big()) as page:
         stage = Stage(page)
         for speed in (1, 2, 4):  # the last two: steps of 300 and 150 ms, still animated
-            stage.do("play")
-            gaps = np.diff(page.evaluate(FRAMES, PLAY_S))
-            assert stage.root.get_attribute("data-playing") == "true", "the scene ended while it was timed"
+            lines.append(played(f"20,000 cells, 200 moving, at {speed}×", stage, PLAY_S))
             stage.do("play")
             stage.root.focus()
             page.keyboard.press("+")
-            rate = 1e3 * len(gaps) / gaps.sum()
-            detail = f"frame interval median {np.median(gaps):.1f} ms, p95 {np.percentile(gaps, 95):.1f} ms, {np.mean(gaps > 25):.1%} over 25 ms"
-            what = f"playing 20,000 cells, 200 moving, at {speed}×"
-            lines.append(line(what, "frames/s", rate, 59, gaps, detail, at_least=True))
     return lines
 
 
@@ -117,7 +111,7 @@ def dragging(browser: Browser) -> list[Line]:
                 move(n)
                 n += 1
             gaps = np.diff(page.evaluate("window.timed"))
-            detail = f"p95 {np.percentile(gaps, 95):.1f} ms, {np.mean(gaps > 25):.1%} over 25 ms; {n} events"
+            detail = f"p95 {np.percentile(gaps, 95):.1f} ms, {late(gaps)}; {n} events"
             lines.append(
                 line(f"{what}, 20,000 cells: frame interval", "ms", np.median(gaps), 17, gaps, detail)
             )
@@ -166,7 +160,7 @@ def sizes() -> list[Line]:
 def requests(browser: Browser, url: str) -> Line:
     """Returns how many requests of the lesson's page go to other machines."""
     urls = []
-    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    page = new_page(browser)
     page.on("request", lambda request: urls.append(request.url))
     page.on("websocket", lambda socket: urls.append(socket.url))
     page.goto(f"{url}/im2col")
@@ -188,20 +182,18 @@ def requests(browser: Browser, url: str) -> Line:
     )
 
 
-def main() -> None:
+def main(out: str | None = None) -> None:
     load_average = os.getloadavg()[0]  # other programs on this machine distort the figures
     lines = sizes()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    with chromium() as browser:
         lines += playing(browser)
         lines += [presses(browser, motion) for motion in ("reduce", "no-preference")]
         lines += dragging(browser)
         with serving() as app:
             lines.append(requests(browser, app.url))
         version = browser.version
-        browser.close()
-    publish(lines, version, load_average)
+    publish(lines, out, load_average, version)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

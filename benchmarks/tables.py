@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.gemm import LIBRARY
+from benchmarks.report import tiles_text
 from kernels import records, sources
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.conv.presets import CONV_PRESETS
@@ -134,7 +135,7 @@ def gemm() -> str:
 def _gemm_line(rung, row: Mapping, dtype: str, library: Mapping) -> str:
     step = rung.build(GemmShape(SIDE, SIDE, SIDE, dtype=dtype), rung.default_tiles).steps[0]
     name = link(f"`{rung.name}`", step.source) if isinstance(step, Launch) else f"`{rung.name}`"
-    tiles = " ".join(f"{k}={v}" for k, v in row["tiles"].items())
+    tiles = tiles_text(row["tiles"])
     spread = f"{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}, {row['n']}"
     share = 100 * library["median_ms"] / row["median_ms"]
     sums = "INT32" if dtype == "int8" else "FP32"

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import report
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.presets import CONV_PRESETS
 from kernels.engines import cuda
@@ -124,7 +125,7 @@ def main(out: Path) -> None:
     for n, case in enumerate(cases):
         case["ncu"] = spread(durations[n * PROFILED + 1 : (n + 1) * PROFILED])
     conditions = cuda.conditions() | {"device": cuda.device_name(), "date": datetime.date.today().isoformat()}
-    out.write_text(json.dumps({"about": conditions, "cases": cases}, indent=1) + "\n", encoding="utf-8")
+    report.write_json(out, {"about": conditions, "cases": cases})
     print(table(json.loads(out.read_text())))
 
 

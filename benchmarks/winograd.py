@@ -11,24 +11,27 @@ OUT/winograd.json.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, tiles_text
+from benchmarks import measure, report
+from benchmarks.compiling import compile_all
+from benchmarks.measure import Candidate, Verified
+from benchmarks.report import Column
+from kernels.conv import common as conv_common
 from kernels.conv import reference
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import MAX_ERROR, RUNGS
 from kernels.engines import cuda
+from kernels.engines.protocol import Timed
 from kernels.machine.timing import Budget
-from kernels.model.program import INPUT, Launch, Program
+from kernels.model.program import INPUT, Program
 from kernels.model.rung import Rung
-from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 
 LAYERS = tuple(ConvShape(32, c, n, n, c, 3, 3, pad=1) for c, n in ((64, 56), (128, 28), (256, 14), (512, 7)))
@@ -38,7 +41,12 @@ ODD = (
     ConvShape(2, 130, 13, 6, 33, 3, 3, pad=(3, 0), bias=1, relu=1),
     ConvShape(5, 7, 30, 31, 129, 3, 3, pad=2),
 )
-Candidate = tuple[Rung, Mapping[str, int]]
+BUDGET = Budget(samples=40, seconds=1.2, min_samples=5)
+COLUMNS = (
+    report.RUNG, report.MEDIAN_MS, report.SPREAD, Column("effective", ".2f", "effective_tflops"),
+    Column("executed", ".2f", "executed_tflops"), Column("MB", ".1f", lambda row: row["workspace_bytes"] / 1e6),
+    report.ERROR, report.TILES,
+)  # fmt: skip
 
 
 def candidates(shape: ConvShape, tune: bool) -> Iterator[Candidate]:
@@ -58,47 +66,26 @@ def m_of(rung: Rung, tiles: Mapping[str, int]) -> int:
     return tiles.get("M") or int(rung.name[-1])
 
 
-# -- compiled ----------------------------------------------------------------------------------------
-def compiled(program: Program) -> dict[str, tuple[int, int]]:
-    """Returns registers and bytes of local memory (spills) of each step, from the driver."""
-    kernels = {
-        s.name: cuda.compile_kernel(s.source, s.entry, s.defines)
-        for s in program.steps
-        if isinstance(s, Launch)
-    }
-    return {name: (int(k.num_regs), int(k.local_size_bytes)) for name, k in kernels.items()}
-
-
 # -- verification ------------------------------------------------------------------------------------
-def open_verified(
-    shape: ConvShape, chosen: Sequence[Candidate]
-) -> tuple[list[tuple[Candidate, cuda.Session, float]], list[str]]:
-    """Returns each correct candidate with its session and relative L2 error, and messages about failures."""
-    programs = [rung.build(shape, tiles) for rung, tiles in chosen]
-    inputs = seeded_inputs(programs[0].of_role(INPUT))
-    ref = expected(shape, **inputs)
-    scales: dict[int, np.ndarray] = {}
-    verified, failed = [], []
-    for (rung, tiles), program in zip(chosen, programs, strict=True):
+@dataclass(frozen=True, eq=False)
+class Problem(measure.Problem):
+    """A problem whose scale of errors depends on M: it is computed once for each M."""
+
+    scales: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def scale_of(self, rung: Rung, tiles: Mapping[str, int]) -> np.ndarray:
         m = m_of(rung, tiles)
-        if m not in scales:
-            scales[m] = rung.scale(shape, tiles, inputs)
-        session = None
-        try:
-            session = cuda.open(program, inputs)
-            out = session.verify_run()
-            error = relative_error(out, ref)
-            correct = agrees(out, ref, scales[m], rung.tolerance) and error < MAX_ERROR[m]
-            message = f"error {error:.1e}"
-        except Exception as e:  # a fault of one kernel is reported with the others
-            correct, message = False, repr(e)
-        if correct:
-            verified.append(((rung, tiles), session, error))
-        else:
-            failed.append(f"WRONG {rung.name} {tiles_text(tiles)} at {shape}: {message}")
-            if session:
-                session.close()
-    return verified, failed
+        if m not in self.scales:
+            self.scales[m] = super().scale_of(rung, tiles)
+        return self.scales[m]
+
+    def correct(self, rung: Rung, tiles: Mapping[str, int], out: np.ndarray, error: float) -> bool:
+        return error < MAX_ERROR[m_of(rung, tiles)] and super().correct(rung, tiles, out, error)
+
+
+def problem(shape: ConvShape) -> Problem:
+    inputs = seeded_inputs([b for b in conv_common.buffers(shape) if b.role == INPUT])
+    return Problem(shape, inputs, expected(shape, **inputs), None)
 
 
 def expected(shape: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
@@ -108,66 +95,75 @@ def expected(shape: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | Non
     return np.maximum(y, 0) if shape.relu else y
 
 
+def verify() -> list[str]:
+    """Verify every rung at every tile size, at odd shapes and at the layers, and return messages about failures."""
+    shapes = (*ODD, *(s.with_(N=1) for s in LAYERS))
+    _, failed = measure.verify((candidates(s, tune=True), problem(s)) for s in shapes)
+    print(f"every tile size at {len(shapes)} shapes: {len(failed)} failures", "\n".join(failed))
+    return failed
+
+
 # -- timing ------------------------------------------------------------------------------------------
-def layer(shape: ConvShape, tune: bool) -> tuple[list[dict], list[str]]:
-    verified, failed = open_verified(shape, list(candidates(shape, tune)))
-    timed = cuda.sample(
-        [session for _, session, _ in verified], "cold", Budget(samples=40, seconds=1.2, min_samples=5)
-    )
-    rows = []
-    for ((rung, tiles), session, error), t in zip(verified, timed, strict=True):
-        p20, median, p80 = np.quantile(t.samples_ms, (0.2, 0.5, 0.8)).tolist()
-        cost = rung.cost(shape, session.program)
-        rows.append({
-            "rung": rung.name, "shape": shape.params(), "tiles": dict(tiles), "error": error,
-            "n": len(t.samples_ms), "median_ms": median, "p20_ms": p20, "p80_ms": p80,
-            "effective_tflops": shape.flops / median / 1e9, "executed_tflops": cost.flops / median / 1e9,
-            "workspace_bytes": cost.workspace_bytes, "steps_ms": dict(t.parts_ms),
-            "compiled": compiled(session.program),
-        })  # fmt: skip
-        session.close()
+def measured(shape: ConvShape, tune: bool) -> tuple[list[dict], list[str]]:
+    """Returns (a row for each candidate, the fastest first; messages about failures)."""
+    verified, failed = measure.open_verified(candidates(shape, tune), problem(shape))
+    rows = measure.time_together(verified, "cold", BUDGET, lambda v, timed: row(shape, v, timed))
+    measure.close(verified)
     return sorted(rows, key=lambda r: r["median_ms"]), failed
 
 
-def print_table(rows: Sequence[Mapping]) -> None:
-    print(f"{'':24} {'ms':>8} {'spread':>6} {'effective':>9} {'executed':>8} {'MB':>6} {'error':>8}")
-    for r in rows:
-        spread, total = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"], sum(r["steps_ms"].values())
-        print(
-            f"{r['rung']:24} {r['median_ms']:8.4f} {spread:6.1%} {r['effective_tflops']:9.2f} "
-            f"{r['executed_tflops']:8.2f} {r['workspace_bytes'] / 1e6:6.1f} {r['error']:8.1e}  {tiles_text(r['tiles'])}"
+def row(shape: ConvShape, v: Verified, timed: Timed) -> dict:
+    figures, cost = measure.figures(timed), v.rung.cost(shape, v.session.program)
+    median = figures["median_ms"]
+    return {
+        "rung": v.rung.name, "shape": shape.params(), "tiles": dict(v.tiles), "error": v.error, **figures,
+        "effective_tflops": shape.flops / median / 1e9, "executed_tflops": cost.flops / median / 1e9,
+        "workspace_bytes": cost.workspace_bytes, "steps_ms": dict(timed.parts_ms),
+        "compiled": compiled(v.session.program),
+    }  # fmt: skip
+
+
+def compiled(program: Program) -> dict[str, tuple[int, int]]:
+    """Returns registers and bytes of local memory (spills) of each step."""
+    return {name: (k["registers"], k["local"]) for name, k in measure.compiled(program).items()}
+
+
+def steps_text(row: report.Row) -> str:
+    """Returns time, share of the sum, registers and spills of each step."""
+    total = sum(row["steps_ms"].values())
+    steps = (
+        f"{name.removeprefix('winograd_')} {ms:.4f} ms {ms / total:.0%} ({registers} registers, {local} B local)"
+        for (name, ms), (registers, local) in zip(
+            row["steps_ms"].items(), row["compiled"].values(), strict=True
         )
-        steps = (
-            f"{name.removeprefix('winograd_')} {ms:.4f} ms {ms / total:.0%} ({regs} registers, {local} B local)"
-            for (name, ms), (regs, local) in zip(r["steps_ms"].items(), r["compiled"].values(), strict=True)
-        )
-        print(f"{'':24} {' | '.join(steps)}", flush=True)
+    )
+    return f"{'':24} {' | '.join(steps)}"
+
+
+def time_layers(out: Path, tune: bool, elapsed: Callable[[], float], results: dict) -> None:
+    """Time the rungs at each layer, print a table of each, and write the rows so far to the file."""
+    for shape in LAYERS:
+        rows, failed = measured(shape, tune)
+        results["rows"] += rows
+        results["failed"] += failed
+        report.write_json(out / "winograd.json", results)
+        print(f"\n{shape}, {elapsed():.0f} s so far\n{report.table(rows, COLUMNS, steps_text)}", flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    options = report.parser(__doc__)
+    options.add_argument("--out", type=Path, required=True, help="a folder")
+    options.add_argument("--tune", action="store_true", help="other tile sizes too")
+    return options.parse_args()
 
 
 def main() -> None:
-    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--out", type=Path, required=True, help="a folder")
-    top.add_argument("--tune", action="store_true", help="other tile sizes too")
-    args = top.parse_args()
+    args, elapsed = arguments(), report.stopwatch()
     args.out.mkdir(parents=True, exist_ok=True)
-    start = time.perf_counter()
-    compile_all([r.build(s, t) for s in (LAYERS[0], ODD[2]) for r, t in candidates(s, tune=True)])
-    print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
-    failed = []
-    for shape in (*ODD, *(s.with_(N=1) for s in LAYERS)):
-        verified, messages = open_verified(shape, list(candidates(shape, tune=True)))
-        failed += messages
-        for _, session, _ in verified:
-            session.close()
-    print(f"every tile size at {len(ODD) + len(LAYERS)} shapes: {len(failed)} failures", "\n".join(failed))
-    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed, "rows": []}
-    for shape in LAYERS:
-        rows, messages = layer(shape, args.tune)
-        report["rows"] += rows
-        report["failed"] += messages
-        (args.out / "winograd.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        print(f"\n{shape}, {time.perf_counter() - start:.0f} s so far", "\n".join(messages))
-        print_table(rows)
+    compile_all(r.build(s, t) for s in (LAYERS[0], ODD[2]) for r, t in candidates(s, tune=True))
+    failed = verify()
+    results = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed, "rows": []}
+    time_layers(args.out, args.tune, elapsed, results)
 
 
 if __name__ == "__main__":
