@@ -5,22 +5,22 @@ import test from "node:test";
 import "../../docs/deck/stage.js";
 
 const { appAddress, heard, stepShown, stepIn } = globalThis.RevealStage;
-const USUAL = "http://localhost:8501";
+const DEFAULT = "http://localhost:8501";
 
 test("the deck's own address says where the app runs", () => {
-  for (const [asked, address] of [
+  for (const [query, address] of [
     ["?app=http://127.0.0.1:9000", "http://127.0.0.1:9000"],
     ["?a=1&app=http://127.0.0.1:9000/#x", "http://127.0.0.1:9000"],
     ["?app=https%3A%2F%2Ftalk.example%2Ftheatre%2F%3Fq%3D1", "https://talk.example/theatre"],
     ["?app=http://me:secret@127.0.0.1:9000", "http://127.0.0.1:9000"],
   ])
-    assert.equal(appAddress(asked, USUAL), address);
+    assert.equal(appAddress(query, DEFAULT), address);
 });
 
 test("what is no web address is not taken", () => {
   for (const app of ["", "localhost", "//host", "javascript:alert(1)", "data:text/html,x", "file:///etc", "http://"])
-    assert.equal(appAddress(`?app=${encodeURIComponent(app)}`, USUAL), USUAL, app);
-  assert.equal(appAddress("", USUAL), USUAL);
+    assert.equal(appAddress(`?app=${encodeURIComponent(app)}`, DEFAULT), DEFAULT, app);
+  assert.equal(appAddress("", DEFAULT), DEFAULT);
 });
 
 test("only a stage's messages are heard", () => {

@@ -12,7 +12,7 @@ const decode = (scene) => {
   const { meta, block } = pack(scene);
   return decodeScene(meta, block);
 };
-const fails = (scene, told) => assert.throws(() => decode(scene), (error) => error instanceof Error && told.test(error.message));
+const fails = (scene, message) => assert.throws(() => decode(scene), (error) => error instanceof Error && message.test(error.message));
 const cells = (t, step) => Array.from({ length: t.size }, (_, i) => (isWritten(t, i, step) ? valueAt(t, i, step) : null));
 
 // x is given; D copies it cell by cell with one zero of the padding; y is written twice; air never.
@@ -54,7 +54,7 @@ test("equal bytes are equal", () => {
 });
 
 test("a scene of another version is refused, and so is none", () => {
-  for (const version of [1, 3, "2", undefined]) fails({ ...SMALL, version }, /reads scenes of version 2, this one is version/);
+  for (const version of [2, 4, "3", undefined]) fails({ ...SMALL, version }, /reads scenes of version 3, this one is version/);
   for (const meta of [undefined, null, 7]) assert.throws(() => decodeScene(meta, new Uint8Array()), /the scene is missing/);
 });
 
@@ -74,7 +74,7 @@ test("a tensor that is not there is named", () => {
     fails(write({ source: name }), /that it does not hold/);
     fails({ ...SMALL, reads: [{ source: name, start: [0, 0, 0, 0, 0], cells: [] }] }, /does not hold/);
     fails({ ...SMALL, matmuls: [{ left: "x", right: "D", out: name }] }, /does not hold/);
-    fails({ ...SMALL, groups: [{ rows: [["x", name]], place: "global", title: "" }] }, /does not hold/);
+    fails({ ...SMALL, groups: [{ rows: [["x", name]], memorySpace: "global", title: "" }] }, /does not hold/);
   }
 });
 
@@ -210,11 +210,11 @@ test("captions: braces written twice are braces", () => {
 });
 
 test("captions: numbers are told plainly", () => {
-  for (const [value, told] of [
+  for (const [value, text] of [
     [3, "3"], [-0, "0"], [-12, "−12"], [0.5, "0.5"], [1 / 3, "0.3333"], [1.0625, "1.062"], [1.1875, "1.188"], [12345.678, "12350"],
     [1e-7, "0.0000001"], [2 ** 49, "562949953421312"], [2 ** 80, "1.209·10^24"], [-3e38, "−3.000·10^38"], [Infinity, "∞"], [-Infinity, "−∞"],
     [NaN, "NaN"],
   ])
-    assert.equal(caption("{0}", [value])[0].text, told);
+    assert.equal(caption("{0}", [value])[0].text, text);
   assert.equal(caption("{1}, {0}", [1_000_000, -2], "i4")[0].text, "−2, 1000000");
 });

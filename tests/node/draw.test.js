@@ -4,7 +4,7 @@ import test from "node:test";
 
 import { makeTheme } from "../../visuals/stage/colour.js";
 import { Still, cellText, drawMarks, drawMoving, outlines } from "../../visuals/stage/draw.js";
-import { cellAt, layOut, viewed } from "../../visuals/stage/layout.js";
+import { cellXY, layOut, withView } from "../../visuals/stage/layout.js";
 import { LIGHT, Pixels, sample } from "./picture.js";
 
 const WIDTH = 420, HEIGHT = 340;
@@ -28,7 +28,7 @@ function setUp(cell, scale = 1) {
     b.cell = cell;
   }
   const { D } = layout.blocks;
-  return viewed(layout, { scale, x: scale > 1 ? D.x - 5 : 0, y: scale > 1 ? D.y - 10 : 0 });
+  return withView(layout, { scale, x: scale > 1 ? D.x - 5 : 0, y: scale > 1 ? D.y - 10 : 0 });
 }
 
 function still(layout, dpr, ctx = new Pixels(WIDTH * (dpr || 1), HEIGHT * (dpr || 1))) {
@@ -56,7 +56,7 @@ for (const [what, cell, dpr, scale] of [
   });
 
 test("between planes of few pixels the ground shows", () => {
-  const layout = setUp(3), { y } = layout.blocks, s = still(layout, 1), [first, second] = [0, 10].map((i) => cellAt(y, i));
+  const layout = setUp(3), { y } = layout.blocks, s = still(layout, 1), [first, second] = [0, 10].map((i) => cellXY(y, i));
   const apart = second.x > first.x ? [first.x + 15 + 2, first.y + 1] : [first.x + 1, first.y + 6 + 2];
   s.drawAll(11);
   assert.equal(s.ctx.at[apart[1] * WIDTH + apart[0]], theme.grounds.panel.css);
@@ -95,8 +95,8 @@ test("a step under way ends as the step done", () => {
   after.goto(4);
   for (const [name, t] of Object.entries(scene.tensors))
     for (let i = 0; i < t.size; i++) {
-      const { x, y } = cellAt(layout.blocks[name], i), place = Math.round(y + 2) * WIDTH + Math.round(x + 2);
-      assert.equal(s.ctx.at[place], after.ctx.at[place], `${name} ${i}`);
+      const { x, y } = cellXY(layout.blocks[name], i), pixel = Math.round(y + 2) * WIDTH + Math.round(x + 2);
+      assert.equal(s.ctx.at[pixel], after.ctx.at[pixel], `${name} ${i}`);
     }
   assert.equal(s.ctx.globalAlpha, 1);
 });

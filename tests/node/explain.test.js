@@ -10,8 +10,8 @@ const decode = (scene) => {
   const { meta, block } = pack(scene);
   return decodeScene(meta, block);
 };
-const said = (scene, step, name, i) => explain(scene, step, name, i).parts.map((p) => p.text).join("");
-const marked = (scene, step, name, i) => explain(scene, step, name, i).marks.map((m) =>
+const textOf = (scene, step, name, i) => explain(scene, step, name, i).parts.map((p) => p.text).join("");
+const marksOf = (scene, step, name, i) => explain(scene, step, name, i).marks.map((m) =>
   [m.name, [...m.cells].join(), m.as + (m.faint ? " faint" : "") + (m.each ? " each" : "")]);
 
 // A row of four pixels, windows of two; the last window has a zero of the padding in it. Pixel 3 is copied nowhere.
@@ -48,44 +48,44 @@ test("a cell's name counts from the whole tensor's origin, with the plane where 
 });
 
 test("a pixel tells where it stands by now", () => {
-  assert.equal(said(toy, 1, "x", 2), "x[0, 2] = 3. It stands in 1 of 2 columns of the data matrix so far.");
-  assert.equal(said(toy, 2, "x", 2), "x[0, 2] = 3. It stands in 2 of 2 columns of the data matrix so far.");
-  assert.equal(said(toy, -1, "x", 0), "x[0, 0] = 1. It stands in 0 of 1 column of the data matrix so far.");
-  assert.equal(said(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied.");
-  assert.deepEqual(marked(toy, 1, "x", 2), [["D", "2", "write faint"], ["D", "4", "write each"], ["x", "2", "write"]]);
-  assert.match(said(scene({ partial: true }), 1, "x", 2), / 1 of 2 columns of the part shown of the data matrix so far\.$/);
+  assert.equal(textOf(toy, 1, "x", 2), "x[0, 2] = 3. It stands in 1 of 2 columns of the data matrix so far.");
+  assert.equal(textOf(toy, 2, "x", 2), "x[0, 2] = 3. It stands in 2 of 2 columns of the data matrix so far.");
+  assert.equal(textOf(toy, -1, "x", 0), "x[0, 0] = 1. It stands in 0 of 1 column of the data matrix so far.");
+  assert.equal(textOf(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied.");
+  assert.deepEqual(marksOf(toy, 1, "x", 2), [["D", "2", "write faint"], ["D", "4", "write each"], ["x", "2", "write"]]);
+  assert.match(textOf(scene({ partial: true }), 1, "x", 2), / 1 of 2 columns of the part shown of the data matrix so far\.$/);
 });
 
 test("a copy names its pixel, its column and what that gives", () => {
   const gives = " Column 2 is one window; it gives y[0, 0, 2], y[1, 0, 2].";
-  assert.equal(said(toy, 2, "D", 2), `D[0, 2] = 3, a copy of x[0, 2].${gives}`);
-  assert.equal(said(toy, 1, "D", 2), `D[0, 2] = 3, not written yet: will be a copy of x[0, 2].${gives}`);
-  assert.deepEqual(marked(toy, 2, "D", 2),
+  assert.equal(textOf(toy, 2, "D", 2), `D[0, 2] = 3, a copy of x[0, 2].${gives}`);
+  assert.equal(textOf(toy, 1, "D", 2), `D[0, 2] = 3, not written yet: will be a copy of x[0, 2].${gives}`);
+  assert.deepEqual(marksOf(toy, 2, "D", 2),
     [["x", "2", "write"], ["D", "2,5", "read"], ["x", "2", "read"], ["y", "2,5", "write each"], ["D", "2", "write"]]);
-  assert.match(said(scene({ colIndex: [0, 50, 907] }), 2, "D", 2), /^D\[0, 907\] = .* Column 907 is one window/);
+  assert.match(textOf(scene({ colIndex: [0, 50, 907] }), 2, "D", 2), /^D\[0, 907\] = .* Column 907 is one window/);
 });
 
 test("a zero of the padding is no copy", () => {
   const zero = "D[1, 2] = 0, a zero of the padding, not read from anywhere";
-  assert.ok(said(toy, 2, "D", 5).startsWith(`${zero}. Column 2`));
-  assert.ok(said(toy, 1, "D", 5).startsWith(`${zero}, not written yet. Column 2`));
+  assert.ok(textOf(toy, 2, "D", 5).startsWith(`${zero}. Column 2`));
+  assert.ok(textOf(toy, 1, "D", 5).startsWith(`${zero}, not written yet. Column 2`));
 });
 
 test("a weight tells its row and its terms", () => {
-  assert.equal(said(toy, 1, "w", 1), "w[0, 1] = 2. It multiplies all of row 1 of the data matrix: one term of 3 outputs, 2 so far.");
-  assert.deepEqual(marked(toy, 1, "w", 1), [["D", "3,4,5", "read"], ["w", "1", "write"]]);
+  assert.equal(textOf(toy, 1, "w", 1), "w[0, 1] = 2. It multiplies all of row 1 of the data matrix: one term of 3 outputs, 2 so far.");
+  assert.deepEqual(marksOf(toy, 1, "w", 1), [["D", "3,4,5", "read"], ["w", "1", "write"]]);
 });
 
-test("what is never stored says so", () => assert.equal(said(toy, 2, "air", 0), "air[0, 0] is never stored."));
+test("what is never stored says so", () => assert.equal(textOf(toy, 2, "air", 0), "air[0, 0] is never stored."));
 
 test("an output is its sum, with the numbers of the cells", () => {
-  assert.equal(said(toy, 0, "y", 0), "y[0, 0, 0]\n= 1·1 + 2·(−2)\n= −3");
-  assert.equal(said(toy, 0, "y", 3), "y[1, 0, 0]\n= −1·1 + 0.25·(−2)\n≈ −1.5");
-  assert.equal(said(toy, 2, "y", 5), "y[1, 0, 2]\n= −1·3 + 0.25·0\n≈ −3");
-  assert.equal(said(toy, 1, "y", 2), "y[0, 0, 2], not computed yet\n= 1·3 + 2·0\n= 3");
+  assert.equal(textOf(toy, 0, "y", 0), "y[0, 0, 0]\n= 1·1 + 2·(−2)\n= −3");
+  assert.equal(textOf(toy, 0, "y", 3), "y[1, 0, 0]\n= −1·1 + 0.25·(−2)\n≈ −1.5");
+  assert.equal(textOf(toy, 2, "y", 5), "y[1, 0, 2]\n= −1·3 + 0.25·0\n≈ −3");
+  assert.equal(textOf(toy, 1, "y", 2), "y[0, 0, 2], not computed yet\n= 1·3 + 2·0\n= 3");
   const { parts } = explain(toy, 2, "y", 2);
   assert.deepEqual(parts.map((p) => p.role), ["head", "", "filter", "", "input", "op", "filter", "", "dim", "sum"], "copies in their source's colour");
-  const marks = marked(toy, 0, "y", 4);
+  const marks = marksOf(toy, 0, "y", 4);
   assert.ok(marks.some(([name, cells, as]) => name === "w" && cells === "2,3" && as === "read"));
   assert.ok(marks.some(([name, cells, as]) => name === "D" && cells === "1,4" && as.startsWith("read")));
   assert.deepEqual(marks.at(-1), ["y", "4", "write"]);
@@ -97,11 +97,11 @@ test("a sum in the making: terms to come, terms not shown", () => {
     writes: [{ target: "C", steps: [0, 1, 2], values: [8.5, 5.5, 10.5], cells: [0, 0, 0] }],
     matmuls: [{ left: "A", right: "B", out: "C", rest: [0.5], upto: [1, 2, 3] }],
   });
-  const sums = [0, 1, 2].map((step) => said(product, step, "C", 0).split(" Written")[0].split("\n"));
+  const sums = [0, 1, 2].map((step) => textOf(product, step, "C", 0).split(" Written")[0].split("\n"));
   assert.deepEqual(sums[0].slice(0, 2), ["C[0, 0]", "= 2·4 + 0.5 from the terms not shown, 2 terms to come"]);
   assert.equal(sums[1][1], "= 2·4 − 3·1 + 0.5 from the terms not shown, 1 term to come");
   assert.equal(sums[2][1], "= 2·4 − 3·1 + 5·1 + 0.5 from the terms not shown");
-  assert.ok(said(product, -1, "C", 0).startsWith("C[0, 0], not computed yet\n= 2·4 − 3·1 + 5·1 + 0.5"));
+  assert.ok(textOf(product, -1, "C", 0).startsWith("C[0, 0], not computed yet\n= 2·4 − 3·1 + 5·1 + 0.5"));
 });
 
 test("of a long sum the first twelve terms are told", () => {
@@ -110,7 +110,7 @@ test("of a long sum the first twelve terms are told", () => {
     writes: [{ target: "C", steps: [0], values: [2 * terms] }], matmuls: [{ left: "A", right: "B", out: "C" }],
   });
   for (const [terms, more] of [[12, null], [13, "1 more term"], [15, "3 more terms"]]) {
-    const text = said(long(terms), 0, "C", 0);
+    const text = textOf(long(terms), 0, "C", 0);
     assert.equal(text.match(/1·2/g).length, 12);
     assert.equal(text.match(/… (.*)\n/)?.[1] ?? null, more);
     assert.ok(text.endsWith(`\n= ${2 * terms}`));
@@ -122,17 +122,17 @@ test("a cell written again, and a copy that another displaced", () => {
     steps: 4, tensors: [{ name: "a", title: "a", cols: 2, values: [7, 8] }, { name: "s", title: "tile" }],
     writes: [{ target: "s", steps: [0, 1, 3], source: "a", index: [0, 1, 0], cells: [0, 0, 0] }],
   });
-  assert.equal(said(tiles, 1, "s", 0), "s[0, 0] = 8, a copy of a[0, 1]. Written 2 of 3 times so far.");
-  assert.equal(said(tiles, 1, "a", 0), "a[0, 0] = 7. It was copied 1 of 2 times into the tile so far.");
-  assert.deepEqual(marked(tiles, 1, "a", 0), [["s", "0", "write faint"], ["s", "", "write each"], ["a", "0", "write"]]);
-  assert.deepEqual(marked(tiles, 3, "a", 0)[1], ["s", "0", "write each"]);
+  assert.equal(textOf(tiles, 1, "s", 0), "s[0, 0] = 8, a copy of a[0, 1]. Written 2 of 3 times so far.");
+  assert.equal(textOf(tiles, 1, "a", 0), "a[0, 0] = 7. It was copied 1 of 2 times into the tile so far.");
+  assert.deepEqual(marksOf(tiles, 1, "a", 0), [["s", "0", "write faint"], ["s", "", "write each"], ["a", "0", "write"]]);
+  assert.deepEqual(marksOf(tiles, 3, "a", 0)[1], ["s", "0", "write each"]);
 });
 
 test("several copies in one step are cells, not steps", () => {
   const spread = decode({
     tensors: [{ name: "a", title: "a", values: [7] }, { name: "s", title: "row", cols: 3 }], writes: [{ target: "s", steps: [0], source: "a", index: [0, 0, 0] }],
   });
-  assert.equal(said(spread, 0, "a", 0), "a[0, 0] = 7. It stands in 3 of 3 cells of the row so far.");
+  assert.equal(textOf(spread, 0, "a", 0), "a[0, 0] = 7. It stands in 3 of 3 cells of the row so far.");
 });
 
 test("a step outlines what it reads, each cell once, then what it writes", () => {

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { CELL_MOST, HEAD_LINE, NUMBERS_FROM, cellAt, hitTest, layOut, seat, sitter, tileAt, viewed } from "../../visuals/stage/layout.js";
+import { HEAD_LINE, MAX_CELL, NUMBERS_FROM, cellAt, cellPosition, cellXY, hitTest, layOut, tileXY, withView } from "../../visuals/stage/layout.js";
 
-const CELL_LEAST = 2, HEAD = 25;
+const MIN_CELL = 2, HEAD = 25;
 const SIZES = [[930, 448, 1], [600, 448, 1], [358, 600, 1], [1880, 900, 1.6], [1200, 520, 1]];
 const measured = (scale) => (text, bold) => text.length * (bold ? 8.3 : 7) * scale;
 
@@ -13,9 +13,9 @@ function tensor(name, rows, cols, more = {}) {
   return { ...t, size: t.planes * rows * cols };
 }
 
-// groups as [place, title, ...rows]; product: [left, right, out] by name
+// groups as [memory space, title, ...rows]; product: [left, right, out] by name
 function sceneOf(groups, product) {
-  const scene = { groups: groups.map(([place, title, ...rows]) => ({ place, title, rows })), matmuls: [] };
+  const scene = { groups: groups.map(([memorySpace, title, ...rows]) => ({ memorySpace, title, rows })), matmuls: [] };
   scene.tensors = Object.fromEntries(scene.groups.flatMap((g) => g.rows.flat()).map((t) => [t.name, t]));
   if (product) {
     const [left, right, out] = product.map((name) => scene.tensors[name]);
@@ -42,8 +42,8 @@ const gemm = () => sceneOf([
   ["shared", "shared memory of block (0, 0)", square(["As", "Bs"], 8)],
   ["registers", "registers of its threads", square(["acc"], 8)],
 ], ["A", "B", "C"]);
-const twelve = () => sceneOf(["global", "shared", "registers", "workspace"].map((place, g) =>
-  [place, place, [0, 1, 2].map((n) => tensor(`t${3 * g + n}`, [16, 8, 4, 12][g], [16, 8, 8, 20][g], { note: "a note" }))]));
+const twelve = () => sceneOf(["global", "shared", "registers", "workspace"].map((memorySpace, g) =>
+  [memorySpace, memorySpace, [0, 1, 2].map((n) => tensor(`t${3 * g + n}`, [16, 8, 4, 12][g], [16, 8, 8, 20][g], { note: "a note" }))]));
 const one = () => sceneOf([["global", "", [tensor("x", 8, 8, { title: "input", note: "8 × 8" })]]]);
 
 // mulberry32
@@ -102,11 +102,11 @@ test("what is asked for is there", () => {
   for (const { what, scene, layout, width } of laid) {
     assert.deepEqual(Object.keys(layout.blocks).sort(), Object.keys(scene.tensors).sort(), what);
     assert.equal(layout.width, width);
-    const wanted = scene.groups.filter((g) => g.place !== "global" || g.title);
+    const wanted = scene.groups.filter((g) => g.memorySpace !== "global" || g.title);
     assert.deepEqual(layout.grounds.map((g) => [g.ground, g.title]),
-      wanted.map((g) => [g.place === "global" ? "panel" : `${g.place}-ground`, g.title]), what);
+      wanted.map((g) => [g.memorySpace === "global" ? "panel" : `${g.memorySpace}-ground`, g.title]), what);
     for (const g of scene.groups)
-      for (const t of g.rows.flat()) assert.equal(layout.blocks[t.name].ground, g.place === "global" ? "panel" : `${g.place}-ground`, what);
+      for (const t of g.rows.flat()) assert.equal(layout.blocks[t.name].ground, g.memorySpace === "global" ? "panel" : `${g.memorySpace}-ground`, what);
   }
 });
 
@@ -140,11 +140,11 @@ test("no two grids overlap, no head lies on a grid or a head", () => {
   }
 });
 
-const tight = ({ layout }) => blocksOf(layout).some((b) => b.cell === CELL_LEAST);
+const tight = ({ layout }) => blocksOf(layout).some((b) => b.cell === MIN_CELL);
 
 test("cells are whole pixels and within bounds", () => {
   for (const { what, layout, scale } of laid)
-    for (const { cell } of blocksOf(layout)) assert.ok(Number.isInteger(cell) && cell >= CELL_LEAST && cell <= CELL_MOST * scale, `${what}: ${cell}`);
+    for (const { cell } of blocksOf(layout)) assert.ok(Number.isInteger(cell) && cell >= MIN_CELL && cell <= MAX_CELL * scale, `${what}: ${cell}`);
 });
 
 test("nothing leaves the width; the height fits while cells are above the least", () => {
@@ -176,7 +176,7 @@ test("more room gives larger cells", () => {
 test("tensors stand inside the ground of their group, and grounds apart", () => {
   for (const { what, scene, layout, scale } of laid) {
     layout.grounds.forEach((a, n) => layout.grounds.slice(n + 1).forEach((b) => assert.ok(apart(a, b), what)));
-    const framed = scene.groups.filter((g) => g.place !== "global" || g.title);
+    const framed = scene.groups.filter((g) => g.memorySpace !== "global" || g.title);
     framed.forEach((g, n) => {
       const { x, y, w, h, titleY, title } = layout.grounds[n];
       for (const t of g.rows.flat()) {
@@ -202,21 +202,21 @@ test("tensors keep their order, and titles of a row stand level", () => {
     }
 });
 
-test("seat and sitter are inverse, and tiles hold each cell once", () => {
+test("cellPosition and cellAt are inverse, and tiles hold each cell once", () => {
   for (const { what, layout } of laid)
     for (const block of blocksOf(layout)) {
       const { way, t } = block, seen = new Set();
       for (let i = 0; i < t.size; i++) {
-        const { tile, row, col } = seat(block, i);
+        const { tile, row, col } = cellPosition(block, i);
         assert.ok(tile < way.across * way.down && row < way.tileRows && col < way.tileCols, `${what}: ${t.name} ${i}`);
-        assert.equal(sitter(block, tile, row, col), i, `${what}: ${t.name} ${i}`);
+        assert.equal(cellAt(block, tile, row, col), i, `${what}: ${t.name} ${i}`);
         seen.add(`${tile} ${row} ${col}`);
       }
       assert.equal(seen.size, t.size, what);
       let sitting = 0;
       for (let tile = 0; tile < way.across * way.down; tile++)
         for (let row = -1; row <= way.tileRows; row++)
-          for (let col = -1; col <= way.tileCols; col++) sitting += sitter(block, tile, row, col) !== null;
+          for (let col = -1; col <= way.tileCols; col++) sitting += cellAt(block, tile, row, col) !== null;
       assert.equal(sitting, t.size, `${what}: ${t.name}`);
     }
 });
@@ -225,7 +225,7 @@ test("tiles lie apart and inside their grid", () => {
   for (const { what, layout } of laid)
     for (const block of blocksOf(layout)) {
       const { way, cell } = block, tiles = [];
-      for (let tile = 0; tile < way.across * way.down; tile++) tiles.push({ ...tileAt(block, tile), w: way.tileCols * cell, h: way.tileRows * cell });
+      for (let tile = 0; tile < way.across * way.down; tile++) tiles.push({ ...tileXY(block, tile), w: way.tileCols * cell, h: way.tileRows * cell });
       const right = Math.max(...tiles.map((at) => at.x + at.w)), bottom = Math.max(...tiles.map((at) => at.y + at.h));
       assert.deepEqual([Math.round(right - block.x), Math.round(bottom - block.y)], [Math.round(block.w), Math.round(block.h)], what);
       tiles.forEach((a, n) => tiles.slice(n + 1).forEach((b) => assert.ok(apart({ ...a, w: a.w + 1, h: a.h + 1 }, b), what)));
@@ -237,10 +237,10 @@ test("a cell is hit where it is drawn, under any view", () => {
   for (const { what, layout, width } of laid) {
     const scale = 1 + 23 * views() ** 2;
     const view = { scale, x: views() * width * (1 - 1 / scale), y: views() * layout.height * (1 - 1 / scale) };
-    for (const seen of [layout, viewed(layout, view)])
+    for (const seen of [layout, withView(layout, view)])
       for (const block of blocksOf(seen))
         for (let i = 0; i < block.t.size; i++) {
-          const at = cellAt(block, i);
+          const at = cellXY(block, i);
           for (const part of [0.05, 0.95]) {
             const hit = hitTest(seen, at.x + part * block.cell, at.y + part * block.cell);
             if (hit?.name !== block.t.name || hit.index !== i) assert.fail(`${what}: ${block.t.name} ${i} under ${JSON.stringify(view)}`);
@@ -254,7 +254,7 @@ test("rings and gaps are no cells", () => {
     const layout = layOut(im2col(3, 8, 4, 1), width, height, measured(scale), scale), { x } = layout.blocks;
     assert.deepEqual([x.way.tileRows, x.way.tileCols], [10, 10]);
     for (let tile = 0; tile < 3; tile++) {
-      const at = tileAt(x, tile);
+      const at = tileXY(x, tile);
       for (const [row, col] of [[0, 0], [0, 5], [9, 9], [4, 9], [10, 4]])
         assert.equal(hitTest(layout, at.x + (col + 0.5) * x.cell, at.y + (row + 0.5) * x.cell), null);
       assert.deepEqual(hitTest(layout, at.x + 1.5 * x.cell, at.y + 1.5 * x.cell), { name: "x", index: 64 * tile });
@@ -265,11 +265,11 @@ test("rings and gaps are no cells", () => {
 
 test("under a view all moves and grows but type", () => {
   for (const { layout } of laid.slice(0, 40)) {
-    assert.equal(viewed(layout, { scale: 1, x: 0, y: 0 }), layout);
-    const view = { scale: 2.5, x: 31, y: 17 }, seen = viewed(layout, view), close = (a, b) => assert.ok(Math.abs(a - b) < 1e-6, `${a} ${b}`);
+    assert.equal(withView(layout, { scale: 1, x: 0, y: 0 }), layout);
+    const view = { scale: 2.5, x: 31, y: 17 }, seen = withView(layout, view), close = (a, b) => assert.ok(Math.abs(a - b) < 1e-6, `${a} ${b}`);
     assert.deepEqual([seen.width, seen.height], [layout.width, layout.height]);
     for (const block of blocksOf(layout)) {
-      const b = seen.blocks[block.t.name], end = cellAt(block, block.t.size - 1), at = cellAt(b, block.t.size - 1);
+      const b = seen.blocks[block.t.name], end = cellXY(block, block.t.size - 1), at = cellXY(b, block.t.size - 1);
       close(at.x, 2.5 * (end.x - 31));
       close(at.y, 2.5 * (end.y - 17));
       close(b.w, 2.5 * block.w);
@@ -305,8 +305,8 @@ test("known scenes get large cells", () => {
   assert.ok(least(im2col(1, 32, 2), SIZES[0]) >= 4);
   assert.ok(least(gemm(), SIZES[0]) >= 12);
   assert.ok(least(gemm(), SIZES[3]) >= 27);
-  assert.equal(least(one(), SIZES[0]), CELL_MOST);
-  assert.equal(least(one(), SIZES[2]), CELL_MOST);
+  assert.equal(least(one(), SIZES[0]), MAX_CELL);
+  assert.equal(least(one(), SIZES[2]), MAX_CELL);
 });
 
 test("a tile's shared memory and registers stand side by side under its matrices", () => {

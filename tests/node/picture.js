@@ -25,7 +25,7 @@ export function sample(steps = 12) {
       { name: "D", title: "data", role: "workspace", rows: 3, cols: 4 },
       { name: "y", title: "output", role: "output", planes: 2, rows: 2, cols: 5 },
     ],
-    groups: [{ rows: [["x", "y"]], place: "global", title: "" }, { rows: [["D"]], place: "shared", title: "a block" }],
+    groups: [{ rows: [["x", "y"]], memorySpace: "global", title: "" }, { rows: [["D"]], memorySpace: "shared", title: "a block" }],
     writes: [
       { target: "D", steps: Array.from({ length: 12 }, (_, k) => k % steps), source: "x", index: Array.from({ length: 12 }, (_, k) => (k % 5 ? (k * 7) % 12 : -1)) },
       { target: "y", steps: cells.map((_, k) => k), values: cells.map((_, k) => 3 - k), cells },

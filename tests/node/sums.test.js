@@ -7,7 +7,7 @@ import { explain, focusOf, stepMarks } from "../../visuals/stage/explain.js";
 import { pack } from "./payload.js";
 
 // d is loaded twice; v = (d0 − d1, d0 / 2); z = u · v. y keeps both: cell 0 is written after the first load, 1 after the second.
-const told = {
+const SCENE = {
   steps: 4,
   tensors: [
     { name: "x", title: "input", cols: 4, values: [5, 3, -8, 1] },
@@ -29,7 +29,7 @@ const sums = (put) => [
 ];
 
 function decode(change = (s) => s) {
-  const { meta, block } = pack(told);
+  const { meta, block } = pack(SCENE);
   const bytes = [...block];
   const types = { i4: Int32Array, f4: Float32Array };
   const put = (array, dtype = "i4") => {
@@ -41,44 +41,44 @@ function decode(change = (s) => s) {
   const all = change(sums(put));
   return decodeScene({ ...meta, sums: all }, Uint8Array.from(bytes));
 }
-const said = (scene, step, name, i) => explain(scene, step, name, i).parts.map((p) => p.text).join("");
+const textOf = (scene, step, name, i) => explain(scene, step, name, i).parts.map((p) => p.text).join("");
 
 test("a sum of numbers times cells is written out, a factor of one left away", () => {
   const scene = decode();
-  assert.match(said(scene, 0, "v", 0), /^v\[0, 0\]\n= 5 − 3\n= 2/);
-  assert.match(said(scene, 0, "v", 1), /^v\[0, 1\]\n= 0\.5·5\n≈ 2\.5/);
+  assert.match(textOf(scene, 0, "v", 0), /^v\[0, 0\]\n= 5 − 3\n= 2/);
+  assert.match(textOf(scene, 0, "v", 1), /^v\[0, 1\]\n= 0\.5·5\n≈ 2\.5/);
 });
 
 test("a negative number that begins a sum stands as it is", () => {
   const scene = decode();
   scene.tensors.x.values[0] = -5;
   scene.tensors.d.value[0] = -5; // as it was copied
-  assert.match(said(scene, 0, "v", 0), /\n= −5 − 3\n/);
+  assert.match(textOf(scene, 0, "v", 0), /\n= −5 − 3\n/);
 });
 
 test("a sum of cells times cells names both", () => {
-  assert.match(said(decode(), 1, "y", 0), /^y\[0, 0\]\n= 2·2 − 3·2\.5\n≈ −3\.5/);
+  assert.match(textOf(decode(), 1, "y", 0), /^y\[0, 0\]\n= 2·2 − 3·2\.5\n≈ −3\.5/);
 });
 
 test("cells count as they stood when the sum was made, and what has gone is said", () => {
   const scene = decode();
-  assert.match(said(scene, 3, "y", 0), /= 2·2 − 3·2\.5\n≈ −3\.5\nWhat it was made of has been overwritten since\./);
-  assert.match(said(scene, 3, "y", 1), /= 2·\(-?−?9\) − 3·\(−4\)\n= −6$/);
-  assert.doesNotMatch(said(scene, 1, "y", 0), /overwritten/);
+  assert.match(textOf(scene, 3, "y", 0), /= 2·2 − 3·2\.5\n≈ −3\.5\nWhat it was made of has been overwritten since\./);
+  assert.match(textOf(scene, 3, "y", 1), /= 2·\(-?−?9\) − 3·\(−4\)\n= −6$/);
+  assert.doesNotMatch(textOf(scene, 1, "y", 0), /overwritten/);
 });
 
 test("of a cell that is still a ghost, the sum that will be", () => {
-  assert.match(said(decode(), 0, "y", 1), /, not computed yet\n= 2·\(−9\) − 3·\(−4\)\n= −6/);
+  assert.match(textOf(decode(), 0, "y", 1), /, not computed yet\n= 2·\(−9\) − 3·\(−4\)\n= −6/);
 });
 
 test("a cell tells in how many sums it is a term", () => {
-  assert.match(said(decode(), 0, "d", 0), / It is a term of 2 cells of the v\./);
-  assert.match(said(decode(), 0, "u", 1), / It is a term of 2 cells of the output\./);
+  assert.match(textOf(decode(), 0, "d", 0), / It is a term of 2 cells of the v\./);
+  assert.match(textOf(decode(), 0, "u", 1), / It is a term of 2 cells of the output\./);
 });
 
 test("what terms are not shown add is the rest", () => {
   const scene = decode((all) => all.map((s) => (s.out === "y" ? { ...s, rest: "channels", start: { ...s.start }, cells: s.cells } : s)));
-  assert.match(said(scene, 1, "y", 0), / \+ 0 from the channels not shown/);
+  assert.match(textOf(scene, 1, "y", 0), / \+ 0 from the channels not shown/);
 });
 
 test("a step marks what its sums read and write, and the panel follows the sum", () => {
@@ -89,7 +89,7 @@ test("a step marks what its sums read and write, and the panel follows the sum",
 });
 
 test("a scene without sums is one as before", () => {
-  const { meta, block } = pack(told);
+  const { meta, block } = pack(SCENE);
   delete meta.sums;
   assert.deepEqual(decodeScene(meta, block).sums, []);
 });

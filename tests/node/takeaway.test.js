@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { SvgContext } from "../../visuals/stage/svg.js";
-import { Figure, base64, jsonOf, messageOf, nameOf, pageOf, pretty, svgOf, take, thin, wrap } from "../../visuals/stage/takeaway.js";
+import { Figure, base64, jsonOf, makeFile, messageOf, nameOf, pageOf, pretty, svgOf, thin, wrap } from "../../visuals/stage/takeaway.js";
 
 const MEASURE = (text, font) => text.length * 0.5 * parseFloat(font.match(/[\d.]+(?=px)/));
 const TOKENS = { ground: "#ffffff", ink: "#111111", dim: "#777777", input: "#0071b1" };
@@ -17,7 +17,7 @@ function message() {
   block.set(new Uint8Array(Int32Array.of(-1).buffer), 16);
   const entry = (dtype, offset, length) => ({ dtype, offset, length });
   const meta = {
-    version: 2, key: "k", title: "Toy: one", steps: 2, stepName: "column",
+    version: 3, key: "k", title: "Toy: one", steps: 2, stepName: "column",
     tensors: [{ name: "x", values: entry("f4", 0, 2), colIndex: null }],
     writes: [
       { target: "y", source: "x", steps: entry("u1", 8, 1), cells: null, values: null, index: { row: entry("u1", 8, 2), col: entry("u1", 12, 2), padding: entry("u1", 8, 1) } },
@@ -70,7 +70,7 @@ test("data: every array spelt out, every sentence said", () => {
   const data = jsonOf({ ...stage(), ...message() });
   assert.deepEqual(Object.keys(data).slice(0, 3), ["format", "version", "about"]);
   assert.equal(data.format, "kernel-theatre scene");
-  assert.equal(data.version, 2);
+  assert.equal(data.version, 3);
   assert.deepEqual(data.tensors, [{ name: "x", values: [0.1, -2], colIndex: null }]); // the shortest that is the same float32
   assert.deepEqual(data.writes[0].index, [-1, 2, 5, 6]);
   assert.deepEqual(data.captions, ["It begins.", "Step 2 reads the in & put, <twice>."]);
@@ -83,9 +83,9 @@ test("float32 values keep their value in the shortest decimal", () => {
   const values = Float32Array.of(1 / 3, 1e-20, 16777217, 3.4028235e38, -0.7, 123456.79, 0);
   const { head, block } = message(), wide = new Uint8Array(values.buffer);
   head.meta.tensors[0].values = { dtype: "f4", offset: 0, length: values.length };
-  const told = jsonOf({ ...stage(), head, block: wide.length > block.length ? wide : block }).tensors[0].values;
-  assert.deepEqual(told.map(Math.fround), [...values]);
-  assert.equal(told[4], -0.7);
+  const decimals = jsonOf({ ...stage(), head, block: wide.length > block.length ? wide : block }).tensors[0].values;
+  assert.deepEqual(decimals.map(Math.fround), [...values]);
+  assert.equal(decimals[4], -0.7);
 });
 
 test("data is printed to be read: numbers in a line, members in lines", () => {
@@ -245,7 +245,7 @@ function pretend(t, answer) {
 
 test("a GIF's frames go to the server, each after its length, one a step of the range", async (t) => {
   const sent = pretend(t, () => new Response("GIF89a"));
-  const { blob, name, note } = await take("gif", stage({ assets: { gif: "/stage/gif" }, msPerStep: 12.5, range: [0, 1] }));
+  const { blob, name, note } = await makeFile("gif", stage({ assets: { gif: "/stage/gif" }, msPerStep: 12.5, range: [0, 1] }));
   assert.deepEqual([name, note, await blob.text(), sent[0].url], ["toy-one.gif", "", "GIF89a", "/stage/gif?ms=20"]);
   const frames = [], { body } = sent[0];
   for (let at = 0; at < body.length; ) {
@@ -254,7 +254,7 @@ test("a GIF's frames go to the server, each after its length, one a step of the 
     at += 4 + length;
   }
   assert.deepEqual(frames.map((frame) => frame.match(/>(.*)</)[1]), ["It begins.", ", &lt;twice&gt;."]);
-  assert.equal((await take("gif", stage({ assets: { gif: "/g" }, range: [1, 1] }))).name, "toy-one-2-2.gif");
+  assert.equal((await makeFile("gif", stage({ assets: { gif: "/g" }, range: [1, 1] }))).name, "toy-one-2-2.gif");
 });
 
 test("what the server refuses is told in its words, what a proxy says is not", async (t) => {
@@ -265,16 +265,16 @@ test("what the server refuses is told in its words, what a proxy says is not", a
   ];
   pretend(t, () => answers[0][0]());
   for (; answers.length; answers.shift())
-    await assert.rejects(take("gif", stage({ assets: { gif: "/stage/gif" } })), { message: answers[0][1] });
+    await assert.rejects(makeFile("gif", stage({ assets: { gif: "/stage/gif" } })), { message: answers[0][1] });
 });
 
 test("what cannot be made is said in a sentence", async () => {
-  await assert.rejects(take("gif", stage()), { message: "GIFs are made by the app's server; this file has none" });
-  await assert.rejects(take("html", stage()), { message: "This page is that file already: keep a copy of it" });
-  await assert.rejects(take("video", stage()), /records no video/);
-  await assert.rejects(take("toString", stage()), /There is no toString/);
-  await assert.rejects(take("json", stage({ signal: AbortSignal.abort() })), { name: "AbortError" });
-  const parts = [], { blob, name, note } = await take("json", stage({ progress: (part) => parts.push(part) }));
+  await assert.rejects(makeFile("gif", stage()), { message: "GIFs are made by the app's server; this file has none" });
+  await assert.rejects(makeFile("html", stage()), { message: "This page is that file already: keep a copy of it" });
+  await assert.rejects(makeFile("video", stage()), /records no video/);
+  await assert.rejects(makeFile("toString", stage()), /There is no toString/);
+  await assert.rejects(makeFile("json", stage({ signal: AbortSignal.abort() })), { name: "AbortError" });
+  const parts = [], { blob, name, note } = await makeFile("json", stage({ progress: (part) => parts.push(part) }));
   assert.deepEqual([name, note, parts.at(-1)], ["toy-one.json", "", 1]);
   assert.equal(JSON.parse(await blob.text()).title, "Toy: one");
 });

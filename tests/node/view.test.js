@@ -1,7 +1,7 @@
 // Zoom and pan as arithmetic.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MOST_ZOOM, WHOLE, viewFrom, viewOf, viewText, zoomed } from "../../visuals/stage/view.js";
+import { MAX_ZOOM, WHOLE, viewFrom, viewOf, viewText, zoomed } from "../../visuals/stage/view.js";
 
 const W = 900, H = 400;
 const random = (() => { let s = 7; return () => (s = (s * 16807) % 2147483647) / 2147483647; })();
@@ -13,7 +13,7 @@ test("the point under the cursor stays there while nothing binds", () => {
     const before = viewOf(scale, random() * W * 0.4, random() * H * 0.4, W, H);
     const px = W * (0.3 + 0.3 * random()), py = H * (0.3 + 0.3 * random());
     const after = zoomed(before, 1 + random(), px, py, W, H);
-    if (after.x === 0 || after.y === 0 || after.scale === MOST_ZOOM) continue; // an edge binds
+    if (after.x === 0 || after.y === 0 || after.scale === MAX_ZOOM) continue; // an edge binds
     const [x, y] = under(before, px, py), [u, v] = under(after, px, py);
     if (after.x > W * (1 - 1 / after.scale) - 1e-6 || after.y > H * (1 - 1 / after.scale) - 1e-6) continue;
     assert.ok(Math.abs(x - u) < 1e-9 && Math.abs(y - v) < 1e-9);
@@ -24,7 +24,7 @@ test("a view never leaves the layout, and all of it is the view WHOLE", () => {
   let view = WHOLE;
   for (let n = 0; n < 2000; n++) {
     view = zoomed(view, 0.5 + 1.2 * random(), random() * W, random() * H, W, H, 400 * (random() - 0.5), 400 * (random() - 0.5));
-    assert.ok(view.scale >= 1 && view.scale <= MOST_ZOOM);
+    assert.ok(view.scale >= 1 && view.scale <= MAX_ZOOM);
     assert.ok(view.x >= 0 && view.x + W / view.scale <= W + 1e-6);
     assert.ok(view.y >= 0 && view.y + H / view.scale <= H + 1e-6);
     if (view.scale === 1) assert.equal(view, WHOLE);

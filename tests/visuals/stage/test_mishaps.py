@@ -80,7 +80,7 @@ def test_a_new_scene_resets_the_pointer(watch, page):
 
 # -- the address -----------------------------------------------------------------------------------
 UNTIL_BACK = """(root, yes) => new Promise(done => {
-  const look = () => Boolean(root.player.back) === yes ? done() : requestAnimationFrame(look);
+  const look = () => Boolean(root.player.wentBack) === yes ? done() : requestAnimationFrame(look);
   look();
 })"""
 
@@ -110,7 +110,7 @@ def test_a_closed_stage_does_not_change_the_url(stage, page):
           window.left = root.player;
           root.player.close();
           window.after = [];
-          for (const name of ["arrange", "writeLink", "follow"]) window.left[name] = () => window.after.push(name);
+          for (const name of ["arrange", "writeLink", "applyLink"]) window.left[name] = () => window.after.push(name);
           root.querySelector(".canvas-box").style.width = "200px";
         }"""
     )

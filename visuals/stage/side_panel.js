@@ -45,7 +45,7 @@ export function fillSource(list, { text, colours, first, notes, lines }) {
 }
 
 // Light one line and bring it into view inside the list, never scrolling the page.
-export function lightLine(list, line) {
+export function highlightLine(list, line) {
   const row = list.querySelector(`[data-line="${line}"]`);
   if (!row?.classList.contains("lit")) list.querySelector(".lit")?.classList.remove("lit");
   if (!row) return;
@@ -78,19 +78,19 @@ export function fillReadings(box, readings, step) {
 }
 
 // Parts {text, role} as coloured spans; "\n" at a part's start opens a new line.
-export function fillWords(node, parts) {
+export function fillText(node, parts) {
   node.replaceChildren(...parts.flatMap(({ text, role }) => {
-    const broken = text.startsWith("\n");
-    const words = broken ? text.slice(1) : text;
-    const span = role ? element("span", HUES.includes(role) ? `role role-${role}` : `w-${role}`, words) : document.createTextNode(words);
-    return broken ? [element("br"), span] : [span];
+    const newLine = text.startsWith("\n");
+    const rest = newLine ? text.slice(1) : text;
+    const span = role ? element("span", HUES.includes(role) ? `role role-${role}` : `w-${role}`, rest) : document.createTextNode(rest);
+    return newLine ? [element("br"), span] : [span];
   }));
 }
 
 // The names of the legend's rows that a scene uses; the other rows are hidden.
 export function legendOf(scene) {
   const tensors = Object.values(scene.tensors), some = (test) => tensors.some(test);
-  const names = new Set([...tensors.flatMap((t) => [t.role, t.hue]), ...scene.groups.map((g) => `${g.place}-ground`), "read", "write"]);
+  const names = new Set([...tensors.flatMap((t) => [t.role, t.hue]), ...scene.groups.map((g) => `${g.memorySpace}-ground`), "read", "write"]);
   if (some((t) => !t.values)) names.add("ghost");
   if (some((t) => t.pad.some(Boolean) || t.from.includes(-1))) names.add("padding");
   if (some((t) => [...(t.values || []), ...t.value].some((v) => v < 0))) names.add("negative");
