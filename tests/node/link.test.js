@@ -1,4 +1,4 @@
-// What an address asks for, and what it becomes.
+// Parameters of the URL: parsing, notes on invalid ones, writing.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readLink, withState } from "../../visuals/stage/link.js";
@@ -7,7 +7,7 @@ import { shareTexts } from "../../visuals/stage/panels.js";
 const scene = { steps: 36, tensors: { x: { size: 64 }, D: { size: 324 } } };
 const read = (query) => readLink(query, "step", scene);
 
-test("what obeys the rules is taken", () => {
+test("valid parameters are parsed", () => {
   const params = read("?H=9&step=7&speed=0.5&pin=x:63&zoom=2.5,0.3,1&loop=3-9&hide=kernel,link&version=3");
   assert.deepEqual(params, { step: 7, speed: 0.5, pin: { name: "x", index: 63 }, zoom: "2.5,0.3,1", loop: [3, 9], hide: "kernel link", notes: [] });
   assert.deepEqual(read(""), { notes: [] });
@@ -35,25 +35,25 @@ for (const [query, note] of [
   ["hide=kernel,everything", "hide must be some of kernel, explain"],
   ["version=4", "this link was made by a newer version (“4”; this is 3)"],
 ])
-  test(`${query.slice(0, 30)} is named, not obeyed`, () => {
+  test(`${query.slice(0, 30)} is ignored with a note`, () => {
     const params = read(query);
     assert.equal(params.notes.length, 1);
     assert.ok(params.notes[0].startsWith(note), params.notes[0]);
     for (const name of ["speed", "pin", "zoom", "loop", "hide"]) assert.equal(params[name], undefined);
   });
 
-test("a long hostile text is cut short in its note", () => {
+test("a note shortens a long text", () => {
   const [note] = read(`speed=${encodeURIComponent("<img src=x onerror=alert(1)>".repeat(50))}`).notes;
   assert.ok(note.length < 100 && note.includes("…"));
 });
 
-test("the query keeps what is not the stage's, text for text", () => {
+test("other parameters of the query are unchanged", () => {
   assert.equal(withState("?H=9&picture=a%20b&step=3&x=%2B", { step: "4", pin: "x:2", zoom: "" }), "?H=9&picture=a%20b&x=%2B&step=4&pin=x:2");
   assert.equal(withState("?step=3", { step: "" }), "");
   assert.equal(withState("", { step: "" }), "");
 });
 
-test("what is copied reads back as what is seen, and is safe in HTML", () => {
+test("copied links hold the state and are safe in HTML", () => {
   const { link, iframe, slide } = shareTexts("http://h:1/im2col?H=9&step=4&picture=%22%3E%3Cscript%3E", { title: 'a "title" <b>', version: 3 });
   assert.equal(new URL(link).searchParams.get("version"), "3");
   for (const text of [iframe, slide]) {

@@ -1,4 +1,4 @@
-// Scenes written by hand, packed as visuals/scene/payload.py packs them: plain arrays in, {meta, block} out.
+// Scenes of tests, packed as by visuals/scene/payload.py: from plain arrays to {meta, block}.
 const TYPES = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 class Block {
@@ -13,8 +13,8 @@ class Block {
   }
 }
 
-// Everything a scene may leave out is filled in. Tensors {name, values?, planes, rows, cols}, writes {target, steps,
-// values? | source + index?, cells?}; an index {row, col, padding} travels as that sum.
+// Fields that are left out have defaults. Tensors {name, values?, planes, rows, cols}, writes {target, steps,
+// values? | source + index?, cells?}; an index {row, col, padding} is sent as that sum.
 export function pack(scene) {
   const block = new Block(), put = (array, dtype) => block.put(array, dtype);
   const index = (entry) => (entry?.row ? Object.fromEntries(Object.entries(entry).map(([name, array]) => [name, put(array, "i2")])) : put(entry));
@@ -47,7 +47,7 @@ export function pack(scene) {
   return { meta, block: Uint8Array.from(block.bytes) };
 }
 
-// The bytes that cross: the length of the head, the head, the block.
+// A message as the player receives it: the length of the head, the head, the block.
 export function message(scene, head = {}) {
   const { meta, block } = pack(scene), text = new TextEncoder().encode(JSON.stringify({ meta, ...head }));
   const bytes = new Uint8Array(4 + text.length + block.length);

@@ -1,4 +1,4 @@
-// The source in its colours, and which rows of the legend a scene needs.
+// Coloured source lines, and the rows of the legend that a scene needs.
 import assert from "node:assert/strict";
 import test from "node:test";
 
@@ -8,16 +8,16 @@ import { pack } from "./payload.js";
 
 const linesOf = (text, ...colours) => colouredLines(text, colours).map((line) => line.map((p) => p.text + (p.kind && `:${p.kind}`)));
 
-test("runs of colour become lines, a comment over several is one on each", () => {
+test("colour runs become lines; a comment over several lines is a comment on each", () => {
   assert.deepEqual(linesOf("ab\n/* c\n\nd */ e\n", 0, 3, 1, 10, 0, 3), [["ab"], ["/* c:comment"], [], ["d */:comment", " e"]]);
 });
 
-test("the kinds have their names", () => {
+test("kinds have names", () => {
   assert.deepEqual(linesOf("abcdef", 1, 1, 2, 1, 3, 1, 4, 1, 5, 1, 6, 1),
     [["a:comment", "b:keyword", "c:type", "d:builtin", "e:string", "f:directive"]]);
 });
 
-test("lines are those of the text, with or without an end", () => {
+test("lines are those of the text, with or without a final line break", () => {
   for (const [text, lines] of [["a", 1], ["a\n", 1], ["a\nb", 2], ["\na", 2], ["a\n\n", 2], ["", 0]]) assert.equal(linesOf(text, 0, text.length).length, lines, JSON.stringify(text));
 });
 
@@ -27,7 +27,7 @@ const legend = (scene) => {
 };
 const ALWAYS = ["global-ground", "input", "read", "write"];
 
-test("the legend names only what there is", () => {
+test("the legend has only rows that the scene needs", () => {
   const x = { name: "x", cols: 2, values: [1, 2] };
   const rows = (more, scene = {}) => legend({ tensors: [{ ...x, ...more }], ...scene }).filter((name) => !ALWAYS.includes(name));
   assert.deepEqual(legend({ tensors: [x] }), ALWAYS);
