@@ -1,11 +1,16 @@
-# make run: the app in the browser.  make test: style and tests.  Both make .venv where it is missing.
+# make run: the app in the browser.  make test: style and all tests.  make gpu: those that need a GPU.
+# Each makes .venv if it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
 # Two processes, each with a server and a browser of its own. A file stays whole, and the long ones come first.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+GPU := $(shell command -v nvidia-smi 2>/dev/null)
+# On a GPU machine eight processes share the GPU and the cores: BLAS would start a thread for each core in each of them.
+GPU_SIDE_BY_SIDE := -n 8 --dist worksteal
+BLAS_THREADS := $(shell n=$$(nproc 2>/dev/null || echo 8); echo $$((n / 8 > 0 ? n / 8 : 1)))
 NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
-.PHONY: run test javascript
+.PHONY: run test gpu javascript
 
 run: .venv/.run
 	$(BIN)/streamlit run app.py
@@ -14,7 +19,11 @@ test: .venv/.test javascript
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu" $(PYTEST_ARGS)
-	$(BIN)/pytest -m gpu
+	$(if $(GPU),$(MAKE) gpu)
+
+gpu: .venv/.test
+	OPENBLAS_NUM_THREADS=$(BLAS_THREADS) $(BIN)/pytest $(GPU_SIDE_BY_SIDE) -m "gpu and not alone"
+	$(BIN)/pytest -m "gpu and alone"
 
 ifneq ($(NODE),)
 javascript: node_modules/.made

@@ -11,9 +11,8 @@ from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Program
-from kernels.model.rules import MAX_GRID_YZ, dtype_rules, max_rules
+from kernels.model.rules import MAX_GRID_YZ, dtype_rules, index_rules, max_rules
 from kernels.model.rung import Cost
-from kernels.model.shape import INT_MAX
 
 MAX_D = 128
 HALVES = ("fp16", "bf16")
@@ -62,9 +61,7 @@ def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp
     """
     yield from dtype_rules(s, *dtypes)
     yield from max_rules("B*H (grid)", s.heads, MAX_GRID_YZ)
-    for name, extent in (("N", s.N), ("d", s.d)):
-        if extent > INT_MAX - ahead:
-            yield f"{name} must stay below 2^31 - {ahead}, got {extent}"
+    yield from index_rules({"N": s.N, "d": s.d}, ahead)
 
 
 def head_rules(s: AttentionShape) -> Iterator[str]:
@@ -74,8 +71,7 @@ def head_rules(s: AttentionShape) -> Iterator[str]:
 
 def row_rules(s: AttentionShape, ahead: int) -> Iterator[str]:
     """Yield a rule if the rows of all heads, numbered `ahead` at a time, exceed an int."""
-    if s.heads * s.N > INT_MAX - ahead:
-        yield f"B*H*N must stay below 2^31 - {ahead}, got {s.heads * s.N}"
+    yield from index_rules({"B*H*N": s.heads * s.N}, ahead)
 
 
 def square_rules(s: AttentionShape, tile: int, name: str) -> Iterator[str]:

@@ -10,9 +10,8 @@ from kernels.conv import cpu
 from kernels.conv.shape import ConvShape
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, max_rules
+from kernels.model.rules import MAX_GRID_YZ, index_rules, max_rules
 from kernels.model.rung import Cost
-from kernels.model.shape import INT_MAX
 
 CONV_STRUCT = np.dtype(
     [(name, np.int32) for name in "N C H W K R S P Q u v pad_h pad_w dilation_h dilation_w flip".split()]
@@ -61,7 +60,7 @@ def finish_rules(s: ConvShape) -> Iterator[str]:
     """Yield the rules of the step that `finish` adds, if it adds one."""
     if s.bias or s.relu:
         yield from max_rules("N (grid.y, where there is bias or ReLU)", s.N, MAX_GRID_YZ)
-        yield from count_rules(FINISH_BLOCK, K_P_Q=s.K * s.PQ)
+        yield from index_rules({"K*P*Q": s.K * s.PQ}, FINISH_BLOCK)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
@@ -79,13 +78,6 @@ def cost(s: ConvShape, program: Program) -> Cost:
 def ungrouped_rules(s: ConvShape) -> Iterator[str]:
     if s.groups > 1:
         yield f"groups must be 1, got {s.groups}"
-
-
-def count_rules(margin: int, **counts: int) -> Iterator[str]:
-    """Yield a rule for each count that is not below 2^31 - `margin`. An underscore in its name stands for *."""
-    for name, count in counts.items():
-        if count > INT_MAX - margin:
-            yield f"{name.replace('_', '*')} must stay below 2^31 - {margin}, got {count}"
 
 
 def multiple_rules(tiles: Tiles, *pairs: tuple[str, int]) -> Iterator[str]:

@@ -20,9 +20,8 @@ from kernels.conv.shape import ConvShape
 from kernels.libraries import cufft
 from kernels.model.launch import ampere, ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ
+from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Cost, Rung
-from kernels.model.shape import INT_MAX
 
 CUT_STRUCT = np.dtype(
     [(name, np.int32) for name in ("rows", "columns", "step_h", "step_w", "down", "across")]
@@ -138,9 +137,7 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
         "C*rows*columns": s.C * area, "K*P*Q": s.K * s.PQ, f"{transforms_name}*C": images * s.C,
         f"{transforms_name}*K": images * s.K, "K*C": s.K * s.C, "R*S": s.R * s.S,
     }  # fmt: skip
-    for name, count in counts.items():
-        if count > INT_MAX - BLOCK:
-            yield f"{name} must stay below 2^31 - {BLOCK}, got {count}"
+    yield from index_rules(counts, BLOCK)
     needed = sum(b.nbytes for b in workspace(s, cut_struct))
     if needed > MAX_WORKSPACE:
         filters = 4 * s.K * s.C * (area + 2 * int(cut_struct["rows"]) * (int(cut_struct["columns"]) // 2 + 1))

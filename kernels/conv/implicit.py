@@ -12,7 +12,7 @@ from kernels.conv.shape import ConvShape
 from kernels.model.fast_division import magic
 from kernels.model.launch import WARP, ampere, ceil, launch
 from kernels.model.program import Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, max_rules
+from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, index_rules, max_rules
 from kernels.model.rung import Rung
 
 MAX_THREADS = 256  # in a block of direct-tiled
@@ -66,12 +66,12 @@ def direct_tiled_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from max_rules("N (grid.z)", s.N, MAX_GRID_YZ)
     blocks = s.groups * ceil(s.filters, filter_threads(s, tiles) * tiles["TK"])
     yield from max_rules("blocks along the filters (grid.y)", blocks, MAX_GRID_YZ)
-    yield from common.count_rules(0, P_Q=(s.P + tile) * (s.Q + tile))
+    yield from index_rules({"P*Q": (s.P + tile) * (s.Q + tile)}, 0)
     for name, extent, stride in (
         ("H + 2*pad_h", s.H + 2 * s.pad_h, s.u),
         ("W + 2*pad_w", s.W + 2 * s.pad_w, s.v),
     ):
-        yield from common.count_rules(2 * tile * stride, **{name: extent})
+        yield from index_rules({name: extent}, 2 * tile * stride)
     yield from max_rules("bytes of shared memory for patch and taps", direct_shared(s, tiles), MAX_SHARED)
 
 
@@ -122,10 +122,10 @@ def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from _tile_rules(tiles)
     yield from max_rules("groups (grid.z)", s.groups, MAX_GRID_YZ)
     yield from max_rules("K/groups/BM blocks (grid.y)", ceil(s.filters, BM), MAX_GRID_YZ)
-    yield from common.count_rules(0, N_C_H_W=s.elements["x"])
-    yield from common.count_rules(BN, N_P_Q=s.N * s.PQ)
-    yield from common.count_rules(BM, **{"K/groups": s.filters})
-    yield from common.count_rules(PART + tiles["STAGES"] * BK, **{"C/groups*R*S": s.CRS})
+    yield from index_rules({"N*C*H*W": s.elements["x"]}, 0)
+    yield from index_rules({"N*P*Q": s.N * s.PQ}, BN)
+    yield from index_rules({"K/groups": s.filters}, BM)
+    yield from index_rules({"C/groups*R*S": s.CRS}, PART + tiles["STAGES"] * BK)
 
 
 def _tile_rules(tiles: Tiles) -> Iterator[str]:

@@ -13,9 +13,8 @@ from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
 from kernels.libraries import cublas
 from kernels.model.launch import ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ
+from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Ladder, Rung
-from kernels.model.shape import INT_MAX
 
 BLOCKS = (256, 64, 128, 512)
 TILES = (16, 8, 32)
@@ -67,16 +66,12 @@ def direct_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from common.ungrouped_rules(s)
     if s.N > MAX_GRID_YZ:
         yield f"N <= {MAX_GRID_YZ} (grid.y), got {s.N}"
-    for name, count in (("K*P*Q", s.K * s.PQ), ("R*S", s.R * s.S)):
-        if count > INT_MAX - tiles["BLOCK"]:
-            yield f"{name} must stay below 2^31 - BLOCK, got {count}"
+    yield from index_rules({"K*P*Q": s.K * s.PQ, "R*S": s.R * s.S}, tiles["BLOCK"], "BLOCK")
 
 
 def im2col_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from direct_rules(s, tiles)
-    for name, count in (("C*P*Q", s.C * s.PQ), ("C*R*S", s.CRS)):
-        if count > INT_MAX - tiles["BLOCK"]:
-            yield f"{name} must stay below 2^31 - BLOCK, got {count}"
+    yield from index_rules({"C*P*Q": s.C * s.PQ, "C*R*S": s.CRS}, tiles["BLOCK"], "BLOCK")
     if "TILE" in tiles and ceil(s.K, tiles["TILE"]) > MAX_GRID_YZ:
         yield f"K <= {MAX_GRID_YZ}*TILE (grid.y), got {s.K}"
 

@@ -12,9 +12,8 @@ from kernels.conv.shape import ConvShape
 from kernels.conv.winograd_cpu import R, round_up_to_4
 from kernels.model.launch import WARP, ampere, ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, Launch, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ
+from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Cost, Rung
-from kernels.model.shape import INT_MAX
 
 FUSED_TILES = 32  # output tiles per block, as in 08_winograd_fused.cu
 WARPS = {2: 8, 4: 12}  # divide the positions evenly, and divide evenly among an SM's four schedulers
@@ -114,9 +113,7 @@ def shape_rules(s: ConvShape, m: int) -> Iterator[str]:
     if ceil(s.C, FILTER_BLOCK[1]) > MAX_GRID_YZ:
         yield f"C <= {MAX_GRID_YZ}*{FILTER_BLOCK[1]} (grid.y), got {s.C}"
     # The last tile may end up to m + 1 pixels beyond the map.
-    for name, count in (("P + 2*M", s.P + 2 * m), ("Q + 2*M", s.Q + 2 * m), ("K", s.K + FILTER_BLOCK[0])):
-        if count > INT_MAX:
-            yield f"{name} must stay below 2^31, got {count}"
+    yield from index_rules({"P + 2*M": s.P + 2 * m, "Q + 2*M": s.Q + 2 * m, "K": s.K + FILTER_BLOCK[0]}, 0)
 
 
 def fused_rules(m: int):
@@ -124,9 +121,7 @@ def fused_rules(m: int):
         yield from shape_rules(s, m)
         if ceil(s.K, tiles["BK"]) > MAX_GRID_YZ:
             yield f"K <= {MAX_GRID_YZ}*BK (grid.y), got {s.K}"
-        count = tiles_of(s, m)
-        if count > INT_MAX - FUSED_TILES:
-            yield f"N*ceil(P/{m})*ceil(Q/{m}) tiles must stay below 2^31 - {FUSED_TILES}, got {count}"
+        yield from index_rules({f"N*ceil(P/{m})*ceil(Q/{m}) tiles": tiles_of(s, m)}, FUSED_TILES)
 
     return rules
 
@@ -136,9 +131,8 @@ def nonfused_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     if ceil(s.K, tiles["BM"]) > MAX_GRID_YZ:
         yield f"K <= {MAX_GRID_YZ}*BM (grid.y), got {s.K}"
     row, margin = round_up_to_4(tiles_of(s, tiles["M"])), max(tiles["BLOCK"], tiles["BN"])
-    for name, channels in (("C", s.C), ("K", s.K)):
-        if channels * row > INT_MAX - margin:
-            yield f"{name} times the output tiles must stay below 2^31 - {margin}, got {channels * row}"
+    counts = {f"{name} times the output tiles": maps * row for name, maps in (("C", s.C), ("K", s.K))}
+    yield from index_rules(counts, margin)
 
 
 # -- cost -----------------------------------------------------------------------------------------------

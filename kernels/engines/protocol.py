@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Program
+from kernels.model.result import Memory
 
 ALLOCATED = {
     INPUT: "inputs",
     OUTPUT: "output",
     WORKSPACE: "workspace",
-}  # stages before the first step, by role
-
-
-COPIED = ("h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned")  # ways between host and device
-
-
+}  # the stages before the first step, by role
+COPIED = ("h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned")  # between host and device
 AHEAD = "ahead"
 
 
@@ -29,19 +26,18 @@ class Session(Protocol):
     """One program with its buffers allocated, compiled, ready to run again and again."""
 
     program: Program
-    bytes: dict[str, int]  # as allocated: input, output, workspace, peak
-    timeline: list[dict]  # of a measuring engine: each stage's name ("at") and its most bytes by role
+    memory: Memory  # of a measuring engine
     counters: object | None  # what the emulator counted
     trace: object | None  # what it traced
 
     def verify_run(self) -> np.ndarray:
-        """Run once with output and workspace poisoned with NaN; the output as a NumPy array."""
+        """Runs once with output and workspace poisoned with NaN. Returns the output as a NumPy array."""
 
     def close(self) -> None: ...
 
 
 class Engine(Protocol):
-    """What an engine module offers. One that does not measure has none of what follows open()."""
+    """What an engine module offers. One that does not measure offers nothing after open()."""
 
     MEASURES: bool
 
@@ -68,14 +64,19 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Timed:
-    """Samples of one session in ms, in the order taken, and the median of each of its steps. `queued`: how many of the
-    samples were queued whole before the GPU came to them, AHEAD where all were, "" where that was not asked."""
+    """Samples of one session in ms, in the order taken, and the median of each of its steps. `queued`: how many samples
+    were queued whole before the GPU reached them, AHEAD if all were, "" if the engine has no queue."""
 
     samples_ms: tuple[float, ...]
     parts_ms: tuple[tuple[str, float], ...]
     queued: str = ""
 
 
-def total_bytes(stage: dict) -> int:
-    """All bytes of one stage of a timeline."""
+def total_bytes(stage: Mapping[str, Any]) -> int:
+    """Returns all bytes of one stage of a timeline."""
     return sum(stage[role] for role in ALLOCATED)
+
+
+def memory_of(peaks: Mapping[str, int], timeline: Sequence[Mapping[str, Any]]) -> Memory:
+    """Returns the memory of a program from the maximum of each role and the stages."""
+    return Memory(**peaks, peak=max(map(total_bytes, timeline), default=0), timeline=tuple(timeline))

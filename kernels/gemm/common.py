@@ -12,9 +12,8 @@ from kernels.libraries import cublas
 from kernels.model.dtypes import INPUT_DTYPE, RESULT_DTYPE
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, LibraryCall, Program
-from kernels.model.rules import MAX_GRID_YZ
+from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Cost
-from kernels.model.shape import INT_MAX
 
 
 def buffers(s: GemmShape) -> tuple[Buffer, ...]:
@@ -79,5 +78,4 @@ def extent_rules(s: GemmShape, bm: int, bn: int, bk: int = 1, rows: str = "BM") 
     if ceil(s.M, bm) > MAX_GRID_YZ:
         yield f"M <= {MAX_GRID_YZ}*{rows} (grid.y), got {s.M}"
     for name, extent, tile in (("M", s.M, bm), ("N", s.N, bn), ("K", s.K, bk)):
-        if extent > INT_MAX - tile:
-            yield f"{name} must stay below 2^31 - {tile}, got {extent}"
+        yield from index_rules({name: extent}, tile)

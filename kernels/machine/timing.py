@@ -15,7 +15,7 @@ MODES = ("cold", "hot")
 @dataclass(frozen=True)
 class Budget:
     """The end of a measurement: `samples` samples of each candidate, or `seconds` for all together once each candidate
-    has `least` samples."""
+    has `min_samples` samples."""
 
     samples: int = 100
     seconds: float = 2.0
@@ -24,7 +24,7 @@ class Budget:
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            minimum = 1 if name in ("samples", "least") else 0
+            minimum = 1 if name in ("samples", "min_samples") else 0
             if not isinstance(value, int | float) or not minimum <= value < math.inf:
                 raise RuleError(f"{name} of a budget is a number of {minimum} or more, got {value!r}")
 

@@ -26,9 +26,8 @@ from kernels.memory.shape import (
 from kernels.model.launch import ceil, launch
 from kernels.model.preset import Preset
 from kernels.model.program import INPUT, OUTPUT, Buffer, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ
+from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Cost, Ladder, Rung
-from kernels.model.shape import INT_MAX
 
 BLOCKS = (256, 64, 128, 512)
 TILES = (32, 16, 8)
@@ -42,11 +41,6 @@ def _ints(*values: int) -> tuple[np.int32, ...]:
 
 def cost(s: MemoryShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes, 0)
-
-
-def _count_rule(name: str, count: int, tiles: Tiles) -> Iterator[str]:
-    if count > INT_MAX - tiles["BLOCK"]:
-        yield f"{name} must stay below 2^31 - BLOCK, got {count}"
 
 
 # -- add -------------------------------------------------------------------------------------------
@@ -83,7 +77,7 @@ def build_transposed(s: AddShape, tiles: Tiles) -> Program:
 
 
 def vector_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
-    yield from _count_rule("M*N", s.elements, tiles)
+    yield from index_rules({"M*N": s.elements}, tiles["BLOCK"], "BLOCK")
 
 
 def matrix_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
@@ -160,7 +154,7 @@ def build_stride(s: StrideShape, tiles: Tiles) -> Program:
 
 
 def stride_rules(s: StrideShape, tiles: Tiles) -> Iterator[str]:
-    yield from _count_rule("n", s.n, tiles)
+    yield from index_rules({"n": s.n}, tiles["BLOCK"], "BLOCK")
 
 
 STRIDE = Ladder(
@@ -210,7 +204,7 @@ def _build_banks(pad: int):
 
 
 def banks_rules(s: BanksShape, tiles: Tiles) -> Iterator[str]:
-    yield from _count_rule("n", s.n, tiles)
+    yield from index_rules({"n": s.n}, tiles["BLOCK"], "BLOCK")
 
 
 def _banks_rung(name: str, title: str, idea: str, pad: int) -> Rung:
@@ -268,7 +262,7 @@ def _build_layout(source: str, cpu_function):
 
 
 def layout_rules(s: LayoutShape, tiles: Tiles) -> Iterator[str]:
-    yield from _count_rule("N*C*H*W", s.elements, tiles)
+    yield from index_rules({"N*C*H*W": s.elements}, tiles["BLOCK"], "BLOCK")
 
 
 def _layout_rung(name: str, title: str, idea: str, source: str, cpu_function) -> Rung:

@@ -12,19 +12,27 @@ from kernels.model.rung import Cost
 
 
 @dataclass(frozen=True)
+class Memory:
+    """Bytes that a program took as allocated: the maximum of each role, the maximum of all together, and the timeline:
+    each stage's name ("at") and its bytes by role at its moment with the most."""
+
+    input: int
+    output: int
+    workspace: int
+    peak: int
+    timeline: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
 class Measurement:
-    """Time and memory of one program on one device: `samples_ms` in the order taken; bytes as allocated."""
+    """Time and memory of one program on one device: `samples_ms` in the order taken."""
 
     samples_ms: tuple[float, ...]
     mode: str  # "cold" or "hot"
-    peak_bytes: int
-    input_bytes: int
-    output_bytes: int
-    workspace_bytes: int
+    memory: Memory
     device: str
     parts_ms: tuple[tuple[str, float], ...] = ()  # median of each step, timed in separate runs
     conditions: Mapping[str, Any] = field(default_factory=dict)  # driver, clocks, versions, ceilings ...
-    timeline: tuple[Mapping[str, Any], ...] = ()  # each stage ("at") with its maximum of bytes by role
     copies_ms: Mapping[str, float] | None = None  # inputs in (h2d), output back (d2h): medians; n
 
     def _quantile(self, q: float) -> float:
@@ -33,6 +41,22 @@ class Measurement:
     @property
     def n(self) -> int:
         return len(self.samples_ms)
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.memory.peak
+
+    @property
+    def input_bytes(self) -> int:
+        return self.memory.input
+
+    @property
+    def output_bytes(self) -> int:
+        return self.memory.output
+
+    @property
+    def workspace_bytes(self) -> int:
+        return self.memory.workspace
 
     @property
     def median_ms(self) -> float:
@@ -59,7 +83,7 @@ class Measurement:
             "input_bytes": self.input_bytes,
             "output_bytes": self.output_bytes,
             "parts_ms": [{"step": name, "median_ms": ms} for name, ms in self.parts_ms],
-            "timeline": [dict(stage) for stage in self.timeline],
+            "timeline": [dict(stage) for stage in self.memory.timeline],
             "copies_ms": dict(self.copies_ms) if self.copies_ms else None,
         }
 

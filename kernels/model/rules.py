@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kernels.model.launch import WARP
 from kernels.model.program import Tiles
-from kernels.model.shape import Shape
+from kernels.model.shape import INT_MAX, Shape
 
-MAX_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
-
-
-MAX_THREADS = 1024  # CUDA's limits from here on
-
-
-MAX_REGISTERS = 255
-
-
+# Limits of CUDA.
+MAX_GRID_YZ = 65_535  # blocks along grid.y and grid.z
+MAX_THREADS = 1024  # of a block
+MAX_REGISTERS = 255  # of a thread
 REGISTERS = 65_536  # of an SM
-
-
-OTHER_REGISTERS = 32  # addresses, counters
-
-
 MAX_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may declare
-
-
 MAX_SHARED = 227 * 2**10  # bytes of shared memory that a block may have on sm_90
 
+OTHER_REGISTERS = 32  # addresses and counters of a thread
 
+
+# -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def max_rules(rule: str, value: int, limit: int) -> Iterator[str]:
     if value > limit:
         yield f"{rule} <= {limit}, got {value}"
 
 
-# -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
+def index_rules(counts: Mapping[str, int], margin: int, name: str = "") -> Iterator[str]:
+    """Yields the counts, by their formula, that are not below 2^31 - `margin`: an int index of a thread may be `margin`
+    beyond the last element. `name` stands for the margin in the sentence."""
+    for formula, count in counts.items():
+        if count > INT_MAX - margin:
+            below = f" - {name or margin}" if margin else ""
+            yield f"{formula} must stay below 2^31{below}, got {count}"
+
+
 def dtype_rules(s: Shape, *dtypes: str) -> Iterator[str]:
     if s.dtype not in dtypes:
         yield f"dtype must be {' or '.join(dtypes)}, got {s.dtype}"

@@ -89,7 +89,7 @@ def row(result: Result, program: Program, commit_hash: str) -> dict[str, Any]:
         "input_bytes": m.input_bytes,
         "output_bytes": m.output_bytes,
         "workspace_bytes": m.workspace_bytes,
-        "timeline": [dict(stage) for stage in m.timeline],
+        "timeline": [dict(stage) for stage in m.memory.timeline],
         **({"copies_ms": dict(m.copies_ms)} if m.copies_ms else {}),
         "flops": result.predicted.flops,
         "predicted_bytes": result.predicted.bytes,

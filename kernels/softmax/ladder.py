@@ -9,9 +9,8 @@ import numpy as np
 from kernels.libraries import torch as torch_library
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import max_rules
+from kernels.model.rules import index_rules, max_rules
 from kernels.model.rung import Cost, Ladder, Rung
-from kernels.model.shape import INT_MAX
 from kernels.softmax import cpu
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.reference import TOLERANCE
@@ -76,19 +75,14 @@ def library_cost(s: SoftmaxShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes, None)
 
 
-def _index_rules(name: str, extent: int, margin: int) -> Iterator[str]:
-    if extent > INT_MAX - margin:
-        yield f"{name} must stay below 2^31 - {margin}, got {extent}"
-
-
 def block_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
     """Yield the rule on N: a thread's last index may be BLOCK beyond the row."""
-    yield from _index_rules("N", s.N, tiles["BLOCK"])
+    yield from index_rules({"N": s.N}, tiles["BLOCK"])
 
 
 def warp_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
-    yield from _index_rules("M", s.M, tiles["WARPS"])
-    yield from _index_rules("N", s.N, 32)
+    yield from index_rules({"M": s.M}, tiles["WARPS"])
+    yield from index_rules({"N": s.N}, 32)
 
 
 def registers_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:

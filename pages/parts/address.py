@@ -94,8 +94,8 @@ class Fields:
     fix: Fix = _no_rules
 
     @cached_property
-    def usual(self) -> Values:
-        return {name: field.default for name, field in self.of.items()}
+    def defaults(self) -> Values:
+        return {name: field.default for name, field in self.by_name.items()}
 
     def read(self, raw: Mapping[str, Value]) -> tuple[Values, list[str]]:
         """Returns the values of all fields, and a note for every value of `raw` that is not valid.
@@ -103,7 +103,7 @@ class Fields:
         `raw` holds the strings of a URL or the values of controls.
         """
         values, notes = dict(self.defaults), []
-        for name, field in self.of.items():
+        for name, field in self.by_name.items():
             if raw.get(name) not in (None, ""):
                 try:
                     values[name] = field.parse(name, raw[name])

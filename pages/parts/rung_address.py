@@ -60,7 +60,7 @@ class Address:
     @cached_property
     def fields(self) -> dict[str, Fields]:
         """Returns the parameters of the lesson for each selected rung, by its short name."""
-        of = dict(self.shape) | {"rung": Choice(self.defaults, tuple(self.rungs))}
+        of = dict(self.shape) | {"rung": Choice(self.default_rung, tuple(self.rungs))}
         return {
             name: Fields(self.ladder.name, of | self._tile_fields(rung), self.fix)
             for name, rung in self.rungs.items()
@@ -72,7 +72,7 @@ class Address:
 
     def selected_name(self, raw: Mapping[str, Value]) -> str:
         """Returns the short name of the rung that `raw` selects."""
-        return raw.get("rung") if raw.get("rung") in self.rungs else self.defaults
+        return raw.get("rung") if raw.get("rung") in self.rungs else self.default_rung
 
     def selection(self, values: Values) -> Selection:
         """Returns the selection for the values of all fields."""

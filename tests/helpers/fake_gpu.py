@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernels.engines import cuda
-from kernels.engines.protocol import ALLOCATED
+from kernels.engines.protocol import ALLOCATED, memory_of
 from kernels.jobs.job import Request
 from kernels.ladders import find, ladder_of
 from kernels.libraries import cudnn, wheels
@@ -79,8 +79,8 @@ def _measurement(ms: float, program: Program, mode: str) -> Measurement:
     stages += [{"at": step.name, **allocated} for step in program.steps]
     steps = program.steps if len(program.steps) > 1 else ()
     return Measurement(
-        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)), mode=mode, peak_bytes=sum(allocated.values()),
-        input_bytes=allocated[INPUT], output_bytes=allocated[OUTPUT], workspace_bytes=allocated[WORKSPACE], device=DEVICE,
+        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)), mode=mode,
+        memory=memory_of(allocated, stages), device=DEVICE,
         parts_ms=tuple((step.name, ms / len(steps)) for step in steps), conditions=CONDITIONS | {"queued": "3 of 21"},
-        timeline=tuple(stages), copies_ms=COPIES,
+        copies_ms=COPIES,
     )  # fmt: skip

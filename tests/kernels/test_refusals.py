@@ -261,7 +261,7 @@ def test_every_block_of_a_launch_can_be_traced():
         run("conv/direct", shape, engine="emulator", trace=4)
 
 
-@pytest.mark.parametrize("field", ["seconds", "samples", "least", "warm_up_s"])
+@pytest.mark.parametrize("field", ["seconds", "samples", "min_samples", "warm_up_s"])
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), None, "1"])
 def test_budget_requires_finite_numbers(field, value):
     with pytest.raises(RuleError, match=f"{field} of a budget"):

@@ -19,7 +19,7 @@ from kernels.engines import cpu
 from kernels.ladders import LADDERS, find
 from kernels.machine.timing import Budget, interleave
 from kernels.model.program import WORKSPACE, RuleError
-from kernels.model.result import Measurement
+from kernels.model.result import Measurement, Memory
 from kernels.records import availability
 from kernels.runner import VerificationError, compare
 from kernels.runner import run as run_rung
@@ -150,7 +150,7 @@ def test_samples_are_interleaved_until_the_budget_is_spent():
 
 
 def test_statistics_of_known_samples():
-    m = Measurement(tuple(range(101)), "cold", 0, 0, 0, 0, "none")
+    m = Measurement(tuple(range(101)), "cold", Memory(0, 0, 0, 0), "none")
     assert (m.median_ms, m.p20_ms, m.p80_ms, m.n) == (50, 20, 80, 101)
 
 

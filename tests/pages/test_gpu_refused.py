@@ -176,11 +176,11 @@ def test_race_explains_rungs_missing_on_this_gpu(machine, monkeypatch):
         for kind in ("measured", "recorded")
     }
     reason = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
-    assert next(out.titles for out in found["measured"] if out.why == reason)[:2] == (
+    assert next(out.titles for out in found["measured"] if out.reason == reason)[:2] == (
         "implicit GEMM, plain divisions",
         "implicit GEMM",
     )
-    assert reason not in [out.why for out in found["recorded"]]
+    assert reason not in [out.reason for out in found["recorded"]]
 
 
 def test_next_run_after_refusal_is_measured_again(monkeypatch):

@@ -59,7 +59,7 @@ def _end(steps: Steps, s: ChainShape) -> None:
     """Add the last step: the total bytes."""
     n, moved = len(steps.run.parts), int(np.sum([m[:2] for m in steps.r.moved]))
     text = f"[y](output) is whole after {'a launch' if n == 1 else f'{n} launches'}: {{0}} bytes went through HBM. At least {{1}} must: every input read once, y written once."
-    steps.begun = -1
+    steps.first_step = -1
     steps.step(steps.source_lines[-1], text, moved, s.bytes, mask=0)
 
 

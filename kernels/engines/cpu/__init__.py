@@ -10,12 +10,13 @@ from functools import cache
 
 import numpy as np
 
-from kernels.engines.protocol import ALLOCATED, Timed, total_bytes
+from kernels.engines.protocol import ALLOCATED, Timed, memory_of
 from kernels.machine import processor
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model import values
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step, refuse_steps
+from kernels.model.result import Memory
 
 MEASURES = True
 RESOLUTION = 16 * 2**10  # bytes
@@ -59,14 +60,14 @@ class Session:
     def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
         self.program = program
         self.arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
-        self.timeline: list[dict] = []
+        self._timeline: list[dict] = []
         self.first_run_s = 0.0
         for step in program.steps:
             if isinstance(step, HostLoop):
                 step.prepare()
 
     def verify_run(self) -> np.ndarray:
-        self.timeline = []
+        self._timeline = []
         for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
             self.arrays.pop(b.name, None)
         tracemalloc.start()
@@ -96,12 +97,12 @@ class Session:
         }
         excess = tracemalloc.get_traced_memory()[1] - allocated[OUTPUT] - allocated[WORKSPACE]
         allocated[WORKSPACE] += excess if excess >= RESOLUTION else 0
-        self.timeline.append({"at": at, **allocated})
+        self._timeline.append({"at": at, **allocated})
 
     @property
-    def bytes(self) -> dict[str, int]:
-        peaks = {role: max((stage[role] for stage in self.timeline), default=0) for role in ALLOCATED}
-        return peaks | {"peak": max(map(total_bytes, self.timeline), default=0)}
+    def memory(self) -> Memory:
+        peaks = {role: max((stage[role] for stage in self._timeline), default=0) for role in ALLOCATED}
+        return memory_of(peaks, self._timeline)
 
     def run_step(self, step: Step) -> None:
         step.cpu(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from kernels.engines.protocol import ALLOCATED, total_bytes
+from kernels.engines.protocol import ALLOCATED, memory_of, total_bytes
 from kernels.model.program import WORKSPACE
+from kernels.model.result import Memory
 
 
 @cache
@@ -48,7 +49,7 @@ def memory_hook():
             if total_bytes(during_step) > total_bytes(self.timeline[-1]):
                 self.timeline[-1].update(during_step)
 
-        def bytes(self) -> dict[str, int]:
-            return {**self._peaks, "peak": max(map(total_bytes, self.timeline), default=0)}
+        def memory(self) -> Memory:
+            return memory_of(self._peaks, self.timeline)
 
     return RoleHook

@@ -11,6 +11,7 @@ from kernels.engines.cuda.device import own_stream, poison, refused_when_full
 from kernels.engines.cuda.memory_hook import memory_hook
 from kernels.engines.protocol import ALLOCATED
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, Step, refuse_steps
+from kernels.model.result import Memory
 from kernels.model.rules import MAX_STATIC_SHARED
 
 
@@ -25,26 +26,22 @@ class Session:
         self.program = program
         self.stream = own_stream()
         self._pool = cupy.cuda.MemoryPool()
-        self._memory = memory_hook()()
+        self._hook = memory_hook()()
         self.arrays = {}
         with self._accounted():
             for role, at in ALLOCATED.items():
                 for i, b in enumerate(program.of_role(role)):
                     if i == 0:
-                        self._memory.stage(at, role)
+                        self._hook.stage(at, role)
                     self.arrays[b.name] = cupy.empty(b.shape, b.dtype)
-        self._allocations = len(self._memory.timeline)
+        self._allocations = len(self._hook.timeline)
         for b in program.of_role(INPUT):
             self.arrays[b.name].set(np.ascontiguousarray(inputs[b.name]), stream=self.stream)
         self._calls = [self._call_of(step) for step in program.steps]
 
     @property
-    def bytes(self) -> dict[str, int]:
-        return self._memory.bytes()
-
-    @property
-    def timeline(self) -> list[dict]:
-        return self._memory.timeline
+    def memory(self) -> Memory:
+        return self._hook.memory()
 
     def _accounted(self):
         from contextlib import ExitStack
@@ -53,7 +50,7 @@ class Session:
 
         stack = ExitStack()
         stack.enter_context(cupy.cuda.using_allocator(self._pool.malloc))
-        stack.enter_context(self._memory)
+        stack.enter_context(self._hook)
         return stack
 
     def _call_of(self, step: Step) -> Callable[[], None]:
@@ -79,12 +76,12 @@ class Session:
     def verify_run(self) -> np.ndarray:
         for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
             poison(self.arrays[b.name], self.stream)
-        del self._memory.timeline[self._allocations :]
+        del self._hook.timeline[self._allocations :]
         with refused_when_full(), self.stream, self._accounted():
             for step, call in zip(self.program.steps, self._calls, strict=True):
-                self._memory.stage(step.name, WORKSPACE)  # allocated by a library call while it runs
+                self._hook.stage(step.name, WORKSPACE)  # allocated by a library call while it runs
                 call()
-                self._memory.add_external(getattr(call, "workspace_bytes", 0))
+                self._hook.add_external(getattr(call, "workspace_bytes", 0))
             for call in self._calls:  # a library with its own memory copies its result here
                 getattr(call, "copy_result", lambda: None)()
             out = self.arrays[self.program.of_role(OUTPUT)[0].name].get(stream=self.stream)

@@ -57,7 +57,6 @@ class Session:
             if b.role in (OUTPUT, WORKSPACE)
         }
         self.memory = device_memory(arrays | empty, list(arrays))
-        self.bytes: dict[str, int] = {}
         self.counters: Counters | None = None
         self.trace: tuple[BlockTrace, ...] | None = None
 

@@ -149,10 +149,10 @@ def test_memory_of_naive_and_flash_at_8192_equals_prediction():
         rung = RUNGS[name]
         session, _, _ = open_session(rung, shape)
         program = session.program
-        assert session.bytes["peak"] == pytest.approx(program.nbytes(), rel=0.02, abs=8 * POOL_GRAIN)
+        assert session.memory.peak == pytest.approx(program.nbytes(), rel=0.02, abs=8 * POOL_GRAIN)
         workspace = rung.cost(shape, program).workspace_bytes
-        assert session.bytes["workspace"] == pytest.approx(workspace, rel=0.02, abs=4 * POOL_GRAIN)
-        peaks[name] = session.bytes["peak"]
+        assert session.memory.workspace == pytest.approx(workspace, rel=0.02, abs=4 * POOL_GRAIN)
+        peaks[name] = session.memory.peak
         session.close()
     assert all(peaks["attention/naive"] > 50 * peaks[name] for name in FLASH)
 
@@ -162,7 +162,7 @@ def test_memory_of_16_bit_types_at_8192_equals_prediction():
     shape = AttentionShape(1, 2, 8192, 64, dtype="fp16")
     for rung in HALVES.values():
         session, _, _ = open_session(rung, shape)
-        assert session.bytes["peak"] == pytest.approx(session.program.nbytes(), rel=0.02, abs=8 * POOL_GRAIN)
+        assert session.memory.peak == pytest.approx(session.program.nbytes(), rel=0.02, abs=8 * POOL_GRAIN)
         session.close()
 
 
@@ -232,7 +232,7 @@ def test_pytorch_is_timed_in_both_modes_and_its_memory_reported(mode):
     out = np.array(session.verify_run())
     ref, scale = attention_ladder.reference(shape, **inputs)
     assert agrees(out, ref, scale, LIBRARY.tolerance)
-    assert 0 <= session.bytes["workspace"] < shape.bytes
+    assert 0 <= session.memory.workspace < shape.bytes
     session.close()
 
 

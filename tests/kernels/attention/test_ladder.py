@@ -252,7 +252,7 @@ def test_cpu_engine_allocates_the_predicted_bytes(name):
     program = rung.build(shape, rung.default_tiles)
     session = cpu.Session(program, seeded_inputs(program.of_role("input")))
     session.verify_run()
-    extra_bytes = session.bytes["workspace"] - rung.cost(shape, program).workspace_bytes
+    extra_bytes = session.memory.workspace - rung.cost(shape, program).workspace_bytes
     assert 0 <= extra_bytes < 4 * 300**2
 
 

@@ -295,7 +295,8 @@ def test_session_adds_library_memory_to_the_workspace(monkeypatch):
     memory_log.stage("torch", "workspace")
     memory_log.add_external(4096)
     memory_log.add_external(0)
-    assert memory_log.bytes() == {"input": 512, "output": 0, "workspace": 4096, "peak": 4608}
+    memory = memory_log.memory()
+    assert (memory.input, memory.output, memory.workspace, memory.peak) == (512, 0, 4096, 4608)
     memory_log.stage("next", "workspace")
     assert memory_log.timeline[-1]["workspace"] == 0  # it is released when the step ends
     assert [stage["at"] for stage in memory_log.timeline] == ["inputs", "torch", "next"]

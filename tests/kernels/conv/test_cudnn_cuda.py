@@ -98,7 +98,7 @@ def test_workspace_is_what_cudnn_reports():
         if opened := open_or_none(rung, RES3, inputs):
             session, _ = opened
             workspace_bytes = convolution.workspace_bytes(algorithm)
-            assert session.bytes["workspace"] == -(-workspace_bytes // POOL_GRAIN) * POOL_GRAIN, rung.name
+            assert session.memory.workspace == -(-workspace_bytes // POOL_GRAIN) * POOL_GRAIN, rung.name
             session.close()
             needs_workspace[workspace_bytes > 0] += 1
     assert needs_workspace[True]  # at least one algorithm needs some

@@ -66,9 +66,9 @@ def test_workspace_equals_prediction_plus_cufft_work_areas(key, tile):
     shapes = {b.name: b.shape for b in program.of_role(WORKSPACE)}
     cufft_bytes = [cufft.workspace_bytes(shapes[f"{name}_padded"], inverse=name == "y") for name in "xwy"]
     sizes = [b.nbytes for b in program.of_role(WORKSPACE)] + cufft_bytes
-    assert session.bytes["workspace"] == sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in sizes)
+    assert session.memory.workspace == sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in sizes)
     session.verify_run()  # the work areas are reused, not allocated again
-    assert session.bytes["workspace"] == sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in sizes)
+    assert session.memory.workspace == sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in sizes)
     session.close()
 
 

@@ -74,10 +74,8 @@ def test_memory_equals_prediction(rung):
     s = ChainShape(8, 64, 56, 56, "conv:K=64:R=3 bias bn relu add")
     session = verified_session(rung, s)
     predicted = rung.cost(s, session.program)
-    assert session.bytes["peak"] == pytest.approx(session.program.nbytes(), rel=0.02, abs=16 * POOL_GRAIN)
-    assert session.bytes["workspace"] == pytest.approx(
-        predicted.workspace_bytes, rel=0.02, abs=8 * POOL_GRAIN
-    )
+    assert session.memory.peak == pytest.approx(session.program.nbytes(), rel=0.02, abs=16 * POOL_GRAIN)
+    assert session.memory.workspace == pytest.approx(predicted.workspace_bytes, rel=0.02, abs=8 * POOL_GRAIN)
     session.close()
 
 
@@ -104,5 +102,5 @@ def test_pytorch_is_timed_in_both_modes_and_its_memory_reported(mode):
     session = verified_session(TORCH, s)
     (timing,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
     assert min(timing.samples_ms) > 0
-    assert 0 < session.bytes["workspace"] < 3 * s.bytes
+    assert 0 < session.memory.workspace < 3 * s.bytes
     session.close()

@@ -303,5 +303,5 @@ def test_cpu_engine_allocates_the_predicted_bytes(name):
     program = rung.build(s, TILES)
     session = cpu.Session(program, seeded_inputs(program.of_role(INPUT)))
     session.verify_run()
-    extra_bytes = session.bytes["workspace"] - rung.cost(s, program).workspace_bytes
+    extra_bytes = session.memory.workspace - rung.cost(s, program).workspace_bytes
     assert 0 <= extra_bytes < 4 * 4 * 16 * 42 * 42

@@ -11,7 +11,7 @@ from kernels.jobs.job import JobError, Request
 from kernels.jobs.worker import Worker
 from tests.children.helpers import begun
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 TOY = Request(("conv/direct",), ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cuda", seconds=0.05)
 HUGE = Request(("conv/direct", "conv/im2col-gemm"), ConvShape(64, 1024, 512, 512, 1024, 3, 3), engine="cuda")

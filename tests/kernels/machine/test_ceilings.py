@@ -237,14 +237,14 @@ def test_stages_list_allocated_bytes_and_the_peak_is_their_maximum(shape):
         program = rung.build(shape, rung.default_tiles)
         session = verified_session(program)
         before = [ALLOCATED[role] for role in (INPUT, OUTPUT, WORKSPACE) if program.of_role(role)]
-        assert [s["at"] for s in session.timeline] == [*before, *(step.name for step in program.steps)]
-        for i, stage in enumerate(session.timeline):
+        assert [s["at"] for s in session.memory.timeline] == [*before, *(step.name for step in program.steps)]
+        for i, stage in enumerate(session.memory.timeline):
             assert stage["input"] == program.nbytes(INPUT)
             assert stage["output"] == (program.nbytes(OUTPUT) if i >= 1 else 0)
             assert stage["workspace"] >= (program.nbytes(WORKSPACE) if i >= 2 else 0)
-        totals = [stage["input"] + stage["output"] + stage["workspace"] for stage in session.timeline]
-        assert session.bytes["peak"] == max(totals) >= program.nbytes()
-        assert session.bytes["workspace"] == max(s["workspace"] for s in session.timeline)
+        totals = [stage["input"] + stage["output"] + stage["workspace"] for stage in session.memory.timeline]
+        assert session.memory.peak == max(totals) >= program.nbytes()
+        assert session.memory.workspace == max(s["workspace"] for s in session.memory.timeline)
 
 
 def program_of_steps(*functions):
@@ -268,23 +268,23 @@ def test_memory_allocated_by_a_step_is_its_workspace():
     session = verified_session(
         program_of_steps(copy_with_scratch(1), copy_with_scratch(10**6), copy_with_scratch(1))
     )
-    workspaces = {stage["at"]: stage["workspace"] for stage in session.timeline}
+    workspaces = {stage["at"]: stage["workspace"] for stage in session.memory.timeline}
     # Too small to be counted beside Python's own objects.
     assert workspaces["step 1"] == workspaces["step 3"] == 0
     assert 10**6 <= workspaces["step 2"] < 1.02 * 10**6
     assert (
-        session.bytes["peak"] == 8000 + workspaces["step 2"]
-        and session.bytes["workspace"] == workspaces["step 2"]
+        session.memory.peak == 8000 + workspaces["step 2"]
+        and session.memory.workspace == workspaces["step 2"]
     )
 
 
 def test_second_run_gives_the_same_timeline():
     program = program_of_steps(copy_with_scratch(10**6))
     session = verified_session(program)
-    first = list(session.timeline)
+    first = list(session.memory.timeline)
     session.verify_run()
-    assert [s["at"] for s in session.timeline] == [s["at"] for s in first]
-    assert session.bytes["workspace"] == pytest.approx(first[-1]["workspace"], rel=0.02)
+    assert [s["at"] for s in session.memory.timeline] == [s["at"] for s in first]
+    assert session.memory.workspace == pytest.approx(first[-1]["workspace"], rel=0.02)
 
 
 def test_cpu_engine_has_no_copies():

@@ -18,7 +18,7 @@ from kernels.ladders import LADDERS
 from kernels.machine import driver, memory_levels
 from kernels.records import availability
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 TOY = Request(("conv/direct",), ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cuda", seconds=0.05)
 PRINT_STATUS = "from kernels.engines import cuda; from kernels.machine import driver as d; s = cuda.status(); print(s.why); print(s.which); print(getattr(d.find(), 'bus', ''))"

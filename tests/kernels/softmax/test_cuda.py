@@ -118,5 +118,5 @@ def test_pytorch_is_timed_in_both_modes_and_allocates_nothing(mode):
     assert min(timing.samples_ms) > 0
     ref, scale = softmax_ladder.reference(shape, **inputs)
     assert agrees(np.array(session.verify_run()), ref, scale, LIBRARY.tolerance)
-    assert session.bytes["workspace"] == 0
+    assert session.memory.workspace == 0
     session.close()

@@ -283,7 +283,7 @@ def test_cpu_engine_allocates_no_second_matrix(name):
     program = RUNGS[name].build(shape, RUNGS[name].default_tiles)
     session = cpu.Session(program, tried.seeded_inputs(program.of_role("input")))
     session.verify_run()
-    assert session.bytes["workspace"] < 4 * shape.elements / 20
+    assert session.memory.workspace < 4 * shape.elements / 20
 
 
 # -- PyTorch -----------------------------------------------------------------------------------------

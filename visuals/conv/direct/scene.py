@@ -69,7 +69,7 @@ def direct_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
         order_note=ORDER_NOTE,
         writes=steps.writes(),
         sums=(output_sum(s, part, steps.index),),
-        told=annotations(s, part, steps.index),
+        annotations=annotations(s, part, steps.index),
         readings=steps.readings(),
         captions=Captions(captions.templates(s, part), kind, steps.args()),
         source=source_of(FILE, MARKS, np.array(MARK_INDEX)[kind], detail=resources(launch)),

@@ -62,7 +62,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
         writes=steps.writes(),
         views=(View("D", "x", steps.x_index.ravel()),),
         matmuls=steps.matmuls(),
-        told=steps.annotations(),
+        annotations=steps.annotations(),
         readings=steps.readings(),
         captions=Captions(captions.templates(plan), kind, table(steps.args)),
         source=source_of(plan.file, plan.marks, np.array(captions.MARK_INDEX)[kind], detail=resources(launch)),

@@ -17,7 +17,7 @@ from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program
 from kernels.runner import run, seeded_inputs
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 WIDE = ConvShape(N=16, C=16, H=256, W=256, K=1, R=1, S=1)  # 64 MiB in, 4 MiB out
 QUICK = Budget(samples=5, seconds=0.5)
@@ -134,7 +134,7 @@ def session():
 def test_copy_bandwidth_is_below_the_memory_bandwidth(session, ceilings):
     ms = cuda.copies(session)
     assert ms["n"] >= 3
-    for direction, bytes_ in (("h2d", session.bytes["input"]), ("d2h", session.bytes["output"])):
+    for direction, bytes_ in (("h2d", session.memory.input), ("d2h", session.memory.output)):
         for kind in ("pageable", "pinned"):
             rate = bytes_ / ms[f"{direction}_{kind}"] * 1e3
             assert 2e8 < rate < ceilings.copy_bytes_per_s, (direction, kind)
@@ -164,7 +164,7 @@ def test_host_time_to_queue_is_not_in_the_samples(session):
 
 
 def test_copies_returns_none_above_the_pinned_limit(monkeypatch, session):
-    monkeypatch.setattr(cuda_probes, "MAX_PINNED", session.bytes["input"])
+    monkeypatch.setattr(cuda_probes, "MAX_PINNED", session.memory.input)
     assert cuda.copies(session) is None
 
 
@@ -179,14 +179,19 @@ def test_timeline_equals_memory_hook(rung):
     for _ in range(2):  # a second run gives the same
         session.verify_run()
         names = [engine_name for role, engine_name in ALLOCATED.items() if program.of_role(role)]
-        assert [s["at"] for s in session.timeline] == [*names, *(step.name for step in program.steps)]
-        assert max(map(total_bytes, session.timeline)) == session.bytes["peak"]
-        last = session.timeline[-1]
+        assert [s["at"] for s in session.memory.timeline] == [*names, *(step.name for step in program.steps)]
+        assert max(map(total_bytes, session.memory.timeline)) == session.memory.peak
+        last = session.memory.timeline[-1]
         for role in (INPUT, OUTPUT, WORKSPACE):
             slack = GRAIN * len(program.of_role(role))
             assert 0 <= last[role] - program.nbytes(role) <= slack
-            assert session.bytes[role] == max(stage[role] for stage in session.timeline)
-        assert session.timeline[0] == {"at": "inputs", "input": last["input"], "output": 0, "workspace": 0}
+            assert getattr(session.memory, role) == max(stage[role] for stage in session.memory.timeline)
+        assert session.memory.timeline[0] == {
+            "at": "inputs",
+            "input": last["input"],
+            "output": 0,
+            "workspace": 0,
+        }
     session.close()
 
 
@@ -207,13 +212,10 @@ def test_memory_a_library_allocates_is_workspace_of_its_step(monkeypatch):
     )
     session = cuda.open(Program(buffers, steps), seeded_inputs(buffers[:1]))
     np.testing.assert_array_equal(session.verify_run(), session.arrays["x"].get())
-    taken = [(stage["at"], stage["workspace"]) for stage in session.timeline[2:]]
+    taken = [(stage["at"], stage["workspace"]) for stage in session.memory.timeline[2:]]
     assert [at for at, _ in taken] == ["plain", "roomy", "plain"]
     assert taken[0][1] == taken[2][1] == 0 and 10**6 <= taken[1][1] < 10**6 + GRAIN
-    assert session.bytes == {
-        "input": 4096,
-        "output": 4096,
-        "workspace": taken[1][1],
-        "peak": 8192 + taken[1][1],
-    }
+    memory = session.memory
+    assert (memory.input, memory.output, memory.workspace) == (4096, 4096, taken[1][1])
+    assert memory.peak == 8192 + taken[1][1]
     session.close()
