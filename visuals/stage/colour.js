@@ -27,8 +27,8 @@ export function makeTheme(tokens, dark) {
   };
   const ramp = (hue) => {
     const base = mix(t.ground, t[hue], 0.16);
-    const far = [mix(t.ground, mix(t[hue], t.ink, 0.55), 0.8), mix(t.ground, t[hue], dark ? 0.92 : 0.88)];
-    return far.map((end) => Array.from({ length: LEVELS + 1 }, (_, i) => {
+    const ends = [mix(t.ground, mix(t[hue], t.ink, 0.55), 0.8), mix(t.ground, t[hue], dark ? 0.92 : 0.88)];
+    return ends.map((end) => Array.from({ length: LEVELS + 1 }, (_, i) => {
       const c = mix(base, end, i / LEVELS);
       return style(c, { rgb: c, ink: inkOn(c) });
     }));
@@ -40,7 +40,7 @@ export function makeTheme(tokens, dark) {
     grounds[name] = style(ground);
     ghosts[name] = Object.fromEntries(HUES.map((hue) => [hue, written[hue].map((side) =>
       side.map((cell) => style(mix(ground, cell.rgb, dark ? 0.16 : 0.15))))]));
-    const dashed = (css, line, small, ink) => ({ ...style(small), css: `rgb(${css})`, line: `rgb(${line})`, ink, padding: true });
+    const dashed = (css, line, pixel, ink) => ({ ...style(pixel), css: `rgb(${css})`, line: `rgb(${line})`, ink, padding: true });
     padding[name] = [
       dashed(ground, mix(ground, t.dim, 0.22), mix(ground, t.dim, 0.08), ""),
       dashed(mix(ground, t.ground, 0.6), mix(ground, t.dim, dark ? 0.45 : 0.5), mix(ground, t.dim, 0.28), tokens.dim),
@@ -50,7 +50,7 @@ export function makeTheme(tokens, dark) {
   return { tokens, dark, written, ghosts, padding, grounds, nan };
 }
 
-// The look of cell i of a block after `step`: written, or a ghost of its later value. Padding and cells that are never
+// The style of cell i of a block after `step`: written, or a ghost of its later value. Padding and cells that are never
 // stored have no value and no value's colour.
 export function styleOf(theme, block, i, step) {
   const { t, ground } = block;

@@ -45,7 +45,7 @@ export function decodeScene(meta, block) {
   return scene;
 }
 
-// The factors of a sum's terms: cells as they are, numbers from indices into their few different values.
+// The factors of a sum's terms: cells, or numbers from indices into their few different values.
 function readFactors(entry, read) {
   if (!entry.index) return read(entry);
   const values = read(entry.values);
@@ -96,7 +96,7 @@ function resolve(t, steps, path) {
   if (t.values && t.values.length !== t.size) throw new Error(`${t.name} has ${t.values.length} values for ${t.size} cells`);
   const lengths = t.writes.map((w) => (w.cells ? w.cells.length : t.size));
   const total = lengths.reduce((a, b) => a + b, 0);
-  const writeOf = new Int32Array(total), offset = new Int32Array(total); // in order of the writes: position k of write n
+  const writeOf = new Int32Array(total), offset = new Int32Array(total); // of each written cell: its write, and its position in that write
   let next = 0;
   t.writes.forEach((w, n) => {
     if ((w.index || w.values || []).length !== lengths[n]) throw new Error(`a write into ${t.name} misses cells`);

@@ -1,5 +1,5 @@
-// The picture of (scene, t). Still cells are on a layer that is only redrawn where cells are written; moving cells and
-// marks are drawn over it in each frame.
+// The picture of (scene, t). A layer holds the cells that do not move; only written cells are redrawn on it. Moving
+// cells and marks are drawn over it in each frame.
 
 import { styleOf } from "./colour.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
@@ -7,7 +7,7 @@ import { HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from ".
 import { clamp } from "./view.js";
 
 const SMALL = 8; // below this many pixels a cell is set in ImageData, not filled
-const FLIGHT = 0.62; // the part of a step in which copies fly; after it computed cells appear
+const FLIGHT = 0.62; // the part of a step in which copies move to their targets; after it computed cells appear
 
 const ease = (u) => (u < 0.5 ? 4 * u * u * u : 1 - (2 - 2 * u) ** 3 / 2);
 
@@ -56,14 +56,14 @@ function drawCell(ctx, x, y, size, style, value, numbers) {
   ctx.globalAlpha = alpha;
 }
 
-// Still cells on a context. dpr 0: only shapes are drawn and no pixels set, so any context works.
+// Cells that do not move, on a context. With dpr 0 only shapes are drawn and no pixels set, so any context works.
 export class Still {
   constructor(ctx, scene, layout, theme, font, dpr) {
     Object.assign(this, { ctx, scene, layout, theme, font, dpr, step: null, images: {}, scale: layout.scale || 1 });
     for (const block of Object.values(layout.blocks)) block.numbers = numbersOf(ctx, block, font, this.scale);
   }
 
-  // Bring the layer to "everything written up to step": only cells between the old and new step change.
+  // Shows everything written up to `step`. Only cells between the old and the new step are drawn.
   goto(step) {
     if (this.step === null) return this.drawAll(step);
     const [from, to] = step > this.step ? [this.step + 1, step] : [step + 1, this.step];
@@ -168,7 +168,7 @@ export class Still {
 
 // -- moving cells and marks --------------------------------------------------------------------------------
 
-// t = k: step k is done. t in (k - 1, k): step k is running; its copies fly, then its computed cells appear.
+// t = k: step k is done. t in (k - 1, k): step k is running; its copies move, then its computed cells appear.
 export function drawMoving(ctx, still, t) {
   const { layout, theme } = still;
   const step = Math.ceil(t), part = t - (step - 1);
@@ -184,11 +184,10 @@ export function drawMoving(ctx, still, t) {
       const u = ease(clamp((flown - delay) / 0.5, 0, 1));
       if (u > 0) drawFlying(ctx, theme, layout.blocks[to.t.write[copies[n]].source.name], to, copies[n], step, u);
     }
-  const any = blocks.some((b) => b.copies.length);
-  const lit = any ? clamp((part - FLIGHT) / (1 - FLIGHT) / 0.5, 0, 1) : part;
-  ctx.globalAlpha = ease(lit);
+  const fade = blocks.some((b) => b.copies.length) ? clamp((part - FLIGHT) / (1 - FLIGHT) / 0.5, 0, 1) : part;
+  ctx.globalAlpha = ease(fade);
   for (const { to, computed } of blocks)
-    for (const e of lit > 0 ? computed : []) {
+    for (const e of fade > 0 ? computed : []) {
       const i = to.t.cell[e], at = cellXY(to, i);
       drawCell(ctx, at.x, at.y, to.cell, styleOf(theme, to, i, step), to.t.value[e], to.numbers);
     }

@@ -156,7 +156,8 @@ function explainProduct(context, m, i) {
   add(`\n${exact ? "=" : "≈"} ${number(valueAt(out, i, step))}`, "sum");
 }
 
-// Term k of a sum, a * b, with its sign. A factor without a colour is a number of the algorithm; if it is 1, it is left out.
+// Term k of a sum, a * b, with its sign. A factor without a colour is a number of the algorithm, and is left out if it
+// is 1.
 function addTerm(add, k, a, colour, b, role) {
   if (k >= MAX_TERMS) return;
   if (k || a < 0) add(a < 0 ? (k ? " − " : "−") : " + ", "op");

@@ -47,7 +47,7 @@ function click(player, event) {
   if (!target.closest(".panel")) togglePanel(player, action);
   if (BUTTONS[action]) {
     BUTTONS[action](player);
-    if (!button.offsetParent) root.focus({ preventScroll: true }); // the button hid itself
+    if (!button.offsetParent) root.focus({ preventScroll: true }); // the action hid the button
   } else if (take) runPanel(player, "take", take);
   else if (copy) runPanel(player, "link", copy);
   else if (target.closest(".runs")) jump(player, Number(target.closest(".runs").dataset.line));

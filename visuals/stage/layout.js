@@ -113,24 +113,24 @@ function scoreOf(plan) {
   return score;
 }
 
-// Makes cells as large as possible: first all together, then those with space left; in between, heads as low as
+// Makes cells as large as possible: first all of them, then those with space left; in between, heads as low as
 // possible. A small tensor beside one without space becomes only a little larger, or just readable.
 function grow({ page, boxes, width, height, scale }) {
   const fits = () => (size(page), page.w <= width && page.h <= height);
-  let open = boxes, low = MIN_CELL, max = Math.floor(MAX_CELL * scale);
-  const together = () => {
-    const set = (cell) => { for (const b of open) b.cell = cell; };
+  let growing = boxes, low = MIN_CELL, max = Math.floor(MAX_CELL * scale);
+  const growAll = () => {
+    const set = (cell) => { for (const b of growing) b.cell = cell; };
     for (set(low + 1); low < max && fits(); set(low + 1)) low++;
     set(low);
   };
   for (const b of boxes) b.head = b.heads.at(-1);
-  together();
+  growAll();
   for (const b of boxes) b.heads.some((head) => ((b.head = head), fits()));
-  together();
+  growAll();
   const min = low;
   max = Math.min(max, Math.ceil(Math.max(READABLE_CELL * scale, 1.2 * min)));
-  for (; open.length && low < max; together()) {
-    open = open.filter((b) => (b.cell++, fits()) || !b.cell--);
+  for (; growing.length && low < max; growAll()) {
+    growing = growing.filter((b) => (b.cell++, fits()) || !b.cell--);
     low++;
   }
   size(page);

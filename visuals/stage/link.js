@@ -59,8 +59,8 @@ export function writeLink(state) {
 
 // Calls back when other code or the reader changed the query: "moved" by Back or Forward, else "overwritten".
 export function watchLink(on, callback) {
-  const home = location.pathname;
-  const here = () => location.pathname === home; // while the app changes to another page, its URL is not ours
+  const path = location.pathname;
+  const here = () => location.pathname === path; // while the app changes to another page, its URL is not ours
   on(window, "popstate", () => here() && callback("moved"));
   if (window.navigation)
     on(window.navigation, "currententrychange", (event) => here() && event.navigationType !== "traverse" && callback("overwritten"));

@@ -3,7 +3,7 @@
 
 import { makeFile } from "./takeaway.js";
 
-// By panel: a function of (player, name of the button, URLs of the server's files, function that reports progress).
+// By panel: a function of (player, name of the button, URLs of the server's files, function that shows a status).
 export const panels = { take: toFile, link: toClipboard };
 
 async function toFile(player, kind, assets, show) {

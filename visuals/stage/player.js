@@ -12,7 +12,7 @@ import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
 
-const STEP_MS = 620; // duration of one step by hand; copies fly for 0.62 of it
+const STEP_MS = 620; // duration of one step by hand
 const DWELL_MS = 900; // pause at the end of a loop
 
 // Two scenes with an equal result can share step, pin and loop.
@@ -25,7 +25,7 @@ class Player {
       .split(" ").map((name) => [name, root.querySelector(name === "canvas" ? name : `.${name}`)]));
     this.ctx = this.part.canvas.getContext("2d");
     this.lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
-    this.layer = document.createElement("canvas"); // canvas of the still layer
+    this.layer = document.createElement("canvas"); // of the cells that do not move
     this.reset();
     listen(this);
   }
@@ -62,7 +62,8 @@ class Player {
     }
   }
 
-  // A scene with another shape starts anew: on first mount and after Back from the URL, else at the message's step.
+  // Replaces the scene. One of another shape starts at the message's step; on first mount and after Back the URL sets
+  // the state.
   setScene(data, scene) {
     const first = !this.scene, same = shapeOf(scene) === shapeOf(this.scene);
     this.data = data;
@@ -78,7 +79,7 @@ class Player {
     render(this);
   }
 
-  // A picture of a step: no controls, and no text except titles.
+  // Turns the stage into a picture of a step, without controls and without text except titles.
   makeStill() {
     const { root } = this;
     root.classList.add("still");
@@ -94,9 +95,9 @@ class Player {
     root.classList.toggle("offline", Boolean(this.assets));
     root.dataset.hide = [...(data.hide || []), params.hide || ""].join(" ");
     if (!data.param) return;
-    const here = new URLSearchParams(location.search);
-    root.toggleAttribute("data-present", here.get("present") === "1");
-    this.fills = here.get("present") === "1" || (here.get("embed") === "true" && here.get("view") === "watch");
+    const query = new URLSearchParams(location.search);
+    root.toggleAttribute("data-present", query.get("present") === "1");
+    this.fills = query.get("present") === "1" || (query.get("embed") === "true" && query.get("view") === "watch");
     root.classList.toggle("fills", Boolean(this.fills));
     this.t = clamp(Math.trunc(params.step ?? data.step ?? 0), 0, this.scene.steps - 1);
     this.speed = params.speed || 1;
@@ -108,7 +109,7 @@ class Player {
     if (params.notes.length) this.notify(`${params.notes.join("; ")}.`);
   }
 
-  // Displays a notice over the stage, which keeps working; "" removes it.
+  // Shows a notice above the stage, which keeps working; "" removes it.
   notify(text) {
     const { notice } = this.part;
     notice.hidden = !text;
@@ -161,7 +162,7 @@ class Player {
     Object.assign(part.canvas.style, { width: `${width}px`, height: `${this.layout.height}px` });
     part.caption.style.minHeight = "";
     this.dpr = dpr;
-    this.rendered.step = null; // the lit line may be scrolled out of its list
+    this.rendered.step = null; // the highlighted line may be scrolled out of its list
     this.setView();
   }
 
@@ -190,7 +191,7 @@ class Player {
     return clamp(60000 / this.scene.steps, 130, 900) / this.speed;
   }
 
-  // In steps too short to follow, copies do not fly but appear at their target.
+  // In very short steps copies do not move but appear at their target.
   get flies() {
     return !this.lessMotion.matches && (this.until !== null || this.msPerStep >= 100);
   }
@@ -334,7 +335,7 @@ class Player {
     this.others = otherParams(this.state);
   }
 
-  // If other parameters changed, a new scene may follow: waits up to 2 s for it before following the URL.
+  // If other parameters changed, a new scene may follow: waits up to 2 s for it before applying the URL.
   linkChanged(how) {
     if (!this.scene || !this.data.param || this.failed) return;
     clearTimeout(this.timer);
@@ -343,7 +344,7 @@ class Player {
     if (how === "overwritten") return this.playing || later(() => this.writeLink());
     this.others = others;
     this.scrubTo(this.step);
-    this.wentBack = !same; // the next scene is one that the reader goes back to, with the state of the URL
+    this.wentBack = !same; // the next scene takes its state from the URL
     later(() => this.applyLink());
   }
 

@@ -1,4 +1,4 @@
-// The text beside the picture: CUDA source with the running line lit, lanes, readings, sentences with roles.
+// The text beside the picture: CUDA source with the running line highlighted, lanes, readings, sentences with roles.
 // Text only, never markup.
 
 import { HUES } from "./colour.js";
@@ -26,7 +26,7 @@ export function colouredLines(text, colours) {
   return lines.at(-1).length ? lines : lines.slice(0, -1);
 }
 
-// Lines that are lit at some step are buttons that go to their next step.
+// A line that runs at some step is a button that goes to its next step.
 export function fillSource(list, { text, colours, first, notes, lines }) {
   const lit = new Set(lines);
   list.replaceChildren(...colouredLines(text, colours).map((pieces, n) => {
@@ -44,7 +44,7 @@ export function fillSource(list, { text, colours, first, notes, lines }) {
   }));
 }
 
-// Light one line and bring it into view inside the list, never scrolling the page.
+// Highlights one line and scrolls the list to it, never the page.
 export function highlightLine(list, line) {
   const row = list.querySelector(`[data-line="${line}"]`);
   if (!row?.classList.contains("lit")) list.querySelector(".lit")?.classList.remove("lit");
@@ -55,7 +55,7 @@ export function highlightLine(list, line) {
   else if (bottom > list.scrollTop + list.clientHeight) list.scrollTop = bottom - list.clientHeight + 2 * row.offsetHeight;
 }
 
-// The lanes of the step's warp: lit if active.
+// The lanes of the step's warp, highlighted if active.
 export function fillLanes(box, lanes, step) {
   const warp = lanes ? lanes.warp[step] : -1;
   box.hidden = warp < 0;

@@ -28,7 +28,7 @@ export function nameOf(stage, ending, ...parts) {
   return `${[stage.scene.title, ...parts].map(slug).filter(Boolean).join("-").slice(0, 80) || "scene"}.${ending}`;
 }
 
-// "column 4"; with `of`, also the number of steps.
+// "column 4"; with a separator, also the number of steps.
 const stepPart = ({ scene }, step, separator = "") =>
   `${scene.stepName || "step"} ${(step + 1).toLocaleString("en")}${separator && separator + scene.steps.toLocaleString("en")}`;
 const rangePart = ({ range: [from, to], scene }) => (to - from + 1 === scene.steps ? "" : `${from + 1}-${to + 1}`);
@@ -77,13 +77,13 @@ async function gif(stage) {
   };
 }
 
-// The server sends an error as plain text; a proxy in between may send anything.
+// The text of an error. The server sends plain text; a proxy before it may send anything.
 async function errorText(response) {
   const plain = (response.headers.get("content-type") || "").startsWith("text/plain");
   return (plain && (await response.text()).slice(0, 300)) || `The app's server made no GIF (${response.status})`;
 }
 
-// At most `most` of the steps from..to, evenly spaced, including both ends.
+// At most `max` of the steps from..to, evenly spaced, including both ends.
 export function thin(from, to, max) {
   const count = to - from + 1, n = Math.min(count, max);
   return Array.from({ length: n }, (_, k) => from + (n > 1 ? Math.round((k * (count - 1)) / (n - 1)) : count - 1));

@@ -29,11 +29,8 @@ _PARTS = re.compile(
 
 def nested(code: str) -> list[int]:
     """Return the lines on which a template begins within a template."""
-    found, open_, at = (
-        [],
-        [],
-        0,
-    )  # open_: "`" for a template, "$" for a substitution in it, "{" for a block there
+    found, at = [], 0
+    open_ = []  # "`" for a template, "$" for a substitution in it, "{" for a block there
     while at < len(code):
         if open_ and open_[-1] == "`":
             piece = re.compile(r"\\.|`|\$\{|[^\\`$]+|\$", re.DOTALL).match(code, at)
