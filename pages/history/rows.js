@@ -1,6 +1,6 @@
-// The list of runs: a table with two columns of links that choose A and B. Texts may come from anywhere, so they are set
-// as textContent only.
-const make = (tag, name, ...inside) => {
+// The list of runs: a table with two columns of links that choose A and B. Texts may be imported from other people, so
+// they are set as textContent only.
+const create = (tag, name, ...inside) => {
   const element = document.createElement(tag);
   if (name) element.className = name;
   element.append(...inside);
@@ -8,7 +8,7 @@ const make = (tag, name, ...inside) => {
 };
 
 /** Return the query with some parameters set, or left out if they are "". */
-const address = (change) => {
+const queryWith = (change) => {
   const params = new URLSearchParams(window.location.search);
   for (const [name, value] of Object.entries(change)) value ? params.set(name, value) : params.delete(name);
   return `?${params}`;
@@ -17,8 +17,8 @@ const address = (change) => {
 export default function ({ data, parentElement, setTriggerValue }) {
   const { lines, chosen, page, pages } = data;
   const link = (change, name, ...inside) => {
-    const a = make("a", name, ...inside);
-    a.href = address(change);
+    const a = create("a", name, ...inside);
+    a.href = queryWith(change);
     a.addEventListener("click", (event) => {
       if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return; // opens a new tab
       event.preventDefault();
@@ -35,37 +35,37 @@ export default function ({ data, parentElement, setTriggerValue }) {
     return a;
   };
   const row = (line) => {
-    const tr = make("tr", Object.values(chosen).includes(line.id) ? "kt-chosen" : "");
-    const badge = make("span", `kt-badge kt-badge-${line.kind}`, line.kind);
+    const tr = create("tr", Object.values(chosen).includes(line.id) ? "kt-chosen" : "");
+    const badge = create("span", `kt-badge kt-badge-${line.kind}`, line.kind);
     tr.append(
-      make("td", "kt-picks", pick("A", "run", line), pick("B", "against", line)),
-      make("td", "kt-what", make("b", "", line.what), make("span", "", line.shape)),
-      make("td", "kt-where", make("div", "", badge, ` ${line.device}`), make("span", "", line.when)),
-      make("td", "kt-when", make("b", "", line.time), make("span", "", line.spread)),
+      create("td", "kt-picks", pick("A", "run", line), pick("B", "against", line)),
+      create("td", "kt-what", create("b", "", line.what), create("span", "", line.shape)),
+      create("td", "kt-where", create("div", "", badge, ` ${line.device}`), create("span", "", line.when)),
+      create("td", "kt-when", create("b", "", line.time), create("span", "", line.spread)),
     );
     return tr;
   };
-  const head = make("tr");
-  for (const [words, name] of [["pick", "kt-picks"], ["run", "kt-what"], ["where, when", "kt-where"], ["median", "kt-when"]]) {
-    const th = make("th", name, words);
+  const head = create("tr");
+  for (const [label, name] of [["pick", "kt-picks"], ["run", "kt-what"], ["where, when", "kt-where"], ["median", "kt-when"]]) {
+    const th = create("th", name, label);
     th.scope = "col";
     head.append(th);
   }
   // The narrow layout makes a grid of each row; without roles a screen reader would no longer see a table.
-  const told = (tag, role) => list.querySelectorAll(tag).forEach((element) => element.setAttribute("role", role));
-  const table = make("table", "kt-rows", make("thead", "", head), make("tbody", "", ...lines.map(row)));
-  const turn = make("nav", "kt-turn");
-  turn.setAttribute("aria-label", "pages of the list");
+  const setRole = (tag, role) => list.querySelectorAll(tag).forEach((element) => element.setAttribute("role", role));
+  const table = create("table", "kt-rows", create("thead", "", head), create("tbody", "", ...lines.map(row)));
+  const pager = create("nav", "kt-turn");
+  pager.setAttribute("aria-label", "pages of the list");
   if (pages > 1) {
-    const to = (n, words) => (n >= 1 && n <= pages ? link({ page: n > 1 ? String(n) : "" }, "", words) : make("span", "", words));
-    turn.append(to(page - 1, "newer"), make("span", "kt-at", `page ${page} of ${pages}`), to(page + 1, "older"));
+    const pageLink = (n, label) => (n >= 1 && n <= pages ? link({ page: n > 1 ? String(n) : "" }, "", label) : create("span", "", label));
+    pager.append(pageLink(page - 1, "newer"), create("span", "kt-at", `page ${page} of ${pages}`), pageLink(page + 1, "older"));
   }
-  const held = document.activeElement?.closest?.(".kt-list") && document.activeElement; // keeps the focus when rows are replaced
-  const same = held && `[data-id="${held.dataset.id}"].${[...held.classList].join(".")}`;
+  const focused = document.activeElement?.closest?.(".kt-list") && document.activeElement; // keeps the focus when rows are replaced
+  const selector = focused && `[data-id="${focused.dataset.id}"].${[...focused.classList].join(".")}`;
   parentElement.querySelector(".kt-list")?.remove();
-  const list = make("div", "kt-list", table, turn);
+  const list = create("div", "kt-list", table, pager);
   list.dataset.page = page;
-  Object.entries({ table: "table", "thead, tbody": "rowgroup", tr: "row", th: "columnheader", td: "cell" }).forEach((pair) => told(...pair));
+  Object.entries({ table: "table", "thead, tbody": "rowgroup", tr: "row", th: "columnheader", td: "cell" }).forEach((pair) => setRole(...pair));
   parentElement.append(list);
-  if (same && held.dataset.id) list.querySelector(same)?.focus({ preventScroll: true });
+  if (selector && focused.dataset.id) list.querySelector(selector)?.focus({ preventScroll: true });
 }

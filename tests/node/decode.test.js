@@ -1,4 +1,4 @@
-// The player's decoder: what it refuses, and what it says of a scene at a step.
+// The player's decoder: invalid scenes throw; values, events and captions of valid ones.
 import assert from "node:assert/strict";
 import test from "node:test";
 
@@ -12,10 +12,10 @@ const decode = (scene) => {
   const { meta, block } = pack(scene);
   return decodeScene(meta, block);
 };
-const fails = (scene, told) => assert.throws(() => decode(scene), (error) => error instanceof Error && told.test(error.message));
+const throws = (scene, message) => assert.throws(() => decode(scene), (error) => error instanceof Error && message.test(error.message));
 const cells = (t, step) => Array.from({ length: t.size }, (_, i) => (isWritten(t, i, step) ? valueAt(t, i, step) : null));
 
-// x is given; D copies it cell by cell with one zero of the padding; y is written twice; air never.
+// x has values from the start. D copies it cell by cell, with one zero of the padding. y is written twice, air never.
 const SMALL = {
   steps: 4,
   tensors: [
@@ -27,7 +27,7 @@ const SMALL = {
   ],
 };
 
-test("a message is unpacked, wherever it lies", () => {
+test("a message is unpacked at any offset of its buffer", () => {
   const bytes = message(SMALL, { step: 2 }), shifted = new Uint8Array(bytes.length + 3);
   shifted.set(bytes, 3);
   for (const one of [bytes, shifted.subarray(3)]) {
@@ -37,7 +37,7 @@ test("a message is unpacked, wherever it lies", () => {
   }
 });
 
-test("what is no message is refused", () => {
+test("an invalid message throws", () => {
   for (const bytes of [null, undefined, "text", [1, 2, 3, 4], new Uint8Array(0), new Uint8Array(3)])
     assert.throws(() => unpack(bytes), /the scene came without its bytes/);
   const whole = message(SMALL);
@@ -53,12 +53,12 @@ test("equal bytes are equal", () => {
   assert.ok(!sameBytes(message(SMALL), message(SMALL).subarray(1)));
 });
 
-test("a scene of another version is refused, and so is none", () => {
-  for (const version of [1, 3, "2", undefined]) fails({ ...SMALL, version }, /reads scenes of version 2, this one is version/);
+test("a missing scene and one of another version throw", () => {
+  for (const version of [2, 4, "3", undefined]) throws({ ...SMALL, version }, /reads scenes of version 3, this one is version/);
   for (const meta of [undefined, null, 7]) assert.throws(() => decodeScene(meta, new Uint8Array()), /the scene is missing/);
 });
 
-test("arrays are read in their type, a type nobody knows is refused", () => {
+test("arrays are read by type; an unknown type throws", () => {
   const block = new Uint8Array([1, 0, 255, 255, 0, 0, 128, 63]), read = reader(block);
   const at = (dtype, offset, length) => Array.from(read({ dtype, offset, length }));
   assert.deepEqual([at("u1", 0, 4), at("u2", 0, 2), at("i2", 0, 2), at("i4", 0, 1), at("f4", 4, 1)],
@@ -67,52 +67,52 @@ test("arrays are read in their type, a type nobody knows is refused", () => {
   for (const dtype of ["f8", "u4", ""]) assert.throws(() => read({ dtype, offset: 0, length: 1 }), /numbers of type .* are unknown/);
 });
 
-test("a tensor that is not there is named", () => {
+test("an unknown tensor throws with its name", () => {
   const write = (fields) => ({ ...SMALL, writes: [{ ...SMALL.writes[0], ...fields }] });
   for (const name of ["Z", "toString", "constructor", "__proto__"]) {
-    fails(write({ target: name }), new RegExp(`names a tensor ${name} that it does not hold`));
-    fails(write({ source: name }), /that it does not hold/);
-    fails({ ...SMALL, reads: [{ source: name, start: [0, 0, 0, 0, 0], cells: [] }] }, /does not hold/);
-    fails({ ...SMALL, matmuls: [{ left: "x", right: "D", out: name }] }, /does not hold/);
-    fails({ ...SMALL, groups: [{ rows: [["x", name]], place: "global", title: "" }] }, /does not hold/);
+    throws(write({ target: name }), new RegExp(`names a tensor ${name} that it does not hold`));
+    throws(write({ source: name }), /that it does not hold/);
+    throws({ ...SMALL, reads: [{ source: name, start: [0, 0, 0, 0, 0], cells: [] }] }, /does not hold/);
+    throws({ ...SMALL, matmuls: [{ left: "x", right: "D", out: name }] }, /does not hold/);
+    throws({ ...SMALL, groups: [{ rows: [["x", name]], memorySpace: "global", title: "" }] }, /does not hold/);
   }
 });
 
-test("an index that leaves its range is refused", () => {
+test("an index out of range throws", () => {
   const first = (fields) => ({ ...SMALL, writes: [{ ...SMALL.writes[0], ...fields }] });
-  for (const index of [[0, 1, 2, 3], [0, 1, 2, -2], [0, 1, 2, 1 << 20]]) fails(first({ index }), /leaves its range/);
-  for (const list of [[0, 1, 2, 4], [-1, 1, 2, 3]]) fails(first({ cells: list }), /leaves its range/);
-  for (const steps of [[0, 1, 2, 4], [9], []]) fails(first({ steps }), /leaves its range/);
+  for (const index of [[0, 1, 2, 3], [0, 1, 2, -2], [0, 1, 2, 1 << 20]]) throws(first({ index }), /leaves its range/);
+  for (const list of [[0, 1, 2, 4], [-1, 1, 2, 3]]) throws(first({ cells: list }), /leaves its range/);
+  for (const steps of [[0, 1, 2, 4], [9], []]) throws(first({ steps }), /leaves its range/);
   assert.throws(() => group(3, 2, (i) => i), /leaves its range/);
   assert.throws(() => group(1, 2, () => NaN), /leaves its range/);
 });
 
-test("arrays of the wrong length are refused", () => {
-  fails({ ...SMALL, tensors: [{ name: "x", cols: 3, values: [1, 2] }, ...SMALL.tensors.slice(1)] }, /x has 2 values for 3 cells/);
+test("arrays of the wrong length throw", () => {
+  throws({ ...SMALL, tensors: [{ name: "x", cols: 3, values: [1, 2] }, ...SMALL.tensors.slice(1)] }, /x has 2 values for 3 cells/);
   const write = (fields) => ({ ...SMALL, writes: [{ target: "y", steps: [0], ...fields }] });
-  for (const fields of [{ values: [1] }, { source: "x", index: [0] }, { values: [1, 2], cells: [0] }, {}]) fails(write(fields), /write into y misses cells/);
+  for (const fields of [{ values: [1] }, { source: "x", index: [0] }, { values: [1, 2], cells: [0] }, {}]) throws(write(fields), /write into y misses cells/);
 });
 
-test("copies in a circle are refused, however long a chain that is none", () => {
+test("copies in a cycle throw; long chains do not", () => {
   const names = Array.from({ length: 20 }, (_, n) => `t${n}`);
   const tensors = names.map((name, n) => ({ name, values: n ? null : [6] }));
   const writes = names.slice(1).map((target, n) => ({ target, steps: [0], source: names[n], index: [0] }));
   const { tensors: made } = decode({ tensors, writes: [...writes].reverse() });
   assert.deepEqual(cells(made.t19, 0), [6]);
-  fails({ tensors, writes: [...writes, { target: "t0", steps: [0], source: "t19", index: [0] }] }, /is copied from itself/);
-  fails({ tensors, writes: [{ target: "t0", steps: [0], source: "t0", index: [0] }] }, /t0 is copied from itself/);
+  throws({ tensors, writes: [...writes, { target: "t0", steps: [0], source: "t19", index: [0] }] }, /is copied from itself/);
+  throws({ tensors, writes: [{ target: "t0", steps: [0], source: "t0", index: [0] }] }, /t0 is copied from itself/);
 });
 
-test("a copy of what nothing has written yet is refused", () => {
+test("a copy of a cell that is not written yet throws", () => {
   const scene = (when) => ({
     steps: 3, tensors: [{ name: "a" }, { name: "b" }],
     writes: [{ target: "b", steps: [1], source: "a", index: [0] }, { target: "a", steps: [when], values: [4] }],
   });
   assert.deepEqual(cells(decode(scene(1)).tensors.b, 1), [4]);
-  fails(scene(2), /a copy reads a cell of a that nothing has written yet/);
+  throws(scene(2), /a copy reads a cell of a that nothing has written yet/);
 });
 
-test("a cell is what was last written into it", () => {
+test("a cell has the value of its last write", () => {
   const { D, y, x, air } = decode(SMALL).tensors;
   assert.deepEqual([-1, 0, 1, 2, 3].map((t) => cells(y, t)),
     [[null, null], [null, null], [-7, null], [-7, 4], [0.5, 4]]);
@@ -127,13 +127,13 @@ test("a cell is what was last written into it", () => {
   assert.ok(!isPadding(y, 0, 3) && !isPadding(x, 0, 3));
 });
 
-test("of two writes in one step the later declared counts", () => {
+test("of two writes in one step, the one declared later counts", () => {
   const write = (value) => ({ target: "a", steps: [1], values: [value] });
   const { a } = decode({ steps: 2, tensors: [{ name: "a", values: [9] }], writes: [write(1), write(2)] }).tensors;
   assert.deepEqual([cells(a, 0), cells(a, 1)], [[9], [2]]);
 });
 
-test("a copy sees its source as it is after its step", () => {
+test("a copy has the value of its source after that step", () => {
   const { tensors } = decode({
     steps: 3, tensors: [{ name: "a", cols: 2, values: [0, 0] }, { name: "b", cols: 2 }, { name: "c" }],
     writes: [
@@ -154,7 +154,7 @@ test("an index that is a sum is expanded", () => {
   assert.ok(isPadding(D, 3, 1));
 });
 
-test("a copy wears the hue of its source, of several none", () => {
+test("copies from one source have its hue; copies from several sources do not", () => {
   const tensors = [{ name: "x", values: [1] }, { name: "w", role: "filter", values: [2] }, { name: "s", role: "workspace", cols: 2 }];
   const copy = (source, cell) => ({ target: "s", steps: [0], source, index: [0], cells: [cell] });
   const hue = (...writes) => decode({ tensors, writes }).tensors.s.hue;
@@ -162,11 +162,11 @@ test("a copy wears the hue of its source, of several none", () => {
     ["workspace", "filter", "filter", "workspace"]);
 });
 
-test("what is written once, and the largest value", () => {
+test("`once` and `max` of a tensor", () => {
   const { x, D, y, air } = decode(SMALL).tensors;
   assert.deepEqual([D.once, y.once, D.max, y.max, x.max, air.max], [true, false, 3, 7, 3, 1]);
   const again = decode({ steps: 2, tensors: [{ name: "a", cols: 4 }], writes: [{ target: "a", steps: [0, 1], values: [1, 2], cells: [3, 3] }] });
-  assert.equal(again.tensors.a.once, false, "fewer writes than cells, yet one twice");
+  assert.equal(again.tensors.a.once, false, "fewer writes than cells, but one cell is written twice");
 });
 
 test("the events of a step", () => {
@@ -177,13 +177,13 @@ test("the events of a step", () => {
   assert.deepEqual(all, [0, 1, 2], "in the order of the steps");
 });
 
-test("where a cell was copied to, in the order of the steps", () => {
+test("copies of a cell, in the order of the steps", () => {
   const { D, x, y } = decode(SMALL).tensors;
   const to = (target, i) => [...copiesOf(target, x, i)].map((e) => target.cell[e]);
   assert.deepEqual([to(D, 0), to(D, 1), to(D, 2), to(y, 0)], [[2], [], [0, 3], []]);
 });
 
-test("the next step that lights a line, round the end", () => {
+test("the next step of a line, continuing from the start", () => {
   const scene = decode({ ...SMALL, source: { lines: [7, 8, 7, 9] } });
   const next = (line, step) => nextOfLine(scene, line, step);
   assert.deepEqual([next(7, 0), next(7, 2), next(9, 3), next(8, 1), next(1, 0)], [2, 0, 3, 1, -1]);
@@ -195,7 +195,7 @@ test("the next step that lights a line, round the end", () => {
 const caption = (template, args = [0], dtype = "f4") =>
   captionOf(decode({ tensors: [{ name: "a" }], captions: { templates: [template], args, width: args.length, dtype } }), 0);
 
-test("captions: marks are roles, the rest is text", () => {
+test("captions: marks become roles, all else is text", () => {
   assert.deepEqual(caption("The [data matrix](workspace), [x](input)"), [
     { text: "The ", role: "" }, { text: "data matrix", role: "workspace" }, { text: ", ", role: "" }, { text: "x", role: "input" },
   ]);
@@ -205,16 +205,16 @@ test("captions: marks are roles, the rest is text", () => {
   assert.deepEqual(caption(""), []);
 });
 
-test("captions: braces written twice are braces", () => {
+test("captions: double braces become single braces", () => {
   assert.equal(caption("{{0}} {{{0}}} {{ }}", [3])[0].text, "{0} {3} { }");
 });
 
-test("captions: numbers are told plainly", () => {
-  for (const [value, told] of [
+test("captions: formats of numbers", () => {
+  for (const [value, text] of [
     [3, "3"], [-0, "0"], [-12, "−12"], [0.5, "0.5"], [1 / 3, "0.3333"], [1.0625, "1.062"], [1.1875, "1.188"], [12345.678, "12350"],
     [1e-7, "0.0000001"], [2 ** 49, "562949953421312"], [2 ** 80, "1.209·10^24"], [-3e38, "−3.000·10^38"], [Infinity, "∞"], [-Infinity, "−∞"],
     [NaN, "NaN"],
   ])
-    assert.equal(caption("{0}", [value])[0].text, told);
+    assert.equal(caption("{0}", [value])[0].text, text);
   assert.equal(caption("{1}, {0}", [1_000_000, -2], "i4")[0].text, "−2, 1000000");
 });

@@ -1,17 +1,17 @@
-// The picture: what a cell prints, what an outline is, and that a picture does not depend on the way to it.
+// The picture: numbers of cells, outlines, and that a step's picture does not depend on the steps before it.
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { makeTheme } from "../../visuals/stage/colour.js";
 import { Still, cellText, drawMarks, drawMoving, outlines } from "../../visuals/stage/draw.js";
-import { cellAt, layOut, viewed } from "../../visuals/stage/layout.js";
+import { cellXY, layOut, withView } from "../../visuals/stage/layout.js";
 import { LIGHT, Pixels, sample } from "./picture.js";
 
 const WIDTH = 420, HEIGHT = 340;
 const font = (px, bold) => `${bold ? 600 : 400} ${px}px sans-serif`;
 const theme = makeTheme(LIGHT, false), scene = sample();
 
-test("a cell's number fits a cell", () => {
+test("numbers are short enough for a cell", () => {
   for (const [v, text] of [
     [0, "0"], [-0, "0"], [7, "7"], [-12, "−12"], [255, "255"], [0.5, ".5"], [-0.25, "−.25"], [1.25, "1.3"], [-3.14, "−3.1"], [10.4, "10"], [-99.5, "−99"],
     [999999, "999999"], [1.85e31, "2e31"], [-3e6, "−3e6"], [Infinity, "∞"], [-Infinity, "−∞"], [NaN, "NaN"],
@@ -19,7 +19,7 @@ test("a cell's number fits a cell", () => {
     assert.equal(cellText(v), text);
 });
 
-// A layout with cells of this size, enlarged round the data; and a still picture of it.
+// Returns a layout with cells of this size, enlarged around the data.
 function setUp(cell, scale = 1) {
   const layout = layOut(scene, WIDTH, HEIGHT, (text, bold) => text.length * (bold ? 8 : 7));
   for (const b of Object.values(layout.blocks)) {
@@ -28,7 +28,7 @@ function setUp(cell, scale = 1) {
     b.cell = cell;
   }
   const { D } = layout.blocks;
-  return viewed(layout, { scale, x: scale > 1 ? D.x - 5 : 0, y: scale > 1 ? D.y - 10 : 0 });
+  return withView(layout, { scale, x: scale > 1 ? D.x - 5 : 0, y: scale > 1 ? D.y - 10 : 0 });
 }
 
 function still(layout, dpr, ctx = new Pixels(WIDTH * (dpr || 1), HEIGHT * (dpr || 1))) {
@@ -39,30 +39,30 @@ for (const [what, cell, dpr, scale] of [
   ["cells with numbers", 20, 1], ["cells without", 9, 1], ["cells of few pixels", 4, 1], ["a fine screen", 3, 2], ["any context", 4, 0],
   ["zoomed in", 20, 1, 2.7], ["few pixels, zoomed in", 3, 1, 2],
 ])
-  test(`every way to a step gives its picture: ${what}`, () => {
-    const layout = setUp(cell, scale), wanted = Array.from({ length: scene.steps + 1 }, (_, k) => {
+  test(`a step's picture is the same after any other steps: ${what}`, () => {
+    const layout = setUp(cell, scale), expected = Array.from({ length: scene.steps + 1 }, (_, k) => {
       const s = still(layout, dpr);
       s.drawAll(k - 1);
       return s.ctx.at;
     });
-    assert.ok(new Set(wanted.map((at) => at.join())).size > scene.steps / 2, "the steps do differ");
+    assert.ok(new Set(expected.map((at) => at.join())).size > scene.steps / 2, "most steps have different pictures");
     const one = still(layout, dpr);
     for (const step of [-1, 0, 1, 2, 11, 10, 3, 3, 7, -1, 11, 0, 5, 4, 11]) {
       one.goto(step);
       assert.equal(one.step, step);
-      const other = one.ctx.at.findIndex((v, i) => v !== wanted[step + 1][i]);
-      assert.equal(other, -1, `step ${step}, pixel ${other % one.ctx.width}, ${Math.floor(other / one.ctx.width)}: ${one.ctx.at[other]}, not ${wanted[step + 1][other]}`);
+      const other = one.ctx.at.findIndex((v, i) => v !== expected[step + 1][i]);
+      assert.equal(other, -1, `step ${step}, pixel ${other % one.ctx.width}, ${Math.floor(other / one.ctx.width)}: ${one.ctx.at[other]}, not ${expected[step + 1][other]}`);
     }
   });
 
-test("between planes of few pixels the ground shows", () => {
-  const layout = setUp(3), { y } = layout.blocks, s = still(layout, 1), [first, second] = [0, 10].map((i) => cellAt(y, i));
+test("the ground is visible between small planes", () => {
+  const layout = setUp(3), { y } = layout.blocks, s = still(layout, 1), [first, second] = [0, 10].map((i) => cellXY(y, i));
   const apart = second.x > first.x ? [first.x + 15 + 2, first.y + 1] : [first.x + 1, first.y + 6 + 2];
   s.drawAll(11);
   assert.equal(s.ctx.at[apart[1] * WIDTH + apart[0]], theme.grounds.panel.css);
 });
 
-test("what is out of sight is not drawn", () => {
+test("cells outside the canvas are not drawn", () => {
   const layout = setUp(20, 20);
   const s = still(layout, 1), draw = s.ctx.fillRect.bind(s.ctx);
   let filled = 0;
@@ -71,7 +71,7 @@ test("what is out of sight is not drawn", () => {
   assert.ok(filled < 30, `${filled}`);
 });
 
-test("numbers stand where cells are large, and no ghost prints one", () => {
+test("large cells have numbers, ghosts do not", () => {
   const printed = (cell, step) => {
     const s = still(setUp(cell), 1), texts = [];
     s.ctx.fillText = (text) => texts.push(text);
@@ -84,10 +84,10 @@ test("numbers stand where cells are large, and no ghost prints one", () => {
   assert.equal(printed(14, 11), 0);
 });
 
-test("a step under way ends as the step done", () => {
+test("the end of a step's animation is the picture of the step", () => {
   const layout = setUp(20), s = still(layout, 1);
   s.drawAll(3);
-  drawMoving(s.ctx, s, 4); // done: nothing moves
+  drawMoving(s.ctx, s, 4); // complete: no cell moves
   const after = still(layout, 1);
   after.drawAll(3);
   assert.deepEqual(s.ctx.at, after.ctx.at);
@@ -95,8 +95,8 @@ test("a step under way ends as the step done", () => {
   after.goto(4);
   for (const [name, t] of Object.entries(scene.tensors))
     for (let i = 0; i < t.size; i++) {
-      const { x, y } = cellAt(layout.blocks[name], i), place = Math.round(y + 2) * WIDTH + Math.round(x + 2);
-      assert.equal(s.ctx.at[place], after.ctx.at[place], `${name} ${i}`);
+      const { x, y } = cellXY(layout.blocks[name], i), pixel = Math.round(y + 2) * WIDTH + Math.round(x + 2);
+      assert.equal(s.ctx.at[pixel], after.ctx.at[pixel], `${name} ${i}`);
     }
   assert.equal(s.ctx.globalAlpha, 1);
 });
@@ -107,7 +107,7 @@ const block = (planes, rows, cols, way, more = {}) => ({
 });
 const boxes = (...args) => outlines(...args).map(({ x, y, w, h }) => [x, y, w, h]);
 
-test("cells that fill a rectangle are one outline, others one each", () => {
+test("cells that fill a rectangle have one outline, others one each", () => {
   const b = block(1, 4, 4, { across: 1, down: 1, tileRows: 4, tileCols: 4 });
   assert.deepEqual(boxes(b, [5, 6, 9, 10]), [[110, 60, 20, 20]]);
   assert.deepEqual(boxes(b, [5, 6, 9]), [[110, 60, 10, 10], [120, 60, 10, 10], [110, 70, 10, 10]]);
@@ -115,7 +115,7 @@ test("cells that fill a rectangle are one outline, others one each", () => {
   assert.deepEqual(boxes(b, []), []);
 });
 
-test("an outline never runs over a gap: one a plane, one a band", () => {
+test("an outline never crosses a gap: one for each plane and band", () => {
   const planes = block(2, 2, 2, { across: 2, down: 1, tileRows: 2, tileCols: 2 });
   assert.deepEqual(boxes(planes, [0, 1, 4, 5]), [[100, 50, 20, 10], [126, 50, 20, 10]]);
   const bands = block(1, 2, 8, { across: 1, down: 2, tileRows: 2, tileCols: 4 });
@@ -124,7 +124,7 @@ test("an outline never runs over a gap: one a plane, one a band", () => {
   assert.deepEqual(boxes(ringed, [0, 1, 2, 3]), [[110, 60, 20, 20]]);
 });
 
-test("a mark is stroked in its colour, on a rim unless it is faint, and leaves no trace of its strength", () => {
+test("a mark is stroked in its colour, on a rim unless it is faint, and globalAlpha is restored", () => {
   const layout = setUp(20), ctx = new Pixels(WIDTH, HEIGHT), strokes = [];
   ctx.strokeRect = () => strokes.push([ctx.strokeStyle, +ctx.globalAlpha.toFixed(3)]);
   drawMarks(ctx, { layout, theme }, [{ name: "x", cells: [1, 2], as: "read" }, { name: "D", cells: [0], as: "write", faint: true }], 0.5);

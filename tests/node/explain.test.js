@@ -1,4 +1,4 @@
-// What the stage says of a cell and marks around it, word for word.
+// The text on a cell and its marks, word for word.
 import assert from "node:assert/strict";
 import test from "node:test";
 
@@ -10,11 +10,11 @@ const decode = (scene) => {
   const { meta, block } = pack(scene);
   return decodeScene(meta, block);
 };
-const said = (scene, step, name, i) => explain(scene, step, name, i).parts.map((p) => p.text).join("");
-const marked = (scene, step, name, i) => explain(scene, step, name, i).marks.map((m) =>
+const textOf = (scene, step, name, i) => explain(scene, step, name, i).parts.map((p) => p.text).join("");
+const marksOf = (scene, step, name, i) => explain(scene, step, name, i).marks.map((m) =>
   [m.name, [...m.cells].join(), m.as + (m.faint ? " faint" : "") + (m.each ? " each" : "")]);
 
-// A row of four pixels, windows of two; the last window has a zero of the padding in it. Pixel 3 is copied nowhere.
+// A row of four pixels with windows of two. The last window has a zero of the padding. Pixel 3 is never copied.
 const scene = (more = {}) => decode({
   steps: 3, stepName: "column",
   tensors: [
@@ -33,12 +33,12 @@ const scene = (more = {}) => decode({
 });
 const toy = scene();
 
-test("numbers of a sentence", () => {
+test("formats of numbers", () => {
   for (const [v, text] of [[0, "0"], [-0, "0"], [3, "3"], [-12, "−12"], [1234567, "1,234,567"], [0.5, "0.5"], [-1 / 3, "−0.333"], [12.345, "12.3"]])
     assert.equal(number(v), text);
 });
 
-test("a cell's name counts from the whole tensor's origin, with the plane where there is more than one sort", () => {
+test("a cell's name counts from the whole tensor's origin, and has the plane if planes have a name", () => {
   const t = { symbol: "x", planes: 1, rows: 2, cols: 3, origin: [0, 0, 0], colIndex: null, planeName: "" };
   assert.equal(nameOf(t, 5), "x[1, 2]");
   assert.equal(nameOf({ ...t, planes: 2 }, 10), "x[1, 1, 1]");
@@ -47,92 +47,92 @@ test("a cell's name counts from the whole tensor's origin, with the plane where 
   assert.equal(nameOf({ ...t, colIndex: [7, 9, 40], origin: [0, 1, 99] }, 5), "x[2, 40]");
 });
 
-test("a pixel tells where it stands by now", () => {
-  assert.equal(said(toy, 1, "x", 2), "x[0, 2] = 3. It stands in 1 of 2 columns of the data matrix so far.");
-  assert.equal(said(toy, 2, "x", 2), "x[0, 2] = 3. It stands in 2 of 2 columns of the data matrix so far.");
-  assert.equal(said(toy, -1, "x", 0), "x[0, 0] = 1. It stands in 0 of 1 column of the data matrix so far.");
-  assert.equal(said(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied.");
-  assert.deepEqual(marked(toy, 1, "x", 2), [["D", "2", "write faint"], ["D", "4", "write each"], ["x", "2", "write"]]);
-  assert.match(said(scene({ partial: true }), 1, "x", 2), / 1 of 2 columns of the part shown of the data matrix so far\.$/);
+test("a pixel names the columns that it is copied to so far", () => {
+  assert.equal(textOf(toy, 1, "x", 2), "x[0, 2] = 3. It stands in 1 of 2 columns of the data matrix so far.");
+  assert.equal(textOf(toy, 2, "x", 2), "x[0, 2] = 3. It stands in 2 of 2 columns of the data matrix so far.");
+  assert.equal(textOf(toy, -1, "x", 0), "x[0, 0] = 1. It stands in 0 of 1 column of the data matrix so far.");
+  assert.equal(textOf(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied.");
+  assert.deepEqual(marksOf(toy, 1, "x", 2), [["D", "2", "write faint"], ["D", "4", "write each"], ["x", "2", "write"]]);
+  assert.match(textOf(scene({ partial: true }), 1, "x", 2), / 1 of 2 columns of the part shown of the data matrix so far\.$/);
 });
 
-test("a copy names its pixel, its column and what that gives", () => {
+test("a copy names its pixel, its column and that column's outputs", () => {
   const gives = " Column 2 is one window; it gives y[0, 0, 2], y[1, 0, 2].";
-  assert.equal(said(toy, 2, "D", 2), `D[0, 2] = 3, a copy of x[0, 2].${gives}`);
-  assert.equal(said(toy, 1, "D", 2), `D[0, 2] = 3, not written yet: will be a copy of x[0, 2].${gives}`);
-  assert.deepEqual(marked(toy, 2, "D", 2),
+  assert.equal(textOf(toy, 2, "D", 2), `D[0, 2] = 3, a copy of x[0, 2].${gives}`);
+  assert.equal(textOf(toy, 1, "D", 2), `D[0, 2] = 3, not written yet: will be a copy of x[0, 2].${gives}`);
+  assert.deepEqual(marksOf(toy, 2, "D", 2),
     [["x", "2", "write"], ["D", "2,5", "read"], ["x", "2", "read"], ["y", "2,5", "write each"], ["D", "2", "write"]]);
-  assert.match(said(scene({ colIndex: [0, 50, 907] }), 2, "D", 2), /^D\[0, 907\] = .* Column 907 is one window/);
+  assert.match(textOf(scene({ colIndex: [0, 50, 907] }), 2, "D", 2), /^D\[0, 907\] = .* Column 907 is one window/);
 });
 
-test("a zero of the padding is no copy", () => {
+test("a zero of the padding is not called a copy", () => {
   const zero = "D[1, 2] = 0, a zero of the padding, not read from anywhere";
-  assert.ok(said(toy, 2, "D", 5).startsWith(`${zero}. Column 2`));
-  assert.ok(said(toy, 1, "D", 5).startsWith(`${zero}, not written yet. Column 2`));
+  assert.ok(textOf(toy, 2, "D", 5).startsWith(`${zero}. Column 2`));
+  assert.ok(textOf(toy, 1, "D", 5).startsWith(`${zero}, not written yet. Column 2`));
 });
 
-test("a weight tells its row and its terms", () => {
-  assert.equal(said(toy, 1, "w", 1), "w[0, 1] = 2. It multiplies all of row 1 of the data matrix: one term of 3 outputs, 2 so far.");
-  assert.deepEqual(marked(toy, 1, "w", 1), [["D", "3,4,5", "read"], ["w", "1", "write"]]);
+test("a weight names its row and the number of its terms", () => {
+  assert.equal(textOf(toy, 1, "w", 1), "w[0, 1] = 2. It multiplies all of row 1 of the data matrix: one term of 3 outputs, 2 so far.");
+  assert.deepEqual(marksOf(toy, 1, "w", 1), [["D", "3,4,5", "read"], ["w", "1", "write"]]);
 });
 
-test("what is never stored says so", () => assert.equal(said(toy, 2, "air", 0), "air[0, 0] is never stored."));
+test("a cell that is never stored has its own text", () => assert.equal(textOf(toy, 2, "air", 0), "air[0, 0] is never stored."));
 
-test("an output is its sum, with the numbers of the cells", () => {
-  assert.equal(said(toy, 0, "y", 0), "y[0, 0, 0]\n= 1·1 + 2·(−2)\n= −3");
-  assert.equal(said(toy, 0, "y", 3), "y[1, 0, 0]\n= −1·1 + 0.25·(−2)\n≈ −1.5");
-  assert.equal(said(toy, 2, "y", 5), "y[1, 0, 2]\n= −1·3 + 0.25·0\n≈ −3");
-  assert.equal(said(toy, 1, "y", 2), "y[0, 0, 2], not computed yet\n= 1·3 + 2·0\n= 3");
+test("an output is explained as a sum of the cells' values", () => {
+  assert.equal(textOf(toy, 0, "y", 0), "y[0, 0, 0]\n= 1·1 + 2·(−2)\n= −3");
+  assert.equal(textOf(toy, 0, "y", 3), "y[1, 0, 0]\n= −1·1 + 0.25·(−2)\n≈ −1.5");
+  assert.equal(textOf(toy, 2, "y", 5), "y[1, 0, 2]\n= −1·3 + 0.25·0\n≈ −3");
+  assert.equal(textOf(toy, 1, "y", 2), "y[0, 0, 2], not computed yet\n= 1·3 + 2·0\n= 3");
   const { parts } = explain(toy, 2, "y", 2);
   assert.deepEqual(parts.map((p) => p.role), ["head", "", "filter", "", "input", "op", "filter", "", "dim", "sum"], "copies in their source's colour");
-  const marks = marked(toy, 0, "y", 4);
+  const marks = marksOf(toy, 0, "y", 4);
   assert.ok(marks.some(([name, cells, as]) => name === "w" && cells === "2,3" && as === "read"));
   assert.ok(marks.some(([name, cells, as]) => name === "D" && cells === "1,4" && as.startsWith("read")));
   assert.deepEqual(marks.at(-1), ["y", "4", "write"]);
 });
 
-test("a sum in the making: terms to come, terms not shown", () => {
+test("a sum that is not complete: terms to come, terms not shown", () => {
   const product = decode({
     steps: 3, tensors: [{ name: "A", cols: 3, values: [2, -3, 5] }, { name: "B", rows: 3, values: [4, 1, 1] }, { name: "C" }],
     writes: [{ target: "C", steps: [0, 1, 2], values: [8.5, 5.5, 10.5], cells: [0, 0, 0] }],
     matmuls: [{ left: "A", right: "B", out: "C", rest: [0.5], upto: [1, 2, 3] }],
   });
-  const sums = [0, 1, 2].map((step) => said(product, step, "C", 0).split(" Written")[0].split("\n"));
+  const sums = [0, 1, 2].map((step) => textOf(product, step, "C", 0).split(" Written")[0].split("\n"));
   assert.deepEqual(sums[0].slice(0, 2), ["C[0, 0]", "= 2·4 + 0.5 from the terms not shown, 2 terms to come"]);
   assert.equal(sums[1][1], "= 2·4 − 3·1 + 0.5 from the terms not shown, 1 term to come");
   assert.equal(sums[2][1], "= 2·4 − 3·1 + 5·1 + 0.5 from the terms not shown");
-  assert.ok(said(product, -1, "C", 0).startsWith("C[0, 0], not computed yet\n= 2·4 − 3·1 + 5·1 + 0.5"));
+  assert.ok(textOf(product, -1, "C", 0).startsWith("C[0, 0], not computed yet\n= 2·4 − 3·1 + 5·1 + 0.5"));
 });
 
-test("of a long sum the first twelve terms are told", () => {
+test("a long sum has its first twelve terms", () => {
   const long = (terms) => decode({
     tensors: [{ name: "A", cols: terms, values: Array(terms).fill(1) }, { name: "B", rows: terms, values: Array(terms).fill(2) }, { name: "C" }],
     writes: [{ target: "C", steps: [0], values: [2 * terms] }], matmuls: [{ left: "A", right: "B", out: "C" }],
   });
   for (const [terms, more] of [[12, null], [13, "1 more term"], [15, "3 more terms"]]) {
-    const text = said(long(terms), 0, "C", 0);
+    const text = textOf(long(terms), 0, "C", 0);
     assert.equal(text.match(/1·2/g).length, 12);
     assert.equal(text.match(/… (.*)\n/)?.[1] ?? null, more);
     assert.ok(text.endsWith(`\n= ${2 * terms}`));
   }
 });
 
-test("a cell written again, and a copy that another displaced", () => {
+test("a cell that is written again, and a copy that is overwritten", () => {
   const tiles = decode({
     steps: 4, tensors: [{ name: "a", title: "a", cols: 2, values: [7, 8] }, { name: "s", title: "tile" }],
     writes: [{ target: "s", steps: [0, 1, 3], source: "a", index: [0, 1, 0], cells: [0, 0, 0] }],
   });
-  assert.equal(said(tiles, 1, "s", 0), "s[0, 0] = 8, a copy of a[0, 1]. Written 2 of 3 times so far.");
-  assert.equal(said(tiles, 1, "a", 0), "a[0, 0] = 7. It was copied 1 of 2 times into the tile so far.");
-  assert.deepEqual(marked(tiles, 1, "a", 0), [["s", "0", "write faint"], ["s", "", "write each"], ["a", "0", "write"]]);
-  assert.deepEqual(marked(tiles, 3, "a", 0)[1], ["s", "0", "write each"]);
+  assert.equal(textOf(tiles, 1, "s", 0), "s[0, 0] = 8, a copy of a[0, 1]. Written 2 of 3 times so far.");
+  assert.equal(textOf(tiles, 1, "a", 0), "a[0, 0] = 7. It was copied 1 of 2 times into the tile so far.");
+  assert.deepEqual(marksOf(tiles, 1, "a", 0), [["s", "0", "write faint"], ["s", "", "write each"], ["a", "0", "write"]]);
+  assert.deepEqual(marksOf(tiles, 3, "a", 0)[1], ["s", "0", "write each"]);
 });
 
-test("several copies in one step are cells, not steps", () => {
+test("several copies in one step are counted as cells", () => {
   const spread = decode({
     tensors: [{ name: "a", title: "a", values: [7] }, { name: "s", title: "row", cols: 3 }], writes: [{ target: "s", steps: [0], source: "a", index: [0, 0, 0] }],
   });
-  assert.equal(said(spread, 0, "a", 0), "a[0, 0] = 7. It stands in 3 of 3 cells of the row so far.");
+  assert.equal(textOf(spread, 0, "a", 0), "a[0, 0] = 7. It stands in 3 of 3 cells of the row so far.");
 });
 
 test("a step outlines what it reads, each cell once, then what it writes", () => {
@@ -142,7 +142,7 @@ test("a step outlines what it reads, each cell once, then what it writes", () =>
   assert.deepEqual(marks(2), [["w", "3", "read"], ["x", "2", "read"], ["D", "2,5", "write"], ["y", "2,5", "write"]]);
 });
 
-test("a step of very many copies is outlined in time", () => {
+test("a step with very many copies is outlined within a second", () => {
   const n = 60_000, all = Array.from({ length: n }, (_, i) => i);
   const big = decode({ tensors: [{ name: "a", cols: n, values: all }, { name: "b", cols: n }], writes: [{ target: "b", steps: [0], source: "a", index: all }] });
   const start = performance.now();
@@ -150,7 +150,7 @@ test("a step of very many copies is outlined in time", () => {
   assert.ok(performance.now() - start < 1000);
 });
 
-test("with nothing pointed at the panel follows the product, else what is written first", () => {
+test("without hover, the panel explains the product, else the first written cell", () => {
   assert.deepEqual([focusOf(toy, 0), focusOf(toy, 2)], [{ name: "y", index: 0 }, { name: "y", index: 2 }]);
   const plain = decode({ steps: 2, tensors: [{ name: "a", cols: 2 }, { name: "b" }], writes: [{ target: "b", steps: [1], values: [1] }, { target: "a", steps: [1], values: [1], cells: [1] }] });
   assert.deepEqual([focusOf(plain, 0), focusOf(plain, 1), focusOf(plain, -1)], [null, { name: "a", index: 1 }, null]);

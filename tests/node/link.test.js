@@ -1,4 +1,4 @@
-// What an address asks for, and what it becomes.
+// Parameters of the URL: parsing, notes on invalid ones, writing.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readLink, withState } from "../../visuals/stage/link.js";
@@ -7,15 +7,15 @@ import { shareTexts } from "../../visuals/stage/panels.js";
 const scene = { steps: 36, tensors: { x: { size: 64 }, D: { size: 324 } } };
 const read = (query) => readLink(query, "step", scene);
 
-test("what obeys the rules is taken", () => {
-  const asked = read("?H=9&step=7&speed=0.5&pin=x:63&zoom=2.5,0.3,1&loop=3-9&hide=kernel,link&version=2");
-  assert.deepEqual(asked, { step: 7, speed: 0.5, pin: { name: "x", index: 63 }, zoom: "2.5,0.3,1", loop: [3, 9], hide: "kernel link", notes: [] });
+test("valid parameters are parsed", () => {
+  const params = read("?H=9&step=7&speed=0.5&pin=x:63&zoom=2.5,0.3,1&loop=3-9&hide=kernel,link&version=3");
+  assert.deepEqual(params, { step: 7, speed: 0.5, pin: { name: "x", index: 63 }, zoom: "2.5,0.3,1", loop: [3, 9], hide: "kernel link", notes: [] });
   assert.deepEqual(read(""), { notes: [] });
   assert.deepEqual(read("?step=&speed="), { notes: [] });
   assert.deepEqual(read("?step=007").step, 7);
 });
 
-for (const [query, words] of [
+for (const [query, note] of [
   ["step=abc", "step must be a whole number; got “abc”"],
   ["step=-1", "step must be a whole number"],
   ["step=3.5", "step must be a whole number"],
@@ -33,38 +33,38 @@ for (const [query, words] of [
   ["loop=9-3", "loop must be the first and the last step"],
   ["loop=0-36", "loop must be"],
   ["hide=kernel,everything", "hide must be some of kernel, explain"],
-  ["version=3", "this link was made by a newer version (“3”; this is 2)"],
+  ["version=4", "this link was made by a newer version (“4”; this is 3)"],
 ])
-  test(`${query.slice(0, 30)} is named, not obeyed`, () => {
-    const asked = read(query);
-    assert.equal(asked.notes.length, 1);
-    assert.ok(asked.notes[0].startsWith(words), asked.notes[0]);
-    for (const name of ["speed", "pin", "zoom", "loop", "hide"]) assert.equal(asked[name], undefined);
+  test(`${query.slice(0, 30)} is ignored with a note`, () => {
+    const params = read(query);
+    assert.equal(params.notes.length, 1);
+    assert.ok(params.notes[0].startsWith(note), params.notes[0]);
+    for (const name of ["speed", "pin", "zoom", "loop", "hide"]) assert.equal(params[name], undefined);
   });
 
-test("a long hostile text is cut short in its note", () => {
+test("a note shortens a long text", () => {
   const [note] = read(`speed=${encodeURIComponent("<img src=x onerror=alert(1)>".repeat(50))}`).notes;
   assert.ok(note.length < 100 && note.includes("…"));
 });
 
-test("the query keeps what is not the stage's, text for text", () => {
+test("other parameters of the query are unchanged", () => {
   assert.equal(withState("?H=9&picture=a%20b&step=3&x=%2B", { step: "4", pin: "x:2", zoom: "" }), "?H=9&picture=a%20b&x=%2B&step=4&pin=x:2");
   assert.equal(withState("?step=3", { step: "" }), "");
   assert.equal(withState("", { step: "" }), "");
 });
 
-test("what is copied reads back as what is seen, and is safe in HTML", () => {
-  const { link, iframe, slide } = shareTexts("http://h:1/im2col?H=9&step=4&picture=%22%3E%3Cscript%3E", { title: 'a "title" <b>', version: 2 });
-  assert.equal(new URL(link).searchParams.get("version"), "2");
+test("copied links hold the state and are safe in HTML", () => {
+  const { link, iframe, slide } = shareTexts("http://h:1/im2col?H=9&step=4&picture=%22%3E%3Cscript%3E", { title: 'a "title" <b>', version: 3 });
+  assert.equal(new URL(link).searchParams.get("version"), "3");
   for (const text of [iframe, slide]) {
     assert.ok(!/<script|<b>|title="[^"]*<|""/.test(text));
     const href = text.match(/src="([^"]*)"/)[1].replaceAll("&amp;", "&");
-    const asked = new URL(href).searchParams;
-    assert.equal(asked.get("embed"), "true");
-    assert.equal(asked.get("view"), "watch");
-    assert.equal(asked.get("step"), "4");
-    assert.equal(asked.get("picture"), '"><script>');
-    assert.equal(asked.get("present"), text === slide ? "1" : null);
+    const params = new URL(href).searchParams;
+    assert.equal(params.get("embed"), "true");
+    assert.equal(params.get("view"), "watch");
+    assert.equal(params.get("step"), "4");
+    assert.equal(params.get("picture"), '"><script>');
+    assert.equal(params.get("present"), text === slide ? "1" : null);
   }
   assert.match(slide, /^<section>\n {2}<iframe data-src=/);
 });

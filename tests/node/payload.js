@@ -1,4 +1,4 @@
-// Scenes written by hand, packed as visuals/scene/payload.py packs them: plain arrays in, {meta, block} out.
+// Scenes of tests, packed as by visuals/scene/payload.py: from plain arrays to {meta, block}.
 const TYPES = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 class Block {
@@ -13,30 +13,30 @@ class Block {
   }
 }
 
-// Everything a scene may leave out is filled in. Tensors {name, values?, planes, rows, cols}, writes {target, steps,
-// values? | source + index?, cells?}; an index {row, col, padding} travels as that sum.
+// Fields that are left out have defaults. Tensors {name, values?, planes, rows, cols}, writes {target, steps,
+// values? | source + index?, cells?}; an index {row, col, padding} is sent as that sum.
 export function pack(scene) {
   const block = new Block(), put = (array, dtype) => block.put(array, dtype);
-  const index = (told) => (told?.row ? Object.fromEntries(Object.entries(told).map(([name, array]) => [name, put(array, "i2")])) : put(told));
-  const { captions = {}, source, lanes, ...told } = scene, steps = told.steps ?? 1;
+  const index = (entry) => (entry?.row ? Object.fromEntries(Object.entries(entry).map(([name, array]) => [name, put(array, "i2")])) : put(entry));
+  const { captions = {}, source, lanes, ...rest } = scene, steps = rest.steps ?? 1;
   const meta = {
-    version: 2, key: "k", title: "hand-made", stepName: "step", orderName: "", orderNote: "", ...told, steps,
-    groups: told.groups || [{ rows: [told.tensors.map((t) => t.name)], place: "global", title: "" }],
-    tensors: told.tensors.map((t) => ({
+    version: 3, key: "k", title: "hand-made", stepName: "step", orderName: "", orderNote: "", ...rest, steps,
+    groups: rest.groups || [{ rows: [rest.tensors.map((t) => t.name)], memorySpace: "global", title: "" }],
+    tensors: rest.tensors.map((t) => ({
       symbol: t.name, title: "", role: "input", planes: 1, rows: 1, cols: 1, origin: [0, 0, 0], note: "", planeName: "",
       pad: [0, 0, 0, 0], partial: false, ...t, colIndex: put(t.colIndex), values: put(t.values, "f4"),
     })),
-    writes: (told.writes || []).map((w) => ({
+    writes: (rest.writes || []).map((w) => ({
       target: w.target, source: w.source || "", steps: put(w.steps, "u2"), cells: put(w.cells), values: put(w.values, "f4"), index: index(w.index),
     })),
-    views: (told.views || []).map((v) => ({ ...v, index: index(v.index) })),
-    told: (told.told || []).map((o) => ({
-      of: o.of, links: (o.links || []).map((l) => ({ ...l, cells: put(l.cells) })),
-      words: { ...o.words, kind: put(o.words.kind, "u1"), args: o.words.args.row ? { row: put(o.words.args.row), col: put(o.words.args.col) } : put(o.words.args) },
+    views: (rest.views || []).map((v) => ({ ...v, index: index(v.index) })),
+    annotations: (rest.annotations || []).map((a) => ({
+      tensor: a.tensor, links: (a.links || []).map((l) => ({ ...l, cells: put(l.cells) })),
+      captions: { ...a.captions, kind: put(a.captions.kind, "u1"), args: a.captions.args.row ? { row: put(a.captions.args.row), col: put(a.captions.args.col) } : put(a.captions.args) },
     })),
-    reads: (told.reads || []).map((r) => ({ source: r.source, start: put(r.start), cells: put(r.cells, "u1") })),
-    matmuls: (told.matmuls || []).map((m) => ({ ...m, rest: put(m.rest, "f4"), upto: put(m.upto, "u1") })),
-    readings: (told.readings || []).map((r) => ({ kind: "", role: "", ...r, values: put(r.values, "f4") })),
+    reads: (rest.reads || []).map((r) => ({ source: r.source, start: put(r.start), cells: put(r.cells, "u1") })),
+    matmuls: (rest.matmuls || []).map((m) => ({ ...m, rest: put(m.rest, "f4"), upto: put(m.upto, "u1") })),
+    readings: (rest.readings || []).map((r) => ({ kind: "", role: "", ...r, values: put(r.values, "f4") })),
     captions: {
       templates: captions.templates || ["Step."], width: captions.width ?? 1,
       kind: put(captions.kind || Array(steps).fill(0), "u1"), args: put(captions.args || Array(steps).fill(0), captions.dtype || "f4"),
@@ -47,7 +47,7 @@ export function pack(scene) {
   return { meta, block: Uint8Array.from(block.bytes) };
 }
 
-// The bytes that cross: the length of the head, the head, the block.
+// A message as the player receives it: the length of the head, the head, the block.
 export function message(scene, head = {}) {
   const { meta, block } = pack(scene), text = new TextEncoder().encode(JSON.stringify({ meta, ...head }));
   const bytes = new Uint8Array(4 + text.length + block.length);

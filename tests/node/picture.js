@@ -1,5 +1,4 @@
-// What tests of the picture share: the palette as the player gets it, a scene with everything a cell can be, and a
-// canvas of plain pixels.
+// Shared by tests of the picture: the player's palette, a scene with every kind of cell, and a canvas of plain pixels.
 import { readFileSync } from "node:fs";
 
 import { decodeScene } from "../../visuals/stage/decode.js";
@@ -15,7 +14,7 @@ export const decode = (scene) => {
   return decodeScene(meta, block);
 };
 
-// x is given and padded; D copies it, zeros of the padding among its cells; y is written, some cells twice or never.
+// x has values from the start and padding. D copies it, with zeros of the padding. y is written, some cells twice or never.
 export function sample(steps = 12) {
   const cells = Array.from({ length: steps }, (_, k) => (k * 5) % 9);
   return decode({
@@ -25,7 +24,7 @@ export function sample(steps = 12) {
       { name: "D", title: "data", role: "workspace", rows: 3, cols: 4 },
       { name: "y", title: "output", role: "output", planes: 2, rows: 2, cols: 5 },
     ],
-    groups: [{ rows: [["x", "y"]], place: "global", title: "" }, { rows: [["D"]], place: "shared", title: "a block" }],
+    groups: [{ rows: [["x", "y"]], memorySpace: "global", title: "" }, { rows: [["D"]], memorySpace: "shared", title: "a block" }],
     writes: [
       { target: "D", steps: Array.from({ length: 12 }, (_, k) => k % steps), source: "x", index: Array.from({ length: 12 }, (_, k) => (k % 5 ? (k * 7) % 12 : -1)) },
       { target: "y", steps: cells.map((_, k) => k), values: cells.map((_, k) => 3 - k), cells },
@@ -33,7 +32,7 @@ export function sample(steps = 12) {
   });
 }
 
-// A canvas as text: `at` has for every pixel what was last drawn there.
+// A canvas as text: `at` holds what was last drawn at each pixel.
 export class Pixels {
   constructor(width, height) {
     Object.assign(this, { width, height, at: new Array(width * height).fill(""), globalAlpha: 1, path: null });

@@ -1,4 +1,4 @@
-// Sums: what the stage says of a cell that is made of numbers times cells, or of cells times cells, as they stood then.
+// Sums: the text on a cell that is a sum of numbers times cells or of cells times cells, with their values at that step.
 import assert from "node:assert/strict";
 import test from "node:test";
 
@@ -6,8 +6,8 @@ import { decodeScene } from "../../visuals/stage/decode.js";
 import { explain, focusOf, stepMarks } from "../../visuals/stage/explain.js";
 import { pack } from "./payload.js";
 
-// d is loaded twice; v = (d0 − d1, d0 / 2); z = u · v. y keeps both: cell 0 is written after the first load, 1 after the second.
-const told = {
+// d is loaded twice; v = (d0 − d1, d0 / 2); z = u · v. y holds both: cell 0 is written after the first load, 1 after the second.
+const SCENE = {
   steps: 4,
   tensors: [
     { name: "x", title: "input", cols: 4, values: [5, 3, -8, 1] },
@@ -29,7 +29,7 @@ const sums = (put) => [
 ];
 
 function decode(change = (s) => s) {
-  const { meta, block } = pack(told);
+  const { meta, block } = pack(SCENE);
   const bytes = [...block];
   const types = { i4: Int32Array, f4: Float32Array };
   const put = (array, dtype = "i4") => {
@@ -41,55 +41,55 @@ function decode(change = (s) => s) {
   const all = change(sums(put));
   return decodeScene({ ...meta, sums: all }, Uint8Array.from(bytes));
 }
-const said = (scene, step, name, i) => explain(scene, step, name, i).parts.map((p) => p.text).join("");
+const textOf = (scene, step, name, i) => explain(scene, step, name, i).parts.map((p) => p.text).join("");
 
-test("a sum of numbers times cells is written out, a factor of one left away", () => {
+test("a sum of numbers times cells is printed without factors of one", () => {
   const scene = decode();
-  assert.match(said(scene, 0, "v", 0), /^v\[0, 0\]\n= 5 − 3\n= 2/);
-  assert.match(said(scene, 0, "v", 1), /^v\[0, 1\]\n= 0\.5·5\n≈ 2\.5/);
+  assert.match(textOf(scene, 0, "v", 0), /^v\[0, 0\]\n= 5 − 3\n= 2/);
+  assert.match(textOf(scene, 0, "v", 1), /^v\[0, 1\]\n= 0\.5·5\n≈ 2\.5/);
 });
 
-test("a negative number that begins a sum stands as it is", () => {
+test("a negative first term has no parentheses", () => {
   const scene = decode();
   scene.tensors.x.values[0] = -5;
   scene.tensors.d.value[0] = -5; // as it was copied
-  assert.match(said(scene, 0, "v", 0), /\n= −5 − 3\n/);
+  assert.match(textOf(scene, 0, "v", 0), /\n= −5 − 3\n/);
 });
 
-test("a sum of cells times cells names both", () => {
-  assert.match(said(decode(), 1, "y", 0), /^y\[0, 0\]\n= 2·2 − 3·2\.5\n≈ −3\.5/);
+test("a sum of cells times cells has both values", () => {
+  assert.match(textOf(decode(), 1, "y", 0), /^y\[0, 0\]\n= 2·2 − 3·2\.5\n≈ −3\.5/);
 });
 
-test("cells count as they stood when the sum was made, and what has gone is said", () => {
+test("terms have their values at the sum's step, and a note says if they were overwritten", () => {
   const scene = decode();
-  assert.match(said(scene, 3, "y", 0), /= 2·2 − 3·2\.5\n≈ −3\.5\nWhat it was made of has been overwritten since\./);
-  assert.match(said(scene, 3, "y", 1), /= 2·\(-?−?9\) − 3·\(−4\)\n= −6$/);
-  assert.doesNotMatch(said(scene, 1, "y", 0), /overwritten/);
+  assert.match(textOf(scene, 3, "y", 0), /= 2·2 − 3·2\.5\n≈ −3\.5\nWhat it was made of has been overwritten since\./);
+  assert.match(textOf(scene, 3, "y", 1), /= 2·\(-?−?9\) − 3·\(−4\)\n= −6$/);
+  assert.doesNotMatch(textOf(scene, 1, "y", 0), /overwritten/);
 });
 
-test("of a cell that is still a ghost, the sum that will be", () => {
-  assert.match(said(decode(), 0, "y", 1), /, not computed yet\n= 2·\(−9\) − 3·\(−4\)\n= −6/);
+test("a ghost has the sum that it will hold", () => {
+  assert.match(textOf(decode(), 0, "y", 1), /, not computed yet\n= 2·\(−9\) − 3·\(−4\)\n= −6/);
 });
 
-test("a cell tells in how many sums it is a term", () => {
-  assert.match(said(decode(), 0, "d", 0), / It is a term of 2 cells of the v\./);
-  assert.match(said(decode(), 0, "u", 1), / It is a term of 2 cells of the output\./);
+test("a cell names the number of sums that it is a term of", () => {
+  assert.match(textOf(decode(), 0, "d", 0), / It is a term of 2 cells of the v\./);
+  assert.match(textOf(decode(), 0, "u", 1), / It is a term of 2 cells of the output\./);
 });
 
-test("what terms are not shown add is the rest", () => {
+test("terms that are not shown are one rest", () => {
   const scene = decode((all) => all.map((s) => (s.out === "y" ? { ...s, rest: "channels", start: { ...s.start }, cells: s.cells } : s)));
-  assert.match(said(scene, 1, "y", 0), / \+ 0 from the channels not shown/);
+  assert.match(textOf(scene, 1, "y", 0), / \+ 0 from the channels not shown/);
 });
 
-test("a step marks what its sums read and write, and the panel follows the sum", () => {
+test("a step marks the cells its sums read and write, and the panel explains the sum", () => {
   const scene = decode();
   const marks = stepMarks(scene, 1).map((m) => [m.name, [...m.cells].join(), m.as]);
   assert.deepEqual(marks, [["v", "0,1", "read"], ["u", "0,1", "read"], ["y", "0", "write"]]);
   assert.deepEqual(focusOf(scene, 1), { name: "y", index: 0 });
 });
 
-test("a scene without sums is one as before", () => {
-  const { meta, block } = pack(told);
+test("a scene without sums is valid", () => {
+  const { meta, block } = pack(SCENE);
   delete meta.sums;
   assert.deepEqual(decodeScene(meta, block).sums, []);
 });

@@ -1,15 +1,15 @@
-// What is taken away, as far as it is made without a canvas: data, drawings, the choice of frames, names.
+// Downloads that need no canvas: data, drawings, the choice of frames, file names.
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { SvgContext } from "../../visuals/stage/svg.js";
-import { Figure, base64, jsonOf, messageOf, nameOf, pageOf, pretty, svgOf, take, thin, wrap } from "../../visuals/stage/takeaway.js";
+import { Figure, base64, jsonOf, makeFile, messageOf, nameOf, pageOf, pretty, svgOf, thin, wrap } from "../../visuals/stage/takeaway.js";
 
 const MEASURE = (text, font) => text.length * 0.5 * parseFloat(font.match(/[\d.]+(?=px)/));
 const TOKENS = { ground: "#ffffff", ink: "#111111", dim: "#777777", input: "#0071b1" };
 const SENTENCES = [[{ text: "It begins.", role: "" }], [{ text: "Step 2 reads the ", role: "" }, { text: "in & put", role: "input" }, { text: ", <twice>.", role: "" }]];
 
-// Two arrays at odd places of a larger buffer: x = [0.1, -2], index as a sum with one place of padding.
+// Arrays at odd offsets of a larger buffer: x = [0.1, -2], and an index as a sum with one cell of padding.
 function message() {
   const whole = new Uint8Array(3 + 20), block = whole.subarray(3);
   block.set(new Uint8Array(Float32Array.of(0.1, -2).buffer));
@@ -17,7 +17,7 @@ function message() {
   block.set(new Uint8Array(Int32Array.of(-1).buffer), 16);
   const entry = (dtype, offset, length) => ({ dtype, offset, length });
   const meta = {
-    version: 2, key: "k", title: "Toy: one", steps: 2, stepName: "column",
+    version: 3, key: "k", title: "Toy: one", steps: 2, stepName: "column",
     tensors: [{ name: "x", values: entry("f4", 0, 2), colIndex: null }],
     writes: [
       { target: "y", source: "x", steps: entry("u1", 8, 1), cells: null, values: null, index: { row: entry("u1", 8, 2), col: entry("u1", 12, 2), padding: entry("u1", 8, 1) } },
@@ -43,7 +43,7 @@ function stage(more) {
   };
 }
 
-// Elements of an XML text as [name, attributes, text]; an assertion where it is not well-formed.
+// Elements of an XML text as [name, attributes, text]; asserts that it is well-formed.
 function parsed(xml) {
   const open = [], found = [];
   const body = xml.replace(/^<\?xml[^?]*\?>\s*/, "");
@@ -56,7 +56,7 @@ function parsed(xml) {
     }
   }
   assert.deepEqual(open, []);
-  assert.equal(body.replace(/<\/?[a-zA-Z]+(?:\s+[\w-]+="[^"]*")*\s*\/?>/g, "").includes("<"), false, "what is no element");
+  assert.equal(body.replace(/<\/?[a-zA-Z]+(?:\s+[\w-]+="[^"]*")*\s*\/?>/g, "").includes("<"), false, "no other \"<\"");
   return found;
 }
 
@@ -66,11 +66,11 @@ const drawn = (draw) => {
   return parsed(ctx.text(100, 50, "a title", "what it shows")).slice(3);
 };
 
-test("data: every array spelt out, every sentence said", () => {
+test("data: every array and every caption is written out", () => {
   const data = jsonOf({ ...stage(), ...message() });
   assert.deepEqual(Object.keys(data).slice(0, 3), ["format", "version", "about"]);
   assert.equal(data.format, "kernel-theatre scene");
-  assert.equal(data.version, 2);
+  assert.equal(data.version, 3);
   assert.deepEqual(data.tensors, [{ name: "x", values: [0.1, -2], colIndex: null }]); // the shortest that is the same float32
   assert.deepEqual(data.writes[0].index, [-1, 2, 5, 6]);
   assert.deepEqual(data.captions, ["It begins.", "Step 2 reads the in & put, <twice>."]);
@@ -83,12 +83,12 @@ test("float32 values keep their value in the shortest decimal", () => {
   const values = Float32Array.of(1 / 3, 1e-20, 16777217, 3.4028235e38, -0.7, 123456.79, 0);
   const { head, block } = message(), wide = new Uint8Array(values.buffer);
   head.meta.tensors[0].values = { dtype: "f4", offset: 0, length: values.length };
-  const told = jsonOf({ ...stage(), head, block: wide.length > block.length ? wide : block }).tensors[0].values;
-  assert.deepEqual(told.map(Math.fround), [...values]);
-  assert.equal(told[4], -0.7);
+  const decimals = jsonOf({ ...stage(), head, block: wide.length > block.length ? wide : block }).tensors[0].values;
+  assert.deepEqual(decimals.map(Math.fround), [...values]);
+  assert.equal(decimals[4], -0.7);
 });
 
-test("data is printed to be read: numbers in a line, members in lines", () => {
+test("data is readable: numbers on one line, each member on its line", () => {
   const value = { a: [1, 2], b: { c: ["x", null], d: [], e: {} }, f: [{ g: "h" }], long: ["y".repeat(50)] };
   const text = pretty(value);
   assert.deepEqual(JSON.parse(text), value);
@@ -97,7 +97,7 @@ test("data is printed to be read: numbers in a line, members in lines", () => {
   assert.match(text, /^ {6}"g": "h"$/m);
 });
 
-test("a drawing: fills, outlines and words where they were drawn", () => {
+test("a drawing: positions of fills, outlines and texts", () => {
   const [rect, outline, word] = drawn((ctx) => {
     ctx.setTransform(2, 0, 0, 2, 1, 0);
     ctx.fillStyle = "rgb(1, 2, 255)";
@@ -117,7 +117,7 @@ test("a drawing: fills, outlines and words where they were drawn", () => {
   assert.deepEqual(word, ["text", { x: "41", y: "47", "font-size": "20", "font-weight": "600", "text-anchor": "middle", fill: "#000000" }, "&lt;&amp;&quot;&gt;"]);
 });
 
-test("a drawing: cells in rows become one path a colour, neighbours of one colour one rectangle", () => {
+test("a drawing: rows of cells become one path for each colour, with neighbours of one colour merged", () => {
   const cells = drawn((ctx) => {
     for (let row = 0; row < 2; row++)
       for (let col = 0; col < 4; col++) {
@@ -131,7 +131,7 @@ test("a drawing: cells in rows become one path a colour, neighbours of one colou
   ]);
 });
 
-test("a drawing: what lies on another is painted after it", () => {
+test("a drawing: overlapping rectangles keep their order", () => {
   const order = drawn((ctx) => {
     for (const [colour, x, y, size] of [["#a", 0, 0, 30], ["#b", 5, 5, 4], ["#a", 9, 5, 4], ["#c", 8, 5, 4], ["#a", 20, 0, 4]]) {
       ctx.fillStyle = colour;
@@ -141,7 +141,7 @@ test("a drawing: what lies on another is painted after it", () => {
   assert.deepEqual(order.map(([, { x, fill }]) => [x, fill]), [["0", "#a"], ["5", "#b"], ["9", "#a"], ["8", "#c"], ["20", "#a"]]);
 });
 
-test("a drawing: paths, clips, moves; restore brings all of it back", () => {
+test("a drawing: paths, clips and translations; restore resets them", () => {
   const ctx = new SvgContext(MEASURE);
   ctx.fillStyle = "#123456";
   ctx.save();
@@ -163,7 +163,7 @@ test("a drawing: paths, clips, moves; restore brings all of it back", () => {
   assert.match(ctx.text(10, 10, "t", "d"), /<\/g>\n<rect/);
 });
 
-test("the figure as a drawing says its title and sentence, escaped, in the roles' colours", () => {
+test("an SVG has the title and the caption, escaped, in the roles' colours", () => {
   const found = parsed(svgOf(stage(), MEASURE));
   assert.deepEqual(found.slice(1, 3).map(([name, , text]) => [name, text]),
     [["title", "Toy: one, column 2 of 2"], ["desc", "Step 2 reads the in &amp; put, &lt;twice&gt;."]]);
@@ -175,7 +175,7 @@ test("the figure as a drawing says its title and sentence, escaped, in the roles
   assert.ok(words.every(([, { y }]) => +y > 100 && +y < +found[0][1].height));
 });
 
-test("frames are of one size: that of the longest sentence, and of the type on screen", () => {
+test("frames have one size, which depends on the longest caption and the font size", () => {
   const narrow = { width: 120 };
   const size = (steps, more) => new Figure(stage({ ...narrow, ...more }), steps, MEASURE).height;
   assert.ok(size([1]) > size([0]));
@@ -183,7 +183,7 @@ test("frames are of one size: that of the longest sentence, and of the type on s
   assert.ok(size([0], { font: (px) => `400 ${2 * px}px x` }) > size([0]));
 });
 
-test("lines break between words alone, and a word may be of several colours", () => {
+test("lines break only between words, and a word may have several colours", () => {
   const lines = wrap(SENTENCES[1], 100, (text) => 5 * text.length);
   assert.deepEqual(lines.map((runs) => runs.map((run) => run.text)), [["Step 2 reads the", "in"], ["& put", ", <twice>."]]);
   assert.deepEqual(lines[0].map((run) => run.x), [0, 85]);
@@ -192,7 +192,7 @@ test("lines break between words alone, and a word may be of several colours", ()
   assert.deepEqual(wrap([], 100, () => 5), [[]]);
 });
 
-test("thinned evenly, both ends among them", () => {
+test("thinned steps are evenly spaced and include both ends", () => {
   assert.deepEqual(thin(3, 7, 300), [3, 4, 5, 6, 7]);
   assert.deepEqual(thin(0, 10, 3), [0, 5, 10]);
   assert.deepEqual(thin(4, 4, 300), [4]);
@@ -203,16 +203,16 @@ test("thinned evenly, both ends among them", () => {
   assert.ok(apart.every((gap) => gap === 3 || gap === 4));
 });
 
-test("names say the scene and the part", () => {
+test("file names hold the scene and the part", () => {
   assert.equal(nameOf(stage(), "png", "column 1,000"), "toy-one-column-1000.png");
   assert.equal(nameOf(stage(), "gif", "", "300 of 900 steps"), "toy-one-300-of-900-steps.gif");
   assert.equal(nameOf({ scene: { title: "../..//" } }, "svg"), "scene.svg");
   assert.equal(nameOf({ scene: { title: "x".repeat(200) } }, "svg").length, 84);
 });
 
-test("a page of its own holds the message as it would be sent now", () => {
+test("a standalone page holds the message with the current step", () => {
   const { head, block } = message();
-  const sent = { ...head, bytes: new Uint8Array(9), block, assets: { gif: "/gif" } }; // as the player keeps it
+  const sent = { ...head, bytes: new Uint8Array(9), block, assets: { gif: "/gif" } }; // as the player stores it
   const made = messageOf({ head: sent, block, step: 1 });
   const length = new DataView(made.buffer).getUint32(0, true);
   assert.deepEqual(JSON.parse(new TextDecoder().decode(made.subarray(4, 4 + length))), { ...head, step: 1 });
@@ -227,8 +227,8 @@ test("base64 of any length", () => {
   assert.equal(base64(bytes), Buffer.from(bytes).toString("base64"));
 });
 
-// A canvas whose PNG is what was written on it last, and a server that answers as told.
-function pretend(t, answer) {
+// Mocks a canvas, whose PNG is the last element drawn on it, and a server with this answer.
+function mock(t, answer) {
   const sent = [];
   const canvas = () => {
     const ctx = new SvgContext(MEASURE);
@@ -243,9 +243,9 @@ function pretend(t, answer) {
   return sent;
 }
 
-test("a GIF's frames go to the server, each after its length, one a step of the range", async (t) => {
-  const sent = pretend(t, () => new Response("GIF89a"));
-  const { blob, name, note } = await take("gif", stage({ assets: { gif: "/stage/gif" }, msPerStep: 12.5, range: [0, 1] }));
+test("the server receives one frame for each step of the range, each after its length", async (t) => {
+  const sent = mock(t, () => new Response("GIF89a"));
+  const { blob, name, note } = await makeFile("gif", stage({ assets: { gif: "/stage/gif" }, msPerStep: 12.5, range: [0, 1] }));
   assert.deepEqual([name, note, await blob.text(), sent[0].url], ["toy-one.gif", "", "GIF89a", "/stage/gif?ms=20"]);
   const frames = [], { body } = sent[0];
   for (let at = 0; at < body.length; ) {
@@ -254,27 +254,27 @@ test("a GIF's frames go to the server, each after its length, one a step of the 
     at += 4 + length;
   }
   assert.deepEqual(frames.map((frame) => frame.match(/>(.*)</)[1]), ["It begins.", ", &lt;twice&gt;."]);
-  assert.equal((await take("gif", stage({ assets: { gif: "/g" }, range: [1, 1] }))).name, "toy-one-2-2.gif");
+  assert.equal((await makeFile("gif", stage({ assets: { gif: "/g" }, range: [1, 1] }))).name, "toy-one-2-2.gif");
 });
 
-test("what the server refuses is told in its words, what a proxy says is not", async (t) => {
+test("an error text of the server is shown, that of a proxy is not", async (t) => {
   const answers = [
     [() => new Response("Too large", { status: 413 }), "Too large"],
     [() => new Response("<h1>?</h1>", { status: 502, headers: { "content-type": "text/html" } }), "The app's server made no GIF (502)"],
     [() => { throw new TypeError("fetch failed"); }, "The app's server cannot be reached"],
   ];
-  pretend(t, () => answers[0][0]());
+  mock(t, () => answers[0][0]());
   for (; answers.length; answers.shift())
-    await assert.rejects(take("gif", stage({ assets: { gif: "/stage/gif" } })), { message: answers[0][1] });
+    await assert.rejects(makeFile("gif", stage({ assets: { gif: "/stage/gif" } })), { message: answers[0][1] });
 });
 
-test("what cannot be made is said in a sentence", async () => {
-  await assert.rejects(take("gif", stage()), { message: "GIFs are made by the app's server; this file has none" });
-  await assert.rejects(take("html", stage()), { message: "This page is that file already: keep a copy of it" });
-  await assert.rejects(take("video", stage()), /records no video/);
-  await assert.rejects(take("toString", stage()), /There is no toString/);
-  await assert.rejects(take("json", stage({ signal: AbortSignal.abort() })), { name: "AbortError" });
-  const parts = [], { blob, name, note } = await take("json", stage({ progress: (part) => parts.push(part) }));
+test("a file that cannot be made throws a sentence", async () => {
+  await assert.rejects(makeFile("gif", stage()), { message: "GIFs are made by the app's server; this file has none" });
+  await assert.rejects(makeFile("html", stage()), { message: "This page is that file already: keep a copy of it" });
+  await assert.rejects(makeFile("video", stage()), /records no video/);
+  await assert.rejects(makeFile("toString", stage()), /There is no toString/);
+  await assert.rejects(makeFile("json", stage({ signal: AbortSignal.abort() })), { name: "AbortError" });
+  const parts = [], { blob, name, note } = await makeFile("json", stage({ progress: (part) => parts.push(part) }));
   assert.deepEqual([name, note, parts.at(-1)], ["toy-one.json", "", 1]);
   assert.equal(JSON.parse(await blob.text()).title, "Toy: one");
 });

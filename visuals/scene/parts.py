@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-VERSION = 2
+VERSION = 3
 
 
 ROLES = ("input", "filter", "output", "workspace")
@@ -130,7 +130,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Source:
-    file: str  # shown as the pane's title
+    file: str  # shown as the side panel's title
     text: str
     lines: np.ndarray  # integer, the file's line lit at each step; one number if it never changes
     first: int = 1  # the line of the file at which `text` begins

@@ -44,7 +44,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "orderName": scene.order_name,
         "orderNote": scene.order_note,
         "groups": [
-            {"rows": [list(row) for row in g.rows], "place": g.memory_space, "title": g.title}
+            {"rows": [list(row) for row in g.rows], "memorySpace": g.memory_space, "title": g.title}
             for g in scene.groups
         ],
         "tensors": [_tensor(t, put) for t in scene.tensors],
@@ -67,10 +67,10 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
             {"label": r.label, "values": put(r.values), "kind": r.kind, "role": r.role}
             for r in scene.readings
         ],
-        "told": [
+        "annotations": [
             {
-                "of": t.tensor,
-                "words": _captions(t.captions, put, scene.tensor(t.tensor).cols),
+                "tensor": t.tensor,
+                "captions": _captions(t.captions, put, scene.tensor(t.tensor).cols),
                 "links": [{"source": source, "cells": put(cells)} for source, cells in t.links.items()],
             }
             for t in scene.annotations

@@ -18,7 +18,7 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
   (rows, cols) and out, in its flat order, as (left's rows, right's cols). `rest` is the sum of the terms outside the
   part shown (None if nothing is left out); `upto[t]` is the number of terms in the sum after step t (None: all of
   them, as soon as it is written).
-* A **Told** explains each cell of a tensor that no copy and no product explains: a caption filled from numbers of the
+* An **Annotation** explains each cell of a tensor that no copy and no product explains: a caption filled from numbers of the
   cell, and the cells of other tensors that are highlighted with it.
 * A **Sum** says out[i] = the sum of factor * right over the terms start[i] .. start[i + 1] - 1: the factors are
   numbers, or cells of `left`. Each counts with its value at the step that writes out[i].

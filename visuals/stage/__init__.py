@@ -26,8 +26,8 @@ SCRIPTS = (  # each after the modules it imports
     "colour",
     "draw",
     "explain",
-    "pane",
-    "face",
+    "side_panel",
+    "controls",
     "frame",
     "link",
     "input",
@@ -45,11 +45,16 @@ def bundle(*names: str) -> str:
     """Join modules of this folder into one, without comments and needless space. Each name comes after the modules
     that it imports. (rjsmin cannot handle a template within a template: a test looks for them.)"""
     modules = ((HERE / f"{name}.js").read_text("utf-8") for name in names)
-    return jsmin("\n".join(_IMPORTS_EXPORTS.sub("", module) for module in modules))
+    code = jsmin("\n".join(_IMPORTS_EXPORTS.sub("", module) for module in modules))
+    return _ONE_PARAMETER.sub(r"\1=>", _NEEDLESS.sub("", code))
 
 
 # Imports and exports between the modules, which joining removes.
 _IMPORTS_EXPORTS = re.compile(r"^import [^;]*;\n|^export (?!default)", re.MULTILINE)
+# What rjsmin leaves, in code whose statements end with semicolons: lines, the last separator before a bracket,
+# parentheses around the only parameter. A test looks for texts in which a module writes one of them.
+_NEEDLESS = re.compile(r"(?<=[)}])\n|;(?=\})|,(?=[]})])")
+_ONE_PARAMETER = re.compile(r"(?<![\w$])\((\w+)\)=>")
 
 
 @cache

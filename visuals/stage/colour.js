@@ -9,7 +9,7 @@ const GROUNDS = ["panel", "workspace-ground", "shared-ground", "registers-ground
 
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const mix = (a, b, part) => a.map((v, i) => Math.round(v + (b[i] - v) * part));
-const look = (c, more) => ({ css: `rgb(${c})`, packed: (255 << 24 | c[2] << 16 | c[1] << 8 | c[0]) >>> 0, ...more }); // packed: a pixel of ImageData
+const style = (c, more) => ({ css: `rgb(${c})`, packed: (255 << 24 | c[2] << 16 | c[1] << 8 | c[0]) >>> 0, ...more }); // packed: a pixel of ImageData
 
 export function luminance(c) {
   const [r, g, b] = c.map((v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
@@ -27,32 +27,32 @@ export function makeTheme(tokens, dark) {
   };
   const ramp = (hue) => {
     const base = mix(t.ground, t[hue], 0.16);
-    const far = [mix(t.ground, mix(t[hue], t.ink, 0.55), 0.8), mix(t.ground, t[hue], dark ? 0.92 : 0.88)];
-    return far.map((end) => Array.from({ length: LEVELS + 1 }, (_, i) => {
+    const ends = [mix(t.ground, mix(t[hue], t.ink, 0.55), 0.8), mix(t.ground, t[hue], dark ? 0.92 : 0.88)];
+    return ends.map((end) => Array.from({ length: LEVELS + 1 }, (_, i) => {
       const c = mix(base, end, i / LEVELS);
-      return look(c, { rgb: c, ink: inkOn(c) });
+      return style(c, { rgb: c, ink: inkOn(c) });
     }));
   };
   const written = Object.fromEntries(HUES.map((hue) => [hue, ramp(hue)]));
   const grounds = {}, ghosts = {}, padding = {};
   for (const name of GROUNDS) {
     const ground = t[name];
-    grounds[name] = look(ground);
+    grounds[name] = style(ground);
     ghosts[name] = Object.fromEntries(HUES.map((hue) => [hue, written[hue].map((side) =>
-      side.map((cell) => look(mix(ground, cell.rgb, dark ? 0.16 : 0.15))))]));
-    const dashed = (css, line, small, ink) => ({ ...look(small), css: `rgb(${css})`, line: `rgb(${line})`, ink, padding: true });
+      side.map((cell) => style(mix(ground, cell.rgb, dark ? 0.16 : 0.15))))]));
+    const dashed = (css, line, pixel, ink) => ({ ...style(pixel), css: `rgb(${css})`, line: `rgb(${line})`, ink, padding: true });
     padding[name] = [
       dashed(ground, mix(ground, t.dim, 0.22), mix(ground, t.dim, 0.08), ""),
       dashed(mix(ground, t.ground, 0.6), mix(ground, t.dim, dark ? 0.45 : 0.5), mix(ground, t.dim, 0.28), tokens.dim),
     ];
   }
-  const nan = look(t.ink, { ink: inkOn(t.ink) });
+  const nan = style(t.ink, { ink: inkOn(t.ink) });
   return { tokens, dark, written, ghosts, padding, grounds, nan };
 }
 
-// The look of cell i of a block after `step`: written, or a ghost of its later value. Padding and cells that are never
+// The style of cell i of a block after `step`: written, or a ghost of its later value. Padding and cells that are never
 // stored have no value and no value's colour.
-export function lookOf(theme, block, i, step) {
+export function styleOf(theme, block, i, step) {
   const { t, ground } = block;
   const now = lastEvent(t, i, step), written = now >= 0 || t.values !== null;
   const e = written ? now : eventOf(t, i, step);

@@ -1,7 +1,7 @@
 // Payload -> scene: typed arrays over one block of bytes, and the indexes that every frame needs.
 // Pure. The contract is in visuals/scene/scene.py; a payload that breaks it throws a readable Error.
 
-export const SCENE_VERSION = 2;
+export const SCENE_VERSION = 3;
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 // A message is the length of a JSON head in 4 bytes, the head, and the scene's block.
@@ -36,7 +36,7 @@ export function decodeScene(meta, block) {
     matmuls: meta.matmuls.map((m) => ({ left: tensor(m.left), right: tensor(m.right), out: tensor(m.out), rest: read(m.rest), upto: read(m.upto) })),
     sums: (meta.sums || []).map((s) => ({ ...s, out: tensor(s.out), left: s.left ? tensor(s.left) : null, right: tensor(s.right), start: read(s.start), cells: read(s.cells), factors: readFactors(s.factors, read) })),
     readings: meta.readings.map((r) => ({ ...r, values: read(r.values) })),
-    told: (meta.told || []).map((o) => ({ of: tensor(o.of), words: readCaptions(o.words, read), links: o.links.map((l) => ({ source: tensor(l.source), cells: read(l.cells) })) })),
+    annotations: (meta.annotations || []).map((a) => ({ tensor: tensor(a.tensor), captions: readCaptions(a.captions, read), links: a.links.map((l) => ({ source: tensor(l.source), cells: read(l.cells) })) })),
     captions: readCaptions(meta.captions, read),
     lanes: meta.lanes && { warp: read(meta.lanes.warp), mask: read(meta.lanes.mask) },
     source: meta.source && { ...meta.source, lines: read(meta.source.lines), colours: read(meta.source.colours) },
@@ -45,7 +45,7 @@ export function decodeScene(meta, block) {
   return scene;
 }
 
-// The factors of a sum's terms: cells as they are, numbers from indices into their few different values.
+// The factors of a sum's terms: cells, or numbers from indices into their few different values.
 function readFactors(entry, read) {
   if (!entry.index) return read(entry);
   const values = read(entry.values);
@@ -69,10 +69,10 @@ export function reader(block) {
   };
 }
 
-// A copy from a view is a copy from the view's source; `via` and `place` are the view and its cells.
+// A copy from a view is a copy from the view's source; `via` and `viaIndex` are the view and its cells.
 function readCopy(source, index) {
   const { view } = source;
-  return view ? { source: view.source, index: Int32Array.from(index, (k) => (k < 0 ? k : view.index[k])), via: source, place: index } : { source, index };
+  return view ? { source: view.source, index: Int32Array.from(index, (k) => (k < 0 ? k : view.index[k])), via: source, viaIndex: index } : { source, index };
 }
 
 // A copy's index as it is, or from the sum row[i] + col[j] and the positions of its padding.
@@ -89,31 +89,31 @@ function readIndex(entry, read) {
 // first, because a copy takes the value that its source has at that step.
 const NO_COPY = -2;
 
-function resolve(t, steps, way) {
+function resolve(t, steps, path) {
   if (t.cell) return;
-  if (way.includes(t)) throw new Error(`${t.name} is copied from itself`);
-  for (const { source } of t.writes) if (source) resolve(source, steps, [...way, t]);
+  if (path.includes(t)) throw new Error(`${t.name} is copied from itself`);
+  for (const { source } of t.writes) if (source) resolve(source, steps, [...path, t]);
   if (t.values && t.values.length !== t.size) throw new Error(`${t.name} has ${t.values.length} values for ${t.size} cells`);
   const lengths = t.writes.map((w) => (w.cells ? w.cells.length : t.size));
   const total = lengths.reduce((a, b) => a + b, 0);
-  const which = new Int32Array(total), place = new Int32Array(total); // in order of the writes: position k of write n
+  const writeOf = new Int32Array(total), offset = new Int32Array(total); // of each written cell: its write, and its position in that write
   let next = 0;
   t.writes.forEach((w, n) => {
     if ((w.index || w.values || []).length !== lengths[n]) throw new Error(`a write into ${t.name} misses cells`);
-    for (let k = 0; k < lengths[n]; k++, next++) [which[next], place[next]] = [n, k];
+    for (let k = 0; k < lengths[n]; k++, next++) [writeOf[next], offset[next]] = [n, k];
   });
   const stepOf = (w, k) => w.steps[k % w.steps.length];
-  const { start, items } = group(total, steps, (n) => stepOf(t.writes[which[n]], place[n]));
-  t.by = Array.from(items, (n) => t.writes[which[n]]);
+  const { start, items } = group(total, steps, (n) => stepOf(t.writes[writeOf[n]], offset[n]));
+  t.write = Array.from(items, (n) => t.writes[writeOf[n]]);
   const column = (array, value) => {
-    for (let e = 0; e < total; e++) array[e] = value(t.by[e], place[items[e]], e);
+    for (let e = 0; e < total; e++) array[e] = value(t.write[e], offset[items[e]], e);
     return array;
   };
   t.byStep = { start, items: column(new Int32Array(total), (w, k, e) => e) };
   t.step = column(new Int32Array(total), stepOf);
   t.cell = column(new Int32Array(total), (w, k) => (w.cells ? w.cells[k] : k));
   t.from = column(new Int32Array(total), (w, k) => (w.index ? w.index[k] : NO_COPY));
-  t.place = column(new Int32Array(total), (w, k) => (w.via ? w.place[k] : -1));
+  t.viaCell = column(new Int32Array(total), (w, k) => (w.via ? w.viaIndex[k] : -1));
   t.value = column(new Float32Array(total), (w, k, e) => (w.index ? copied(w.source, w.index[k], t.step[e]) : w.values[k]));
   t.byCell = group(total, t.size, (e) => t.cell[e]);
   t.once = !t.values && t.byCell.start.every((first, i, all) => !i || first - all[i - 1] <= 1); // no cell written again
@@ -132,12 +132,12 @@ function copied(source, i, step) {
 }
 
 // Members 0..size-1 grouped by keyOf: members of group k are items[start[k]] .. items[start[k + 1] - 1]. Negative
-// keys, down to `least`, are in no group.
-export function group(size, groups, keyOf, least = 0) {
+// keys, down to `min`, are in no group.
+export function group(size, groups, keyOf, min = 0) {
   const start = new Int32Array(groups + 1);
   for (let i = 0; i < size; i++) {
     const k = keyOf(i);
-    if (!(k >= least && k < groups)) throw new Error("an index of the scene leaves its range");
+    if (!(k >= min && k < groups)) throw new Error("an index of the scene leaves its range");
     if (k >= 0) start[k + 1]++;
   }
   for (let k = 0; k < groups; k++) start[k + 1] += start[k];
@@ -193,7 +193,7 @@ export const writtenAt = (t, step) => Array.from(eventsAt(t, step), (e) => t.cel
 export function copiesOf(target, source, i) {
   target.copies ||= new Map();
   if (!target.copies.has(source))
-    target.copies.set(source, group(target.cell.length, source.size, (e) => (target.by[e].source === source ? target.from[e] : NO_COPY), NO_COPY));
+    target.copies.set(source, group(target.cell.length, source.size, (e) => (target.write[e].source === source ? target.from[e] : NO_COPY), NO_COPY));
   return members(target.copies.get(source), i);
 }
 
@@ -208,21 +208,21 @@ export function nextOfLine(scene, line, step) {
 
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false, roundingMode: "halfEven" });
 export const minus = (v) => String(v).replace("-", "−").replace("Infinity", "∞").replace("e+", "·10^");
-const inCaption = (v) => minus(Math.abs(v) >= 1e15 ? v.toExponential(3) : Number.isInteger(v) ? BigInt(v) : plain.format(v));
+const captionNumber = (v) => minus(Math.abs(v) >= 1e15 ? v.toExponential(3) : Number.isInteger(v) ? BigInt(v) : plain.format(v));
 
 // The caption of a step (or of a cell) as parts {text, role}; role is "" for text without a role.
-export const captionOf = (scene, step) => filled(scene.captions, step);
+export const captionOf = (scene, step) => fillTemplate(scene.captions, step);
 
-export function filled({ templates, kind, args, width }, step) {
-  const filled = templates[kind[step]].replace(/\{\{|\}\}|\{(\d+)\}/g, (mark, n) =>
-    n === undefined ? mark[0] : inCaption(args[step * width + +n]));
+export function fillTemplate({ templates, kind, args, width }, step) {
+  const text = templates[kind[step]].replace(/\{\{|\}\}|\{(\d+)\}/g, (mark, n) =>
+    n === undefined ? mark[0] : captionNumber(args[step * width + +n]));
   const parts = [];
   let from = 0;
-  for (const m of filled.matchAll(/\[([^\]]*)\]\((\w+)\)/g)) {
-    if (m.index > from) parts.push({ text: filled.slice(from, m.index), role: "" });
+  for (const m of text.matchAll(/\[([^\]]*)\]\((\w+)\)/g)) {
+    if (m.index > from) parts.push({ text: text.slice(from, m.index), role: "" });
     parts.push({ text: m[1], role: m[2] });
     from = m.index + m[0].length;
   }
-  if (from < filled.length) parts.push({ text: filled.slice(from), role: "" });
+  if (from < text.length) parts.push({ text: text.slice(from), role: "" });
   return parts;
 }

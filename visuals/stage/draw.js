@@ -1,13 +1,13 @@
-// The picture of (scene, t). Still cells are on a layer that is only redrawn where cells are written; moving cells and
-// marks are drawn over it in each frame.
+// The picture of (scene, t). A layer holds the cells that do not move; only written cells are redrawn on it. Moving
+// cells and marks are drawn over it in each frame.
 
-import { lookOf } from "./colour.js";
+import { styleOf } from "./colour.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
-import { HEAD_LINE, NUMBERS_FROM, cellAt, seat, sitter, tileAt } from "./layout.js";
+import { HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
 import { clamp } from "./view.js";
 
 const SMALL = 8; // below this many pixels a cell is set in ImageData, not filled
-const FLIGHT = 0.62; // the part of a step in which copies fly; after it computed cells appear
+const FLIGHT = 0.62; // the part of a step in which copies move to their targets; after it computed cells appear
 
 const ease = (u) => (u < 0.5 ? 4 * u * u * u : 1 - (2 - 2 * u) ** 3 / 2);
 
@@ -40,30 +40,30 @@ function dashed(ctx, x, y, w, h, colour) {
 }
 
 // Ghosts have no ink, so they print no number.
-function drawCell(ctx, x, y, size, look, value, numbers) {
+function drawCell(ctx, x, y, size, style, value, numbers) {
   const inner = size >= SMALL ? size - 1 : size;
-  ctx.fillStyle = look.css;
+  ctx.fillStyle = style.css;
   ctx.fillRect(x, y, inner, inner);
-  if (look.padding && size >= SMALL) dashed(ctx, x, y, inner, inner, look.line);
-  if (!numbers || !look.ink) return;
+  if (style.padding && size >= SMALL) dashed(ctx, x, y, inner, inner, style.line);
+  if (!numbers || !style.ink) return;
   const alpha = ctx.globalAlpha;
   ctx.globalAlpha = alpha * numbers.alpha;
   ctx.font = numbers.font;
-  ctx.fillStyle = look.ink;
+  ctx.fillStyle = style.ink;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
   ctx.fillText(cellText(value), x + inner / 2, y + inner / 2 + 0.5);
   ctx.globalAlpha = alpha;
 }
 
-// Still cells on a context. dpr 0: only shapes are drawn and no pixels set, so any context works.
+// Cells that do not move, on a context. With dpr 0 only shapes are drawn and no pixels set, so any context works.
 export class Still {
   constructor(ctx, scene, layout, theme, font, dpr) {
     Object.assign(this, { ctx, scene, layout, theme, font, dpr, step: null, images: {}, scale: layout.scale || 1 });
     for (const block of Object.values(layout.blocks)) block.numbers = numbersOf(ctx, block, font, this.scale);
   }
 
-  // Bring the layer to "everything written up to step": only cells between the old and new step change.
+  // Shows everything written up to `step`. Only cells between the old and the new step are drawn.
   goto(step) {
     if (this.step === null) return this.drawAll(step);
     const [from, to] = step > this.step ? [this.step + 1, step] : [step + 1, this.step];
@@ -84,7 +84,7 @@ export class Still {
       ctx.beginPath();
       ctx.roundRect(g.x, g.y, g.w, g.h, 4);
       ctx.fill();
-      if (g.title) this.write(g.title, g.x + 10 * this.scale, g.titleY, 12.5, false, theme.tokens.dim);
+      if (g.title) this.print(g.title, g.x + 10 * this.scale, g.titleY, 12.5, false, theme.tokens.dim);
     }
     for (const block of Object.values(layout.blocks)) {
       this.drawHead(block);
@@ -94,7 +94,7 @@ export class Still {
     this.step = step;
   }
 
-  write(text, x, y, px, bold, colour) {
+  print(text, x, y, px, bold, colour) {
     const { ctx } = this;
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
@@ -105,9 +105,9 @@ export class Still {
 
   drawHead(block) {
     const { tokens } = this.theme;
-    this.write(block.t.title, block.x, block.headY, 14, true, tokens[block.t.role]);
-    if (block.beside) this.write(block.beside, block.x + block.titleWidth + 8 * this.scale, block.headY, 13, false, tokens.dim);
-    block.below.forEach((line, k) => this.write(line, block.x, block.headY + HEAD_LINE * this.scale * (k + 1), 13, false, tokens.dim));
+    this.print(block.t.title, block.x, block.headY, 14, true, tokens[block.t.role]);
+    if (block.beside) this.print(block.beside, block.x + block.titleWidth + 8 * this.scale, block.headY, 13, false, tokens.dim);
+    block.below.forEach((line, k) => this.print(line, block.x, block.headY + HEAD_LINE * this.scale * (k + 1), 13, false, tokens.dim));
   }
 
   // The padding around the planes is not stored: cells of air, or one dashed line if cells are small.
@@ -115,14 +115,14 @@ export class Still {
     const { t, cell, way } = block;
     if (t.pad.every((n) => n === 0)) return;
     const [ghost, written] = this.theme.padding[block.ground];
-    const look = { ...written, css: ghost.css };
+    const style = { ...written, css: ghost.css };
     for (let tile = 0; tile < t.planes; tile++) {
-      const at = tileAt(block, tile);
-      if (cell < SMALL) dashed(this.ctx, at.x, at.y, way.tileCols * cell, way.tileRows * cell, look.line);
+      const at = tileXY(block, tile);
+      if (cell < SMALL) dashed(this.ctx, at.x, at.y, way.tileCols * cell, way.tileRows * cell, style.line);
       else
         for (let r = 0; r < way.tileRows; r++)
           for (let c = 0; c < way.tileCols; c++)
-            if (sitter(block, tile, r, c) === null) drawCell(this.ctx, at.x + c * cell, at.y + r * cell, cell, look, 0, block.numbers);
+            if (cellAt(block, tile, r, c) === null) drawCell(this.ctx, at.x + c * cell, at.y + r * cell, cell, style, 0, block.numbers);
     }
   }
 
@@ -132,13 +132,13 @@ export class Still {
     if (block.cell < SMALL && this.dpr) return this.setPixels(block, cells, count, step);
     for (let n = 0; n < count; n++) {
       const i = cells ? cells[n] : n;
-      const at = cellAt(block, i);
+      const at = cellXY(block, i);
       if (at.x > layout.width || at.y > layout.height || at.x + block.cell < 0 || at.y + block.cell < 0) continue;
       if (cells) { // a ghost and the value that replaces it must not show through each other
         ctx.fillStyle = theme.grounds[block.ground].css;
         ctx.fillRect(at.x, at.y, block.cell, block.cell);
       }
-      drawCell(ctx, at.x, at.y, block.cell, lookOf(theme, block, i, step), valueAt(block.t, i, step), block.numbers);
+      drawCell(ctx, at.x, at.y, block.cell, styleOf(theme, block, i, step), valueAt(block.t, i, step), block.numbers);
     }
   }
 
@@ -155,8 +155,8 @@ export class Still {
     let x0 = data.width, y0 = data.height, x1 = 0, y1 = 0;
     for (let n = 0; n < count; n++) {
       const i = cells ? cells[n] : n;
-      const colour = lookOf(theme, block, i, step).packed;
-      const at = cellAt(block, i);
+      const colour = styleOf(theme, block, i, step).packed;
+      const at = cellXY(block, i);
       const l = Math.round(at.x * dpr) - left, r = Math.round((at.x + block.cell) * dpr) - left;
       const t = Math.round(at.y * dpr) - top, b = Math.round((at.y + block.cell) * dpr) - top;
       for (let y = t; y < b; y++) pixels.fill(colour, y * data.width + l, y * data.width + r);
@@ -168,46 +168,45 @@ export class Still {
 
 // -- moving cells and marks --------------------------------------------------------------------------------
 
-// t = k: step k is done. t in (k - 1, k): step k is running; its copies fly, then its computed cells appear.
+// t = k: step k is done. t in (k - 1, k): step k is running; its copies move, then its computed cells appear.
 export function drawMoving(ctx, still, t) {
   const { layout, theme } = still;
   const step = Math.ceil(t), part = t - (step - 1);
   if (part >= 1) return;
   const blocks = Object.values(layout.blocks).map((to) => {
     const events = [...eventsAt(to.t, step)];
-    return { to, copies: events.filter((e) => to.t.from[e] > -2), others: events.filter((e) => to.t.from[e] === -2) };
+    return { to, copies: events.filter((e) => to.t.from[e] > -2), computed: events.filter((e) => to.t.from[e] === -2) };
   });
   const flown = clamp(part / FLIGHT, 0, 1);
   for (const { to, copies } of blocks)
     for (let n = copies.length - 1; n >= 0; n--) {
-      const wait = copies.length > 1 ? (n / (copies.length - 1)) * 0.5 : 0;
-      const u = ease(clamp((flown - wait) / 0.5, 0, 1));
-      if (u > 0) drawFlying(ctx, theme, layout.blocks[to.t.by[copies[n]].source.name], to, copies[n], step, u);
+      const delay = copies.length > 1 ? (n / (copies.length - 1)) * 0.5 : 0;
+      const u = ease(clamp((flown - delay) / 0.5, 0, 1));
+      if (u > 0) drawFlying(ctx, theme, layout.blocks[to.t.write[copies[n]].source.name], to, copies[n], step, u);
     }
-  const any = blocks.some((b) => b.copies.length);
-  const lit = any ? clamp((part - FLIGHT) / (1 - FLIGHT) / 0.5, 0, 1) : part;
-  ctx.globalAlpha = ease(lit);
-  for (const { to, others } of blocks)
-    for (const e of lit > 0 ? others : []) {
-      const i = to.t.cell[e], at = cellAt(to, i);
-      drawCell(ctx, at.x, at.y, to.cell, lookOf(theme, to, i, step), to.t.value[e], to.numbers);
+  const fade = blocks.some((b) => b.copies.length) ? clamp((part - FLIGHT) / (1 - FLIGHT) / 0.5, 0, 1) : part;
+  ctx.globalAlpha = ease(fade);
+  for (const { to, computed } of blocks)
+    for (const e of fade > 0 ? computed : []) {
+      const i = to.t.cell[e], at = cellXY(to, i);
+      drawCell(ctx, at.x, at.y, to.cell, styleOf(theme, to, i, step), to.t.value[e], to.numbers);
     }
   ctx.globalAlpha = 1;
 }
 
 function drawFlying(ctx, theme, from, to, e, step, u) {
-  const i = to.t.cell[e], source = to.t.from[e], end = cellAt(to, i);
-  const look = lookOf(theme, to, i, step);
+  const i = to.t.cell[e], source = to.t.from[e], end = cellXY(to, i);
+  const style = styleOf(theme, to, i, step);
   if (source < 0) { // a zero of the padding has no source cell: it appears in place
     ctx.globalAlpha = u;
-    drawCell(ctx, end.x, end.y, to.cell, look, 0, to.numbers);
+    drawCell(ctx, end.x, end.y, to.cell, style, 0, to.numbers);
     ctx.globalAlpha = 1;
     return;
   }
-  const start = cellAt(from, source);
+  const start = cellXY(from, source);
   const size = from.cell + (to.cell - from.cell) * u;
   const x = start.x + (end.x - start.x) * u, y = start.y + (end.y - start.y) * u;
-  drawCell(ctx, x, y, size, look, to.t.value[e], size < NUMBERS_FROM ? null : to.numbers || from.numbers);
+  drawCell(ctx, x, y, size, style, to.t.value[e], size < NUMBERS_FROM ? null : to.numbers || from.numbers);
   if (u < 1) {
     ctx.strokeStyle = theme.tokens.read;
     ctx.lineWidth = size >= SMALL ? 1.5 : 1;
@@ -220,15 +219,15 @@ export function drawMarks(ctx, { layout, theme }, marks, strength) {
   for (const mark of marks) {
     const block = layout.blocks[mark.name];
     ctx.globalAlpha = strength * (mark.faint ? 0.45 : 1);
-    const wide = mark.faint ? 1 : block.cell >= 12 ? 3 : 2, out = block.cell >= 12 ? 0 : 1;
+    const width = mark.faint ? 1 : block.cell >= 12 ? 3 : 2, out = block.cell >= 12 ? 0 : 1;
     const rects = outlines(block, mark.cells, mark.each || mark.faint);
     const stroke = (colour, line) => {
       ctx.strokeStyle = colour;
       ctx.lineWidth = line;
       for (const r of rects) ctx.strokeRect(r.x - 0.5 - out, r.y - 0.5 - out, r.w + 2 * out, r.h + 2 * out);
     };
-    if (!mark.faint) stroke(theme.tokens.ground, wide + 2); // a rim in the ground colour separates an outline from cells of its hue
-    stroke(theme.tokens[mark.as], wide);
+    if (!mark.faint) stroke(theme.tokens.ground, width + 2); // a rim in the ground colour separates an outline from cells of its hue
+    stroke(theme.tokens[mark.as], width);
   }
   ctx.globalAlpha = 1;
 }
@@ -237,21 +236,21 @@ export function drawMarks(ctx, { layout, theme }, marks, strength) {
 export function outlines(block, cells, each) {
   const tiles = new Map();
   for (const i of cells) {
-    const { tile, row, col } = seat(block, i);
+    const { tile, row, col } = cellPosition(block, i);
     if (!tiles.has(tile)) tiles.set(tile, []);
     tiles.get(tile).push({ row, col });
   }
   const rects = [];
-  for (const [tile, seats] of tiles) {
-    const at = tileAt(block, tile), size = block.cell;
+  for (const [tile, positions] of tiles) {
+    const at = tileXY(block, tile), size = block.cell;
     const add = (row, col, rows, cols) => rects.push({ x: at.x + col * size, y: at.y + row * size, w: cols * size, h: rows * size });
     const span = (key) => {
-      const low = seats.reduce((v, s) => Math.min(v, s[key]), Infinity);
-      return [low, seats.reduce((v, s) => Math.max(v, s[key]), 0) - low + 1];
+      const low = positions.reduce((v, s) => Math.min(v, s[key]), Infinity);
+      return [low, positions.reduce((v, s) => Math.max(v, s[key]), 0) - low + 1];
     };
     const [row, rows] = span("row"), [col, cols] = span("col");
-    if (!each && rows * cols === seats.length) add(row, col, rows, cols);
-    else for (const s of seats) add(s.row, s.col, 1, 1);
+    if (!each && rows * cols === positions.length) add(row, col, rows, cols);
+    else for (const s of positions) add(s.row, s.col, 1, 1);
   }
   return rects;
 }

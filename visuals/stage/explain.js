@@ -1,11 +1,11 @@
 // Where a cell's value comes from and where it is used: marks for the canvas, text for the panel. Pure.
 // explain() returns {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
 
-import { cellOf, copiesOf, eventOf, eventsAt, filled, isAir, isPadding, isWritten, lastEvent, minus, valueAt, writtenAt } from "./decode.js";
+import { cellOf, copiesOf, eventOf, eventsAt, fillTemplate, isAir, isPadding, isWritten, lastEvent, minus, valueAt, writtenAt } from "./decode.js";
 
-const MOST_TERMS = 12;
+const MAX_TERMS = 12;
 
-const count = (n) => n.toLocaleString("en");
+export const count = (n) => n.toLocaleString("en");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
 // Numbers in a sentence: integers plain (no negative zero), others to three digits.
@@ -26,46 +26,46 @@ const titleOf = (t) => t.title.replace(/\s*\(.*\)$/, "");
 export function explain(scene, step, name, i) {
   const t = scene.tensors[name];
   const marks = [], parts = [];
-  const say = (text, role = "") => parts.push({ text, role });
+  const add = (text, role = "") => parts.push({ text, role });
   const mark = (tensor, cells, as, more) => marks.push({ name: tensor.name, cells, as, ...more });
-  const now = { scene, step, say, mark, born: isWritten(t, i, step) };
+  const context = { scene, step, add, mark, written: isWritten(t, i, step) };
 
-  say(nameOf(t, i), "head");
+  add(nameOf(t, i), "head");
   const out = scene.matmuls.find((m) => m.out === t);
   const sum = scene.sums.find((s) => s.out === t && s.start[i] < s.start[i + 1]);
-  if (out) explainProduct(now, out, i);
-  else if (sum) explainSum(now, sum, i);
-  else if (isAir(t, i)) say(" is never stored");
-  else if (isPadding(t, i, step)) say(" = 0, a zero of the padding, not read from anywhere");
-  else say(` = ${number(valueAt(t, i, step))}`, t.hue);
+  if (out) explainProduct(context, out, i);
+  else if (sum) explainSum(context, sum, i);
+  else if (isAir(t, i)) add(" is never stored");
+  else if (isPadding(t, i, step)) add(" = 0, a zero of the padding, not read from anywhere");
+  else add(` = ${number(valueAt(t, i, step))}`, t.hue);
 
   const e = eventOf(t, i, step);
   if (e >= 0 && t.from[e] >= 0) {
-    const { source } = t.by[e];
-    say(now.born ? ", a copy of " : ", not written yet: will be a copy of ");
-    say(nameOf(source, t.from[e]), source.hue);
+    const { source } = t.write[e];
+    add(context.written ? ", a copy of " : ", not written yet: will be a copy of ");
+    add(nameOf(source, t.from[e]), source.hue);
     mark(source, [t.from[e]], "write");
-  } else if (!out && !sum && !now.born && !isAir(t, i)) say(", not written yet");
-  const via = e >= 0 && t.place[e] >= 0 ? t.by[e].via : null;
+  } else if (!out && !sum && !context.written && !isAir(t, i)) add(", not written yet");
+  const via = e >= 0 && t.viaCell[e] >= 0 ? t.write[e].via : null;
   if (via) {
-    say(", in place of ");
-    say(nameOf(via, t.place[e]), via.hue);
-    mark(via, [t.place[e]], "read");
+    add(", in place of ");
+    add(nameOf(via, t.viaCell[e]), via.hue);
+    mark(via, [t.viaCell[e]], "read");
   }
-  if (!out && !sum) say(".");
+  if (!out && !sum) add(".");
   const times = t.byCell.start[i + 1] - t.byCell.start[i];
-  if (times > 1) say(` Written ${countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step)} of ${plural(times, "time")} so far.`);
+  if (times > 1) add(` Written ${countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step)} of ${plural(times, "time")} so far.`);
 
   if (t.view && cellOf(t, i) >= 0) mark(t.view.source, [cellOf(t, i)], "read");
-  for (const told of scene.told) explainTold(now, told, t, i);
-  if (via) for (const told of scene.told) if (told.of === via) explainTold(now, told, via, t.place[e]);
+  for (const annotation of scene.annotations) explainAnnotation(context, annotation, t, i);
+  if (via) for (const annotation of scene.annotations) if (annotation.tensor === via) explainAnnotation(context, annotation, via, t.viaCell[e]);
   for (const target of Object.values(scene.tensors))
-    if (target.writes.some((w) => w.source === t)) explainCopies(now, target, t, i);
+    if (target.writes.some((w) => w.source === t)) explainCopies(context, target, t, i);
   for (const m of scene.matmuls) {
-    if (m.right === t) explainColumn(now, m, i);
-    if (m.left === t) explainFactor(now, m, i);
+    if (m.right === t) explainColumn(context, m, i);
+    if (m.left === t) explainFactor(context, m, i);
   }
-  for (const s of scene.sums) if (s.left === t || s.right === t) explainTerm(now, s, t, i);
+  for (const s of scene.sums) if (s.left === t || s.right === t) explainTerm(context, s, t, i);
   mark(t, [i], "write");
   return { marks, parts };
 }
@@ -73,45 +73,45 @@ export function explain(scene, step, name, i) {
 const countDone = (t, events, step) => count(events.filter((e) => t.step[e] <= step).length);
 
 // The scene's own sentence on a cell, with the cells it is made of; and the cells that it is a part of.
-function explainTold({ say, mark }, { of, words, links }, t, i) {
-  const among = ({ cells }, k) => cells.subarray(k * (cells.length / of.size), (k + 1) * (cells.length / of.size));
-  if (of === t) {
-    say(" ");
-    for (const { text, role } of filled(words, i)) say(text, role);
+function explainAnnotation({ add, mark }, { tensor, captions, links }, t, i) {
+  const linked = ({ cells }, k) => cells.subarray(k * (cells.length / tensor.size), (k + 1) * (cells.length / tensor.size));
+  if (tensor === t) {
+    add(" ");
+    for (const { text, role } of fillTemplate(captions, i)) add(text, role);
   }
   for (const link of links) {
-    if (of === t) mark(link.source, [...among(link, i)].filter((c) => c >= 0), "read");
-    if (link.source === t) mark(of, Array.from({ length: of.size }, (_, k) => k).filter((k) => among(link, k).includes(i)), "write", { each: true, faint: true });
+    if (tensor === t) mark(link.source, [...linked(link, i)].filter((c) => c >= 0), "read");
+    if (link.source === t) mark(tensor, Array.from({ length: tensor.size }, (_, k) => k).filter((k) => linked(link, k).includes(i)), "write", { each: true, faint: true });
   }
 }
 
-function explainCopies({ scene, step, say, mark }, target, source, i) {
+function explainCopies({ scene, step, add, mark }, target, source, i) {
   const copies = [...copiesOf(target, source, i)];
-  if (!copies.length) return say(" It is never copied.");
-  const there = copies.filter((e) => lastEvent(target, target.cell[e], step) === e);
+  if (!copies.length) return add(" It is never copied.");
+  const current = copies.filter((e) => lastEvent(target, target.cell[e], step) === e);
   mark(target, copies.filter((e) => target.step[e] > step).map((e) => target.cell[e]), "write", { faint: true });
-  mark(target, there.map((e) => target.cell[e]), "write", { each: true });
+  mark(target, current.map((e) => target.cell[e]), "write", { each: true });
   const noun = new Set(copies.map((e) => target.step[e])).size === copies.length ? scene.stepName : "cell";
-  const where = ` ${target.partial ? "the part shown of " : ""}the ${titleOf(target)} so far.`;
-  say(target.once ? " It stands in " : " It was copied ");
-  say(`${countDone(target, copies, step)} of ${plural(copies.length, target.once ? noun : "time")}`, target.role);
-  say((target.once ? " of" : " into") + where);
+  const tail = ` ${target.partial ? "the part shown of " : ""}the ${titleOf(target)} so far.`;
+  add(target.once ? " It stands in " : " It was copied ");
+  add(`${countDone(target, copies, step)} of ${plural(copies.length, target.once ? noun : "time")}`, target.role);
+  add((target.once ? " of" : " into") + tail);
 }
 
 const column = (m, j) => Array.from({ length: m.right.rows }, (_, k) => k * m.right.cols + j);
 const productsOf = (m, j) => Array.from({ length: m.left.rows }, (_, r) => r * m.right.cols + j);
 
-function explainColumn(now, m, i) {
-  const { say, mark } = now, { right } = m;
+function explainColumn(context, m, i) {
+  const { add, mark } = context, { right } = m;
   const j = i % right.cols, outs = productsOf(m, j);
-  markColumn(now, m, column(m, j));
+  markColumn(context, m, column(m, j));
   mark(m.out, outs, "write", { each: true });
-  say(` Column ${columnOf(right, j)}${right.source ? " is one window; it" : ""} gives `);
+  add(` Column ${columnOf(right, j)}${right.source ? " is one window; it" : ""} gives `);
   outs.slice(0, 4).forEach((o, n) => {
-    if (n) say(", ");
-    say(nameOf(m.out, o), m.out.hue);
+    if (n) add(", ");
+    add(nameOf(m.out, o), m.out.hue);
   });
-  say(outs.length > 4 ? ` and ${outs.length - 4} more.` : ".");
+  add(outs.length > 4 ? ` and ${outs.length - 4} more.` : ".");
 }
 
 // A column and the window it was copied from.
@@ -121,81 +121,83 @@ function markColumn({ step, mark }, { right }, cells) {
   if (source) mark(source, [...new Set(cells.map((c) => cellOf(right, c, step)))].filter((c) => c >= 0), "read");
 }
 
-function explainFactor({ step, say, mark }, m, i) {
+function explainFactor({ step, add, mark }, m, i) {
   const { left, right, out } = m, { cols } = right;
   const k = i % left.cols, r = Math.floor(i / left.cols);
   const row = Array.from({ length: cols }, (_, j) => k * cols + j);
   mark(right, row, "read");
   const done = row.filter((_, j) => isWritten(out, r * cols + j, step));
-  say(` It multiplies all of row ${k + right.origin[1]} of the `);
-  say(titleOf(right), right.role);
-  say(": one term of ");
-  say(plural(cols, titleOf(out)), out.hue);
-  say(`, ${count(done.length)} so far.`);
+  add(` It multiplies all of row ${k + right.origin[1]} of the `);
+  add(titleOf(right), right.role);
+  add(": one term of ");
+  add(plural(cols, titleOf(out)), out.hue);
+  add(`, ${count(done.length)} so far.`);
 }
 
 // out = sum of left x right, with the numbers of the cells.
-function explainProduct(now, m, i) {
-  const { step, say, mark, born } = now, { left, right, out } = m;
+function explainProduct(context, m, i) {
+  const { step, add, mark, written } = context, { left, right, out } = m;
   const r = Math.floor(i / right.cols), cells = column(m, i % right.cols), inner = left.cols;
-  const summed = born && m.upto ? m.upto[step] : inner;
+  const summed = written && m.upto ? m.upto[step] : inner;
   mark(left, cells.map((_, k) => r * inner + k), "read");
-  markColumn(now, m, cells);
-  say(born ? "\n= " : ", not computed yet\n= ");
+  markColumn(context, m, cells);
+  add(written ? "\n= " : ", not computed yet\n= ");
   let exact = true;
   for (let k = 0; k < summed; k++) {
     const a = valueAt(left, r * inner + k, step), b = valueAt(right, cells[k], step);
     exact &&= Number.isInteger(a) && Number.isInteger(b);
-    if (k >= MOST_TERMS) continue;
-    if (k || a < 0) say(a < 0 ? (k ? " − " : "−") : " + ", "op");
-    say(number(Math.abs(a)), left.hue);
-    say("·");
-    say(b < 0 ? `(${number(b)})` : number(b), isPadding(right, cells[k], step) ? "dim" : right.hue);
+    addTerm(add, k, a, left.hue, b, isPadding(right, cells[k], step) ? "dim" : right.hue);
   }
-  if (summed > MOST_TERMS) say(` + … ${plural(summed - MOST_TERMS, "more term")}`, "dim");
+  if (summed > MAX_TERMS) add(` + … ${plural(summed - MAX_TERMS, "more term")}`, "dim");
   if (m.rest) {
-    say(` + ${number(m.rest[i])} from the ${right.source?.planeName || "term"}s not shown`, "dim");
+    add(` + ${number(m.rest[i])} from the ${right.source?.planeName || "term"}s not shown`, "dim");
   }
-  if (summed < inner) say(`, ${plural(inner - summed, "term")} to come`, "dim");
-  say(`\n${exact ? "=" : "≈"} ${number(valueAt(out, i, step))}`, "sum");
+  if (summed < inner) add(`, ${plural(inner - summed, "term")} to come`, "dim");
+  add(`\n${exact ? "=" : "≈"} ${number(valueAt(out, i, step))}`, "sum");
+}
+
+// Term k of a sum, a * b, with its sign. A factor without a colour is a number of the algorithm, and is left out if it
+// is 1.
+function addTerm(add, k, a, colour, b, role) {
+  if (k >= MAX_TERMS) return;
+  if (k || a < 0) add(a < 0 ? (k ? " − " : "−") : " + ", "op");
+  const one = !colour && Math.abs(a) === 1;
+  if (!one) {
+    add(number(Math.abs(a)), colour);
+    add("·");
+  }
+  add(b < 0 && (k || !one || a < 0) ? `(${number(b)})` : number(b), role);
 }
 
 // out = the sum of its terms, with their values at the step that writes it; for a ghost that step is still to come.
-function explainSum({ scene, step, say, mark, born }, { out, left, right, start, cells, factors, rest }, i) {
-  const e = eventOf(out, i, step), then = e >= 0 ? out.step[e] : step, value = valueAt(out, i, step);
-  const own = cells.subarray(start[i], start[i + 1]), by = factors.subarray(start[i], start[i + 1]);
-  mark(right, [...own], "read");
-  if (left) mark(left, [...by], "read");
-  say(born ? "\n= " : ", not computed yet\n= ");
+function explainSum({ scene, step, add, mark, written }, { out, left, right, start, cells, factors, rest }, i) {
+  const e = eventOf(out, i, step), sumStep = e >= 0 ? out.step[e] : step, value = valueAt(out, i, step);
+  const terms = cells.subarray(start[i], start[i + 1]), weights = factors.subarray(start[i], start[i + 1]);
+  mark(right, [...terms], "read");
+  if (left) mark(left, [...weights], "read");
+  add(written ? "\n= " : ", not computed yet\n= ");
   let total = 0, exact = true;
-  own.forEach((cell, k) => {
-    const a = left ? valueAt(left, by[k], then) : by[k], b = valueAt(right, cell, then);
+  terms.forEach((cell, k) => {
+    const a = left ? valueAt(left, weights[k], sumStep) : weights[k], b = valueAt(right, cell, sumStep);
     total += a * b;
     exact &&= Number.isInteger(a) && Number.isInteger(b);
-    if (k >= MOST_TERMS) return;
-    if (k || a < 0) say(a < 0 ? (k ? " − " : "−") : " + ", "op");
-    const plain = !left && Math.abs(a) === 1; // a factor of 1 is left out
-    if (!plain) {
-      say(number(Math.abs(a)), left ? left.hue : "");
-      say("·");
-    }
-    say(b < 0 && (k || !plain || a < 0) ? `(${number(b)})` : number(b), right.hue);
+    addTerm(add, k, a, left ? left.hue : "", b, right.hue);
   });
-  if (own.length > MOST_TERMS) say(` + … ${plural(own.length - MOST_TERMS, "more term")}`, "dim");
-  if (rest) say(` + ${number(value - total)} from the ${rest} not shown`, "dim");
-  say(`\n${exact && Number.isInteger(value) ? "=" : "≈"} ${number(value)}`, "sum");
-  if (own.some((cell) => valueAt(right, cell, then) !== valueAt(right, cell, step))) say(`\nWhat it was made of has been overwritten since.`, "dim");
+  if (terms.length > MAX_TERMS) add(` + … ${plural(terms.length - MAX_TERMS, "more term")}`, "dim");
+  if (rest) add(` + ${number(value - total)} from the ${rest} not shown`, "dim");
+  add(`\n${exact && Number.isInteger(value) ? "=" : "≈"} ${number(value)}`, "sum");
+  if (terms.some((cell) => valueAt(right, cell, sumStep) !== valueAt(right, cell, step))) add(`\nWhat it was made of has been overwritten since.`, "dim");
 }
 
 // The sums in which a cell is a term, of those that are written or will be written.
-function explainTerm({ say, mark }, s, t, i) {
-  const outs = [], of = s.right === t ? s.cells : s.factors;
-  for (let o = 0; o < s.out.size; o++) if (of.subarray(s.start[o], s.start[o + 1]).includes(i)) outs.push(o);
+function explainTerm({ add, mark }, s, t, i) {
+  const outs = [], terms = s.right === t ? s.cells : s.factors;
+  for (let o = 0; o < s.out.size; o++) if (terms.subarray(s.start[o], s.start[o + 1]).includes(i)) outs.push(o);
   if (!outs.length) return;
   mark(s.out, outs, "write", { each: true });
-  say(" It is a term of ");
-  say(plural(outs.length, "cell"), s.out.hue);
-  say(` of the ${titleOf(s.out)}.`);
+  add(" It is a term of ");
+  add(plural(outs.length, "cell"), s.out.hue);
+  add(` of the ${titleOf(s.out)}.`);
 }
 
 // The outlines of a step: what it reads in sky blue, what it writes in vermilion.
@@ -214,8 +216,8 @@ export function stepMarks(scene, step) {
   for (const t of Object.values(scene.tensors)) {
     const events = eventsAt(t, step);
     for (const e of events) {
-      if (t.from[e] >= 0) reads(t.by[e].source, [t.from[e]]);
-      if (t.place[e] >= 0) reads(t.by[e].via, [t.place[e]]);
+      if (t.from[e] >= 0) reads(t.write[e].source, [t.from[e]]);
+      if (t.viaCell[e] >= 0) reads(t.write[e].via, [t.viaCell[e]]);
     }
     if (events.length) marks.push({ name: t.name, cells: writtenAt(t, step), as: "write" });
   }

@@ -4,9 +4,9 @@
 export const embedded = globalThis.parent !== globalThis.self; // equal if not embedded, and in Node
 
 // Reveal.js understands "method" without further code.
-export function tell(what, step, steps) {
-  const method = what === "next" || what === "prev" ? { method: what } : {};
-  if (embedded) window.parent.postMessage(JSON.stringify({ ...method, stage: what, step, steps }), "*");
+export function report(type, step, steps) {
+  const method = type === "next" || type === "prev" ? { method: type } : {};
+  if (embedded) window.parent.postMessage(JSON.stringify({ ...method, stage: type, step, steps }), "*");
 }
 
 // The request in a message: {goto} | {by} | {play}; null if it is not for a stage; an Error if it is invalid.
@@ -29,12 +29,12 @@ export function readMessage(data) {
 }
 
 // Only messages of the embedding page are accepted.
-export function listenToParent(on, act, refuse) {
+export function listenToParent(on, act, reject) {
   on(window, "message", (event) => {
-    const asked = readMessage(event.data);
-    if (!asked) return;
-    if (!embedded || event.source !== window.parent) refuse("a message that did not come from the embedding page was left unheard");
-    else if (asked instanceof Error) refuse(asked.message);
-    else act(asked);
+    const request = readMessage(event.data);
+    if (!request) return;
+    if (!embedded || event.source !== window.parent) reject("a message that did not come from the embedding page was left unheard");
+    else if (request instanceof Error) reject(request.message);
+    else act(request);
   });
 }

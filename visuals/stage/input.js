@@ -2,32 +2,32 @@
 
 import { lineOf, nextOfLine } from "./decode.js";
 import { focusOf } from "./explain.js";
-import { embedded, listenToParent, tell } from "./frame.js";
+import { embedded, listenToParent, report } from "./frame.js";
 import { hitTest } from "./layout.js";
 import { watchLink } from "./link.js";
 import { WHOLE, clamp, zoomed } from "./view.js";
 
 export function listen(player) {
-  const { root, part } = player, { signal } = player.gone;
+  const { root, part } = player, { signal } = player.closed;
   const on = (target, type, handler, options) => target.addEventListener(type, handler, { signal, ...options });
-  const live = (handler) => (event) => player.scene && !player.failed && !player.data.still && handler(event);
-  on(root, "click", live((event) => click(player, event)));
-  on(root, "keydown", live((event) => key(player, event)));
+  const active = (handler) => (event) => player.scene && !player.failed && !player.data.still && handler(event);
+  on(root, "click", active((event) => click(player, event)));
+  on(root, "keydown", active((event) => key(player, event)));
   on(part.scrub, "input", () => player.scrubTo(Number(part.scrub.value)));
-  on(part.scrub, "change", () => player.settle());
+  on(part.scrub, "change", () => player.publish());
   on(document, "click", (event) => event.composedPath().includes(root) || openPanel(player, null));
-  listenToPointer(player, (type, handler, options) => on(part.canvas, type, live(handler), options));
-  const sized = new ResizeObserver(() => player.arrange());
-  sized.observe(part["canvas-box"]);
+  listenToPointer(player, (type, handler, options) => on(part.canvas, type, active(handler), options));
+  const observer = new ResizeObserver(() => player.arrange());
+  observer.observe(part["canvas-box"]);
   on(window, "resize", () => player.arrange());
-  signal.addEventListener("abort", () => sized.disconnect()); // not by on(): abort removes its listeners before they run
+  signal.addEventListener("abort", () => observer.disconnect()); // not by on(): abort removes its listeners before they run
   watchLink(on, (how) => player.linkChanged(how));
-  listenToParent(on, live((asked) => {
-    if (asked.goto !== undefined) player.goto(asked.goto);
-    else if (asked.by) player.goto(player.step + asked.by);
-    else if (asked.play) player.play();
+  listenToParent(on, active((request) => {
+    if (request.goto !== undefined) player.goto(request.goto);
+    else if (request.by) player.goto(player.step + request.by);
+    else if (request.play) player.play();
     else player.pause();
-  }), (why) => player.say(`${why}.`));
+  }), (text) => player.notify(`${text}.`));
 }
 
 // -- buttons -------------------------------------------------------------------------------------------------
@@ -37,8 +37,8 @@ const BUTTONS = {
   forward: (player) => player.goto(player.step + 1),
   speed: (player) => player.changeSpeed(1, true),
   loop: (player) => (player.loop?.[1] === undefined ? loopTo(player, player.loop ? 1 : 0) : player.setLoop()),
-  fit: (player) => view(player, WHOLE),
-  dismiss: (player) => player.say(""),
+  fit: (player) => setView(player, WHOLE),
+  dismiss: (player) => player.notify(""),
 };
 
 function click(player, event) {
@@ -47,9 +47,9 @@ function click(player, event) {
   if (!target.closest(".panel")) togglePanel(player, action);
   if (BUTTONS[action]) {
     BUTTONS[action](player);
-    if (!button.offsetParent) root.focus({ preventScroll: true }); // the button hid itself
-  } else if (take) ask(player, "take", take);
-  else if (copy) ask(player, "link", copy);
+    if (!button.offsetParent) root.focus({ preventScroll: true }); // the action hid the button
+  } else if (take) runPanel(player, "take", take);
+  else if (copy) runPanel(player, "link", copy);
   else if (target.closest(".runs")) jump(player, Number(target.closest(".runs").dataset.line));
   else if (!button && target !== part.canvas && !target.closest(".transport, .explain")) player.setPin(null);
 }
@@ -76,18 +76,18 @@ function loopTo(player, end) {
 }
 
 // Files and links are made by a separate module, loaded on first use.
-async function ask(player, panel, what) {
-  const said = player.root.querySelector(`[data-panel=${panel}] .said`), near = (path) => new URL(path, document.baseURI).href;
-  const assets = player.assets || { module: near("stage/takeaway.js"), template: near("stage/standalone.html"), gif: near("stage/gif") };
-  const say = (text) => { said.textContent = text; };
+async function runPanel(player, panel, name) {
+  const status = player.root.querySelector(`[data-panel=${panel}] .status`), url = (path) => new URL(path, document.baseURI).href;
+  const assets = player.assets || { module: url("stage/takeaway.js"), template: url("stage/standalone.html"), gif: url("stage/gif") };
+  const show = (text) => { status.textContent = text; };
   if (player.busy) return;
   player.busy = true;
-  say("…");
+  show("…");
   try {
     const { panels } = await import(await assets.module);
-    await panels[panel](player, what, assets, say);
+    await panels[panel](player, name, assets, show);
   } catch (error) {
-    say(`${error.message}.`);
+    show(`${error.message}.`);
   }
   player.busy = false;
 }
@@ -95,7 +95,7 @@ async function ask(player, panel, what) {
 // -- keys ----------------------------------------------------------------------------------------------------
 const KEYS = {
   " ": (player) => player.toggle(),
-  ArrowLeft: (player, leap) => stepBy(player, -leap), ArrowRight: (player, leap) => stepBy(player, leap),
+  ArrowLeft: (player, by) => stepBy(player, -by), ArrowRight: (player, by) => stepBy(player, by),
   PageUp: (player) => stepBy(player, -1, true), PageDown: (player) => stepBy(player, 1, true),
   Home: (player) => player.goto(0), End: (player) => player.goto(player.scene.steps - 1),
   "+": (player) => player.changeSpeed(1), "-": (player) => player.changeSpeed(-1),
@@ -104,18 +104,18 @@ const KEYS = {
   p: (player) => player.setPin(player.pin ? null : focusOf(player.scene, player.step)),
   w: (player) => movePin(player, -1, 0), s: (player) => movePin(player, 1, 0), a: (player) => movePin(player, 0, -1), d: (player) => movePin(player, 0, 1),
   t: nextTensor,
-  z: (player) => zoomAt(player, 1.5), x: (player) => zoomAt(player, 1 / 1.5), 0: (player) => view(player, WHOLE),
+  z: (player) => zoomAt(player, 1.5), x: (player) => zoomAt(player, 1 / 1.5), 0: (player) => setView(player, WHOLE),
   "?": (player) => togglePanel(player, "help"), c: (player) => togglePanel(player, "colours"),
   Escape: (player) => { player.setPin(null); openPanel(player, null); },
   ArrowUp: () => {}, ArrowDown: () => {},
 };
-const SAME = { "=": "+", ">": "+", "<": "-", _: "-" };
+const KEY_ALIASES = { "=": "+", ">": "+", "<": "-", _: "-" };
 
 function key(player, event) {
   const { target } = event, name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (event.ctrlKey || event.metaKey || event.altKey || (target.closest("textarea") && name !== "Escape")) return;
   if (target.closest(".explain") && /^Arrow(Up|Down)$/.test(name)) return; // these keys scroll it
-  const action = KEYS[SAME[name] || name];
+  const action = KEYS[KEY_ALIASES[name] || name];
   if (!action) return;
   event.stopPropagation();
   if (name === " " && target.closest("button")) return; // Space presses the focused button
@@ -126,7 +126,7 @@ function key(player, event) {
 // At the first and last step, arrows move on in the embedding deck; a clicker's keys always do.
 function stepBy(player, by, clicker) {
   const { step, scene } = player, end = by > 0 ? scene.steps - 1 : 0;
-  if (embedded && (clicker || (step === end && player.until === null))) tell(by > 0 ? "next" : "prev", step, scene.steps);
+  if (embedded && (clicker || (step === end && player.until === null))) report(by > 0 ? "next" : "prev", step, scene.steps);
   else player.goto(step + by);
 }
 
@@ -144,79 +144,79 @@ function nextTensor(player) {
 }
 
 // -- pointer -------------------------------------------------------------------------------------------------
-function view(player, to) {
-  player.look(to);
+function setView(player, to) {
+  player.setView(to);
   player.writeLink();
 }
 
 // Zooms around the pinned cell, else around the middle.
 function zoomAt(player, factor) {
-  const { pin, seen, part } = player, box = part.canvas.getBoundingClientRect();
-  const at = pin ? player.cellRect(pin.name, pin.index) : { x: box.x + seen.width / 2, y: box.y + seen.height / 2 };
-  zoomRound(player, factor, at.x - box.x, at.y - box.y);
+  const { pin, inView, part } = player, box = part.canvas.getBoundingClientRect();
+  const at = pin ? player.cellRect(pin.name, pin.index) : { x: box.x + inView.width / 2, y: box.y + inView.height / 2 };
+  zoomAround(player, factor, at.x - box.x, at.y - box.y);
 }
 
-function zoomRound(player, factor, x, y, dx = 0, dy = 0) {
+function zoomAround(player, factor, x, y, dx = 0, dy = 0) {
   const { layout } = player;
-  player.look(zoomed(player.view, factor, x, y, layout.width, layout.height, dx, dy));
+  player.setView(zoomed(player.view, factor, x, y, layout.width, layout.height, dx, dy));
 }
 
-const same = (a, b) => a?.name === b?.name && a?.index === b?.index;
+const sameCell = (a, b) => a?.name === b?.name && a?.index === b?.index;
 
 function setHover(player, cell) {
-  if (same(cell, player.hover)) return;
+  if (sameCell(cell, player.hover)) return;
   player.hover = cell;
   if (cell) player.part.hint.hidden = true; // the reader knows hover now
   player.draw();
 }
 
 function listenToPointer(player, on) {
-  const { canvas } = player.part, fingers = new Map();
+  const { canvas } = player.part, pointers = new Map();
   let dragged = false;
-  const at = (event) => {
+  const xy = (event) => {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
-  const over = (event) => hitTest(player.seen, at(event).x, at(event).y);
+  const hit = (event) => hitTest(player.inView, xy(event).x, xy(event).y);
   on("pointerdown", (event) => {
     if (event.button) return; // a context menu may receive the release of another button
-    fingers.set(event.pointerId, at(event));
+    pointers.set(event.pointerId, xy(event));
     dragged = false;
   });
   on("pointermove", (event) => {
-    const before = fingers.get(event.pointerId), now = at(event);
-    if (!before) return setHover(player, event.pointerType === "touch" ? null : over(event));
-    if (fingers.size === 1 && (player.view === WHOLE || (!dragged && Math.hypot(now.x - before.x, now.y - before.y) < 4))) return;
+    const before = pointers.get(event.pointerId), now = xy(event);
+    if (!before) return setHover(player, event.pointerType === "touch" ? null : hit(event));
+    if (pointers.size === 1 && (player.view === WHOLE || (!dragged && Math.hypot(now.x - before.x, now.y - before.y) < 4))) return;
     dragged = true;
     canvas.setPointerCapture(event.pointerId);
-    fingers.set(event.pointerId, now);
-    const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
-    if (!other) return zoomRound(player, 1, now.x, now.y, now.x - before.x, now.y - before.y);
+    pointers.set(event.pointerId, now);
+    const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
+    if (!other) return zoomAround(player, 1, now.x, now.y, now.x - before.x, now.y - before.y);
     const spread = (p) => Math.hypot(p.x - other.x, p.y - other.y) || 1;
-    zoomRound(player, spread(now) / spread(before), (before.x + other.x) / 2, (before.y + other.y) / 2, (now.x - before.x) / 2, (now.y - before.y) / 2);
+    zoomAround(player, spread(now) / spread(before), (before.x + other.x) / 2, (before.y + other.y) / 2, (now.x - before.x) / 2, (now.y - before.y) / 2);
   });
-  const up = (event) => {
-    fingers.delete(event.pointerId);
+  const release = (event) => {
+    pointers.delete(event.pointerId);
     if (dragged) player.writeLink();
   };
-  on("pointerup", up);
-  on("pointercancel", up);
+  on("pointerup", release);
+  on("pointercancel", release);
   on("pointerleave", (event) => {
-    up(event);
+    release(event);
     setHover(player, null);
   });
   on("click", (event) => {
     if (dragged) return;
-    const cell = over(event);
-    player.setPin(same(cell, player.pin) ? null : cell);
+    const cell = hit(event);
+    player.setPin(sameCell(cell, player.pin) ? null : cell);
     player.root.focus({ preventScroll: true });
   });
   on("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey && !player.fills) return; // the page scrolls
     event.preventDefault();
-    const { x, y } = at(event);
-    zoomRound(player, Math.exp(-clamp(event.deltaY, -60, 60) / 120), x, y);
-    clearTimeout(player.waiting);
-    player.waiting = setTimeout(() => player.writeLink(), 200);
+    const { x, y } = xy(event);
+    zoomAround(player, Math.exp(-clamp(event.deltaY, -60, 60) / 120), x, y);
+    clearTimeout(player.timer);
+    player.timer = setTimeout(() => player.writeLink(), 200);
   }, { passive: false });
 }

@@ -5,8 +5,8 @@
 // large as width and height allow, smallest first: nothing is hidden, and no tensor is large while another is
 // needlessly small. A local search changes one fold, row break or group position at a time, and keeps the best.
 
-export const CELL_MOST = 28, NUMBERS_FROM = 15, HEAD_LINE = 18;
-const CELL_LEAST = 2, CELL_CALM = 18;
+export const MAX_CELL = 28, NUMBERS_FROM = 15, HEAD_LINE = 18;
+const MIN_CELL = 2, READABLE_CELL = 18;
 const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
 // What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines.
 // COSTS are penalties for breaking a row and for changing the order of reading.
@@ -31,17 +31,17 @@ export function layOut(scene, width, height, measure, scale = 1) {
       fits = page.w <= plan.width && page.h <= plan.height;
       if (!fits) grow({ ...plan, width: Math.max(page.w, plan.width), height: Math.max(page.h, plan.height) }); // other tensors may use the width and height that the page takes anyway
       layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [] };
-      stand(page, margin, gap, plan.width, page.h, plan, layout);
+      placePart(page, margin, gap, plan.width, page.h, plan, layout);
     }
   return layout;
 }
 
 function boxesOf(scene, measure, { scale, pad }) {
   const boxes = [];
-  for (const { title, place, rows } of scene.groups) {
-    const under = place === "global" ? 0 : pad, before = boxes.at(-1)?.frame;
-    const frame = { title, under, over: title ? GROUND_TITLE * scale : under, least: measure(title), ground: under ? `${place}-ground` : "panel" };
-    const first = !before ? [COLUMN] : before.under ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
+  for (const { title, memorySpace, rows } of scene.groups) {
+    const bottom = memorySpace === "global" ? 0 : pad, before = boxes.at(-1)?.frame;
+    const frame = { title, bottom, top: title ? GROUND_TITLE * scale : bottom, minWidth: measure(title), ground: bottom ? `${memorySpace}-ground` : "panel" };
+    const first = !before ? [COLUMN] : before.bottom ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
     for (const row of rows)
       for (const t of row) {
         const begins = t !== row[0] ? [NOTHING, ROW] : row !== rows[0] ? [ROW] : first;
@@ -95,11 +95,11 @@ function improve(plan) {
     for (const b of plan.boxes)
       for (const key in b.options)
         for (const option of b.options[key]) {
-          const kept = b[key];
+          const old = b[key];
           b[key] = option;
-          const score = option === kept ? best : scoreOf(plan);
+          const score = option === old ? best : scoreOf(plan);
           if (score > best) best = score;
-          else b[key] = kept;
+          else b[key] = old;
         }
   } while (best > before);
   return scoreOf(plan);
@@ -113,46 +113,46 @@ function scoreOf(plan) {
   return score;
 }
 
-// Makes cells as large as possible: first all together, then those with space left; in between, heads as low as
+// Makes cells as large as possible: first all of them, then those with space left; in between, heads as low as
 // possible. A small tensor beside one without space becomes only a little larger, or just readable.
 function grow({ page, boxes, width, height, scale }) {
   const fits = () => (size(page), page.w <= width && page.h <= height);
-  let open = boxes, low = CELL_LEAST, most = Math.floor(CELL_MOST * scale);
-  const together = () => {
-    const set = (cell) => { for (const b of open) b.cell = cell; };
-    for (set(low + 1); low < most && fits(); set(low + 1)) low++;
+  let growing = boxes, low = MIN_CELL, max = Math.floor(MAX_CELL * scale);
+  const growAll = () => {
+    const set = (cell) => { for (const b of growing) b.cell = cell; };
+    for (set(low + 1); low < max && fits(); set(low + 1)) low++;
     set(low);
   };
   for (const b of boxes) b.head = b.heads.at(-1);
-  together();
+  growAll();
   for (const b of boxes) b.heads.some((head) => ((b.head = head), fits()));
-  together();
-  const least = low;
-  most = Math.min(most, Math.ceil(Math.max(CELL_CALM * scale, 1.2 * least)));
-  for (; open.length && low < most; together()) {
-    open = open.filter((b) => (b.cell++, fits()) || !b.cell--);
+  growAll();
+  const min = low;
+  max = Math.min(max, Math.ceil(Math.max(READABLE_CELL * scale, 1.2 * min)));
+  for (; growing.length && low < max; growAll()) {
+    growing = growing.filter((b) => (b.cell++, fits()) || !b.cell--);
     low++;
   }
   size(page);
-  return least;
+  return min;
 }
 
 // -- the page as nested parts: columns side by side, lines in them down, groups side by side, rows of boxes down ---
-const BARE = { over: 0, under: 0, least: 0 };
+const NO_FRAME = { top: 0, bottom: 0, minWidth: 0 };
 
 function partOf(boxes, level, plan) {
   const across = level % 2 === 0, runs = [];
   boxes.forEach((b, n) => (n && b.begins < level ? runs.at(-1).push(b) : runs.push([b])));
   return {
     members: level ? runs.map((run) => partOf(run, level - 1, plan)) : boxes,
-    across, gap: across ? plan.sideGap : plan.gap, frame: level === ROW ? boxes[0].frame : BARE,
+    across, gap: across ? plan.sideGap : plan.gap, frame: level === ROW ? boxes[0].frame : NO_FRAME,
   };
 }
 
 // Sets width and height of a part and of everything in it. The grids of a row begin under the tallest of its heads.
 function size(part) {
   const { members, across, gap, frame } = part;
-  let along = -gap, most = 0, heads = 0;
+  let along = -gap, max = 0, heads = 0;
   for (const m of members) {
     if (m.t) {
       const { way, cell, head } = m;
@@ -162,69 +162,69 @@ function size(part) {
       heads = Math.max(heads, head.headHeight);
     } else size(m);
     along += gap + (across ? m.w : m.h);
-    most = Math.max(most, across ? m.h : m.w);
+    max = Math.max(max, across ? m.h : m.w);
   }
   part.heads = heads;
-  part.w = Math.max(frame.least, across ? along : most);
-  part.h = frame.over + heads + (across ? most : along) + frame.under;
+  part.w = Math.max(frame.minWidth, across ? along : max);
+  part.h = frame.top + heads + (across ? max : along) + frame.bottom;
 }
 
 // Places a part at x, y in w x h: tensors of a row move apart, other parts widen to the edge.
-function stand(part, x, y, w, h, plan, layout) {
+function placePart(part, x, y, w, h, plan, layout) {
   const { members, across, gap, frame, heads } = part, { pad, scale } = plan, slack = across ? Math.max(0, w - part.w) : 0;
-  if (frame.over) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h, titleY: y });
-  y += frame.over + heads;
+  if (frame.top) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h, titleY: y });
+  y += frame.top + heads;
   for (const m of members)
     if (m.t) {
       layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x, y, headY: y - heads, w: m.gridWidth };
       x += m.w + gap + Math.floor(Math.min(150 * scale, slack / (members.length - 1)));
     } else {
       const wide = across ? m.w + Math.floor(slack / members.length) : w;
-      stand(m, x, y, wide, across ? h : m.h + (m === members.at(-1) ? h - part.h : 0), plan, layout);
+      placePart(m, x, y, wide, across ? h : m.h + (m === members.at(-1) ? h - part.h : 0), plan, layout);
       if (across) x += wide + gap;
       else y += m.h + gap;
     }
 }
 
 // The layout under a view: everything moved and enlarged except text, so that a title stays right above its grid.
-export function viewed(layout, { scale, x, y }) {
+export function withView(layout, { scale, x, y }) {
   if (scale === 1 && !x && !y) return layout;
-  const seen = (r, lengths, head) => {
+  const moved = (r, lengths, head) => {
     const at = { ...r, x: (r.x - x) * scale, y: (r.y - y) * scale };
     for (const key of lengths) at[key] *= scale;
     at[head] += at.y - r.y;
     return at;
   };
   const blocks = {};
-  for (const name in layout.blocks) blocks[name] = seen(layout.blocks[name], ["w", "h", "cell", "gap"], "headY");
-  return { ...layout, blocks, grounds: layout.grounds.map((g) => seen(g, ["w", "h"], "titleY")) };
+  for (const name in layout.blocks) blocks[name] = moved(layout.blocks[name], ["w", "h", "cell", "gap"], "headY");
+  return { ...layout, blocks, grounds: layout.grounds.map((g) => moved(g, ["w", "h"], "titleY")) };
 }
 
 // -- cells -------------------------------------------------------------------------------------------------
 // Tile, row and column of a cell in its block, including the padding ring.
-export function seat({ t, way }, i) {
+export function cellPosition({ t, way }, i) {
   const row = t.pad[0] + (Math.floor(i / t.cols) % t.rows), col = t.pad[1] + (i % t.cols);
   const tile = Math.floor(i / (t.rows * t.cols)) + Math.floor(row / way.tileRows) + Math.floor(col / way.tileCols); // at most one of these terms is not 0
   return { tile, row: row % way.tileRows, col: col % way.tileCols };
 }
 
 // The inverse: the cell at a tile, row and column; null if it is padding, empty or outside the tile.
-export function sitter({ t, way: { across, tileRows, tileCols } }, tile, row, col) {
+export function cellAt({ t, way: { across, tileRows, tileCols } }, tile, row, col) {
   const [plane, band] = t.planes > 1 ? [tile, 0] : [0, tile];
   const r = row - t.pad[0] + (band % across) * tileRows, c = col - t.pad[1] + Math.floor(band / across) * tileCols;
   if (row < 0 || col < 0 || row >= tileRows || col >= tileCols) return null;
   return r < 0 || c < 0 || r >= t.rows || c >= t.cols || plane >= t.planes ? null : (plane * t.rows + r) * t.cols + c;
 }
 
-export function tileAt({ x, y, way, cell, gap }, tile) {
+export function tileXY({ x, y, way, cell, gap }, tile) {
   return {
     x: x + (tile % way.across) * (way.tileCols * cell + gap),
     y: y + Math.floor(tile / way.across) * (way.tileRows * cell + gap),
   };
 }
 
-export function cellAt(block, i) {
-  const { tile, row, col } = seat(block, i), at = tileAt(block, tile);
+export function cellXY(block, i) {
+  const { tile, row, col } = cellPosition(block, i), at = tileXY(block, tile);
   return { x: at.x + col * block.cell, y: at.y + row * block.cell };
 }
 
@@ -233,8 +233,8 @@ export function hitTest(layout, x, y) {
   for (const block of Object.values(layout.blocks)) {
     const { t, way, cell } = block;
     for (let tile = 0; tile < way.across * way.down; tile++) {
-      const at = tileAt(block, tile), col = Math.floor((x - at.x) / cell), row = Math.floor((y - at.y) / cell);
-      const index = sitter(block, tile, row, col);
+      const at = tileXY(block, tile), col = Math.floor((x - at.x) / cell), row = Math.floor((y - at.y) / cell);
+      const index = cellAt(block, tile, row, col);
       if (index !== null) return { name: t.name, index };
     }
   }

@@ -3,7 +3,7 @@
 // So the stage changes only its own parameters and restores them if they are overwritten.
 
 import { SCENE_VERSION } from "./decode.js";
-import { MOST_ZOOM } from "./view.js";
+import { MAX_ZOOM } from "./view.js";
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 export const HIDEABLE = "kernel explain transport play steps scrub count speed loop order colours take link help caption readings".split(" ");
@@ -14,7 +14,7 @@ const RULES = { // parameter: [what is allowed, as text; parser of a text, which
     const [, name, index] = text.match(/^(\w+):(\d{1,9})$/) || [];
     return Object.hasOwn(scene.tensors, name) && +index < scene.tensors[name].size ? { name, index: +index } : undefined;
   }],
-  zoom: [`scale (1 to ${MOST_ZOOM}) and centre, as in 2,0.5,0.5`, (text) => (/^\d+(\.\d+)?(,[01](\.\d+)?){2}$/.test(text) && parseFloat(text) <= MOST_ZOOM ? text : undefined)],
+  zoom: [`scale (1 to ${MAX_ZOOM}) and centre, as in 2,0.5,0.5`, (text) => (/^\d+(\.\d+)?(,[01](\.\d+)?){2}$/.test(text) && parseFloat(text) <= MAX_ZOOM ? text : undefined)],
   loop: ["the first and the last step, as in 3-9", (text, scene) => {
     const [, from, to] = (text.match(/^(\d{1,9})-(\d{1,9})$/) || []).map(Number);
     return from <= to && to < scene.steps ? [from, to] : undefined;
@@ -26,16 +26,16 @@ const short = (text) => `“${text.slice(0, 23)}${text.length > 23 ? "…" : ""}
 
 // The values of a query, and a note for each invalid value: {step, speed, ..., notes}.
 export function readLink(query, param, scene) {
-  const asked = new URLSearchParams(query), found = { notes: [] };
+  const params = new URLSearchParams(query), found = { notes: [] };
   for (const [name, [rule, parse]] of Object.entries(RULES)) {
-    const text = asked.get(name === "step" ? param : name);
+    const text = params.get(name === "step" ? param : name);
     if (!text) continue;
     found[name] = parse(text, scene);
     if (found[name] === undefined) found.notes.push(`${name} must be ${rule}; got ${short(text)}`);
   }
   if (found.step >= scene.steps) found.notes.push(`this scene has ${scene.steps.toLocaleString("en")} steps; the last one is shown`);
-  if (asked.get("version") > SCENE_VERSION)
-    found.notes.push(`this link was made by a newer version (${short(asked.get("version"))}; this is ${SCENE_VERSION}): what it asks for beyond that is left out`);
+  if (params.get("version") > SCENE_VERSION)
+    found.notes.push(`this link was made by a newer version (${short(params.get("version"))}; this is ${SCENE_VERSION}): what it asks for beyond that is left out`);
   return found;
 }
 
@@ -47,7 +47,7 @@ export function withState(query, state) {
 }
 
 // The query without the stage's own parameters.
-export const othersIn = (state) => withState(location.search, Object.fromEntries(Object.keys(state).map((name) => [name, ""])));
+export const otherParams = (state) => withState(location.search, Object.fromEntries(Object.keys(state).map((name) => [name, ""])));
 
 export function writeLink(state) {
   const query = withState(location.search, state);
@@ -59,8 +59,8 @@ export function writeLink(state) {
 
 // Calls back when other code or the reader changed the query: "moved" by Back or Forward, else "overwritten".
 export function watchLink(on, callback) {
-  const home = location.pathname;
-  const here = () => location.pathname === home; // while the app changes to another page, its URL is not ours
+  const path = location.pathname;
+  const here = () => location.pathname === path; // while the app changes to another page, its URL is not ours
   on(window, "popstate", () => here() && callback("moved"));
   if (window.navigation)
     on(window.navigation, "currententrychange", (event) => here() && event.navigationType !== "traverse" && callback("overwritten"));

@@ -1,35 +1,35 @@
 // Code of the panels "take away" and "link": makes a file or a text from the player's scene. Loaded with takeaway.js
 // on first use.
 
-import { take } from "./takeaway.js";
+import { makeFile } from "./takeaway.js";
 
-// By panel: a function of (player, name of the button, URLs of the server's files, function that reports progress).
+// By panel: a function of (player, name of the button, URLs of the server's files, function that shows a status).
 export const panels = { take: toFile, link: toClipboard };
 
-async function toFile(player, kind, assets, say) {
-  const { scene, data, seen, theme, font, msPerStep, loop } = player;
-  const { blob, name, note } = await take(kind, {
+async function toFile(player, kind, assets, show) {
+  const { scene, data, inView, theme, font, msPerStep, loop } = player;
+  const { blob, name, note } = await makeFile(kind, {
     scene, head: data, block: data.block, step: player.step, range: loop?.[1] === undefined ? [0, scene.steps - 1] : loop,
-    width: seen.width, height: seen.height, theme, font, msPerStep, assets, signal: player.gone.signal,
-    caption: (step) => player.captionOf(step), paint: (ctx, t) => player.paint(ctx, t), progress: (part) => say(`${Math.round(100 * part)} %`),
+    width: inView.width, height: inView.height, theme, font, msPerStep, assets, signal: player.closed.signal,
+    caption: (step) => player.captionOf(step), paint: (ctx, t) => player.paint(ctx, t), progress: (part) => show(`${Math.round(100 * part)} %`),
   });
   const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  say(note || `${name}, ${Math.ceil(blob.size / 1000).toLocaleString("en")} KB`);
+  show(note || `${name}, ${Math.ceil(blob.size / 1000).toLocaleString("en")} KB`);
 }
 
 // The copied text is also displayed, because a browser may refuse the clipboard.
-async function toClipboard({ root, scene }, what, assets, say) {
+async function toClipboard({ root, scene }, name, assets, show) {
   const box = root.querySelector(".copied");
   box.hidden = false;
-  box.value = shareTexts(location.href, scene)[what];
+  box.value = shareTexts(location.href, scene)[name];
   try {
     await navigator.clipboard.writeText(box.value);
-    say("Copied.");
+    show("Copied.");
   } catch {
     box.select();
-    say("The browser keeps the clipboard to itself: copy the text above.");
+    show("The browser keeps the clipboard to itself: copy the text above.");
   }
 }
 

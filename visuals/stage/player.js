@@ -5,14 +5,14 @@ import { isDark, makeTheme } from "./colour.js";
 import { captionOf, decodeScene, sameBytes, unpack } from "./decode.js";
 import { Still, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
-import { dress, show } from "./face.js";
-import { tell } from "./frame.js";
+import { render, update } from "./controls.js";
+import { report } from "./frame.js";
 import { listen } from "./input.js";
-import { cellAt, layOut, viewed } from "./layout.js";
-import { SPEEDS, othersIn, readLink, writeLink } from "./link.js";
+import { cellXY, layOut, withView } from "./layout.js";
+import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
 
-const STEP_MS = 620; // duration of one step by hand; copies fly for 0.62 of it
+const STEP_MS = 620; // duration of one step by hand
 const DWELL_MS = 900; // pause at the end of a loop
 
 // Two scenes with an equal result can share step, pin and loop.
@@ -20,17 +20,17 @@ const shapeOf = (scene) => scene && JSON.stringify([scene.key, scene.steps, Obje
 
 class Player {
   constructor(root, assets) {
-    Object.assign(this, { root, assets, scene: null, speed: 1, gone: new AbortController() });
-    this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes words hint notice play scrub count speed loop order caption readings fit transport"
+    Object.assign(this, { root, assets, scene: null, speed: 1, closed: new AbortController() });
+    this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes explanation hint notice play scrub count speed loop order caption readings fit transport"
       .split(" ").map((name) => [name, root.querySelector(name === "canvas" ? name : `.${name}`)]));
     this.ctx = this.part.canvas.getContext("2d");
-    this.calm = matchMedia("(prefers-reduced-motion: reduce)");
-    this.ground = document.createElement("canvas"); // canvas of the still layer
-    this.rest();
+    this.lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
+    this.layer = document.createElement("canvas"); // of the cells that do not move
+    this.reset();
     listen(this);
   }
 
-  rest() {
+  reset() {
     Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, loop: null, view: WHOLE });
   }
 
@@ -40,16 +40,16 @@ class Player {
     try {
       if (this.failed || !this.data || !sameBytes(this.data.bytes, bytes)) {
         const data = unpack(bytes);
-        this.take(data, decodeScene(data.meta, data.block));
+        this.setScene(data, decodeScene(data.meta, data.block));
       }
       this.setTheme(this.data.tokens);
       this.failed = false;
       this.arrange();
-      if (root.dataset.ready !== "true") tell("ready", (this.told = this.step), this.scene.steps);
+      if (root.dataset.ready !== "true") report("ready", (this.sentStep = this.step), this.scene.steps);
       root.dataset.ready = "true";
-      if (first) this.others = othersIn(this.state); // opening does not rewrite the URL
+      if (first) this.others = otherParams(this.state); // opening does not rewrite the URL
       else if (!this.playing) this.writeLink();
-      if (this.data.play && !this.started && !this.calm.matches) {
+      if (this.data.play && !this.started && !this.lessMotion.matches) {
         this.started = true;
         this.loop ||= [0, this.scene.steps - 1];
         this.play();
@@ -58,28 +58,29 @@ class Player {
       this.failed = true;
       this.playing = false;
       root.dataset.ready = "error";
-      this.say(`This scene cannot be shown: ${error.message}.`);
+      this.notify(`This scene cannot be shown: ${error.message}.`);
     }
   }
 
-  // A scene with another shape starts anew: on first mount and after Back from the URL, else at the message's step.
-  take(data, scene) {
+  // Replaces the scene. One of another shape starts at the message's step; on first mount and after Back the URL sets
+  // the state.
+  setScene(data, scene) {
     const first = !this.scene, same = shapeOf(scene) === shapeOf(this.scene);
     this.data = data;
     this.scene = scene;
-    if (data.still) this.stand();
+    if (data.still) this.makeStill();
     this.layout = this.still = null;
-    if (!same || this.failed) this.say("");
+    if (!same || this.failed) this.notify("");
     if (!same) {
-      this.rest();
+      this.reset();
       this.t = clamp(Math.trunc(data.step || 0), 0, scene.steps - 1);
     }
-    if (first || this.back) this.follow();
-    dress(this);
+    if (first || this.wentBack) this.applyLink();
+    render(this);
   }
 
-  // A picture of a step: no controls, and no text except titles.
-  stand() {
+  // Turns the stage into a picture of a step, without controls and without text except titles.
+  makeStill() {
     const { root } = this;
     root.classList.add("still");
     for (const name of ["tabindex", "aria-describedby"]) root.removeAttribute(name);
@@ -88,28 +89,28 @@ class Player {
   }
 
   // Takes the state from the URL.
-  follow() {
-    const { data, root } = this, asked = readLink(data.param ? location.search : "", data.param, this.scene);
-    this.back = false;
+  applyLink() {
+    const { data, root } = this, params = readLink(data.param ? location.search : "", data.param, this.scene);
+    this.wentBack = false;
     root.classList.toggle("offline", Boolean(this.assets));
-    root.dataset.hide = [...(data.hide || []), asked.hide || ""].join(" ");
+    root.dataset.hide = [...(data.hide || []), params.hide || ""].join(" ");
     if (!data.param) return;
-    const here = new URLSearchParams(location.search);
-    root.toggleAttribute("data-present", here.get("present") === "1");
-    this.fills = data.fill || here.get("present") === "1" || (here.get("embed") === "true" && here.get("view") === "watch");
+    const query = new URLSearchParams(location.search);
+    root.toggleAttribute("data-present", query.get("present") === "1");
+    this.fills = query.get("present") === "1" || (query.get("embed") === "true" && query.get("view") === "watch");
     root.classList.toggle("fills", Boolean(this.fills));
-    this.t = clamp(Math.trunc(asked.step ?? data.step ?? 0), 0, this.scene.steps - 1);
-    this.speed = asked.speed || 1;
-    this.pin = asked.pin || null;
-    this.loop = asked.loop || null;
+    this.t = clamp(Math.trunc(params.step ?? data.step ?? 0), 0, this.scene.steps - 1);
+    this.speed = params.speed || 1;
+    this.pin = params.pin || null;
+    this.loop = params.loop || null;
     this.view = WHOLE;
-    this.asked = asked.zoom; // a view needs the layout's size
-    if (this.layout) this.look();
-    if (asked.notes.length) this.say(`${asked.notes.join("; ")}.`);
+    this.zoomText = params.zoom; // a view needs the layout's size
+    if (this.layout) this.setView();
+    if (params.notes.length) this.notify(`${params.notes.join("; ")}.`);
   }
 
-  // Displays a notice over the stage, which keeps working; "" removes it.
-  say(text) {
+  // Shows a notice above the stage, which keeps working; "" removes it.
+  notify(text) {
     const { notice } = this.part;
     notice.hidden = !text;
     notice.firstElementChild.textContent = text && text[0].toUpperCase() + text.slice(1);
@@ -121,9 +122,9 @@ class Player {
     const key = JSON.stringify([dark, tokens]);
     if (key === this.themeKey) return;
     this.themeKey = key;
-    const own = dark ? tokens.dark : tokens.light;
-    this.theme = makeTheme(own, dark);
-    for (const [name, value] of Object.entries(own)) this.root.style.setProperty(`--${name}`, value);
+    const colours = dark ? tokens.dark : tokens.light;
+    this.theme = makeTheme(colours, dark);
+    for (const [name, value] of Object.entries(colours)) this.root.style.setProperty(`--${name}`, value);
     this.root.dataset.theme = dark ? "dark" : "light";
     this.family = style.fontFamily;
     this.layout = null;
@@ -137,46 +138,46 @@ class Player {
     const scale = present ? clamp(Math.min(innerWidth / 1100, innerHeight / 620), 1, 2.4) : this.data.still ? 0.85 : 1;
     root.style.setProperty("--scale", scale);
     const stacked = getComputedStyle(part.body).gridTemplateColumns.split(" ").length < 2;
-    const fills = this.fills && (!stacked || getComputedStyle(root.querySelector(".pane")).display === "none");
+    const fills = this.fills && (!stacked || getComputedStyle(root.querySelector(".side-panel")).display === "none");
     root.style.height = fills ? `${innerHeight - root.getBoundingClientRect().top - scrollY}px` : "";
     const width = Math.floor(box.clientWidth), dpr = devicePixelRatio || 1;
     if (width < 60) return;
     const bars = this.data.still ? 0 : 112; // transport and a caption of one line
-    const room = fills ? box.clientHeight : Math.max(120, (this.data.height || 560) - bars) * (width < 600 && !this.data.still ? 1.45 : 1);
-    const key = [width, room, dpr, scale].join();
-    if (this.layout && this.sizeKey === key) return this.asked && this.look();
+    const space = fills ? box.clientHeight : Math.max(120, (this.data.height || 560) - bars) * (width < 600 && !this.data.still ? 1.45 : 1);
+    const key = [width, space, dpr, scale].join();
+    if (this.layout && this.sizeKey === key) return this.zoomText && this.setView();
     this.sizeKey = key;
-    if (this.layout) this.asked ||= viewText(this.view, this.layout.width, this.layout.height); // the zoomed part stays visible
+    if (this.layout) this.zoomText ||= viewText(this.view, this.layout.width, this.layout.height); // the zoomed part stays visible
     this.font = (px, bold) => `${bold ? 600 : 400} ${px * scale}px ${this.family}`;
-    this.layout = layOut(scene, width, room, (text, bold) => {
+    this.layout = layOut(scene, width, space, (text, bold) => {
       this.ctx.font = this.font(bold ? 14 : 13, bold);
       return this.ctx.measureText(text).width;
     }, scale);
     this.layout.scale = scale;
-    if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? room : Math.min(room, 400));
-    for (const canvas of [part.canvas, this.ground]) {
+    if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space : Math.min(space, 400));
+    for (const canvas of [part.canvas, this.layer]) {
       canvas.width = Math.round(width * dpr);
       canvas.height = Math.round(this.layout.height * dpr);
     }
     Object.assign(part.canvas.style, { width: `${width}px`, height: `${this.layout.height}px` });
     part.caption.style.minHeight = "";
     this.dpr = dpr;
-    this.shown.step = null; // the lit line may be scrolled out of its list
-    this.look();
+    this.rendered.step = null; // the highlighted line may be scrolled out of its list
+    this.setView();
   }
 
   // Draws the layout under a view.
-  look(view = this.view) {
-    const { layout, part, ground, dpr } = this;
-    if (this.asked) view = viewFrom(this.asked, layout.width, layout.height);
-    this.asked = null;
+  setView(view = this.view) {
+    const { layout, part, layer, dpr } = this;
+    if (this.zoomText) view = viewFrom(this.zoomText, layout.width, layout.height);
+    this.zoomText = null;
     this.view = view;
     part.fit.hidden = view === WHOLE;
     part.canvas.classList.toggle("zoomed", view !== WHOLE);
-    this.seen = viewed(layout, view);
-    const ctx = ground.getContext("2d");
+    this.inView = withView(layout, view);
+    const ctx = layer.getContext("2d");
     ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
-    this.still = new Still(ctx, this.scene, this.seen, this.theme, this.font, dpr);
+    this.still = new Still(ctx, this.scene, this.inView, this.theme, this.font, dpr);
     this.draw();
   }
 
@@ -190,9 +191,9 @@ class Player {
     return clamp(60000 / this.scene.steps, 130, 900) / this.speed;
   }
 
-  // In steps too short to follow, copies do not fly but appear at their target.
+  // In very short steps copies do not move but appear at their target.
   get flies() {
-    return !this.calm.matches && (this.until !== null || this.msPerStep >= 100);
+    return !this.lessMotion.matches && (this.until !== null || this.msPerStep >= 100);
   }
 
   draw() {
@@ -200,11 +201,11 @@ class Player {
     if (!still || this.failed) return;
     still.goto(this.flies ? Math.floor(t) : this.step);
     ctx.setTransform(1, 0, 0, 1, 0, 0);
-    ctx.drawImage(this.ground, 0, 0);
+    ctx.drawImage(this.layer, 0, 0);
     ctx.setTransform(this.dpr, 0, 0, this.dpr, 0, 0);
     const focus = this.pin || this.hover;
     this.drawOver(ctx, still, t, this.flies, focus);
-    show(this);
+    update(this);
   }
 
   drawOver(ctx, still, t, flies, focus) {
@@ -215,7 +216,7 @@ class Player {
 
   // Draws the same picture on any context, in CSS pixels, for downloads.
   paint(ctx, t) {
-    const still = new Still(ctx, this.scene, this.seen, this.theme, this.font, 0);
+    const still = new Still(ctx, this.scene, this.inView, this.theme, this.font, 0);
     still.drawAll(Math.floor(t));
     this.drawOver(ctx, still, t, true, this.pin);
   }
@@ -228,22 +229,22 @@ class Player {
   tick(now) {
     this.frame = null;
     if (!this.playing && this.until === null) return; // stopped after this frame was requested
-    const passed = clamp(now - this.last, 0, 100); // a hidden tab must not jump; a frame's time may be before its request
+    const elapsed = clamp(now - this.last, 0, 100); // a hidden tab must not jump; a frame's time may be before its request
     this.last = now;
     const end = this.playing ? this.loop?.[1] ?? this.scene.steps - 1 : this.until;
-    this.t = Math.min(this.t + passed / (this.playing ? this.msPerStep : STEP_MS), end);
+    this.t = Math.min(this.t + elapsed / (this.playing ? this.msPerStep : STEP_MS), end);
     if (!this.playing && this.t >= end) this.until = null;
-    else if (this.playing && this.t >= end) this.atEnd(passed);
+    else if (this.playing && this.t >= end) this.atEnd(elapsed);
     this.draw();
     this.run();
   }
 
   // A loop pauses at its end, then begins again; else playing ends.
-  atEnd(passed) {
+  atEnd(elapsed) {
     if (this.loop?.[1] === undefined) return this.pause();
-    this.rested = (this.rested || 0) + passed;
-    if (this.rested < DWELL_MS) return;
-    this.rested = 0;
+    this.dwell = (this.dwell || 0) + elapsed;
+    if (this.dwell < DWELL_MS) return;
+    this.dwell = 0;
     this.t = this.loop[0] - 1;
   }
 
@@ -264,7 +265,7 @@ class Player {
 
   pause() {
     this.scrubTo(this.step);
-    this.settle();
+    this.publish();
   }
 
   toggle() {
@@ -275,12 +276,12 @@ class Player {
   goto(step) {
     const to = clamp(step, 0, this.scene.steps - 1), from = this.step;
     this.scrubTo(to);
-    if (to === from + 1 && !this.calm.matches) {
+    if (to === from + 1 && !this.lessMotion.matches) {
       this.t = from + 1e-6;
       this.until = to;
       this.run();
     }
-    this.settle();
+    this.publish();
   }
 
   scrubTo(step) {
@@ -321,43 +322,43 @@ class Player {
     };
   }
 
-  settle() {
-    if (this.told !== this.step) tell("at", this.step, this.scene.steps);
-    this.told = this.step;
+  publish() {
+    if (this.sentStep !== this.step) report("at", this.step, this.scene.steps);
+    this.sentStep = this.step;
     this.writeLink();
   }
 
   writeLink() {
-    clearTimeout(this.waiting);
+    clearTimeout(this.timer);
     if (!this.data.param) return;
     writeLink(this.state);
-    this.others = othersIn(this.state);
+    this.others = otherParams(this.state);
   }
 
-  // If other parameters changed, a new scene may follow: waits up to 2 s for it before following the URL.
+  // If other parameters changed, a new scene may follow: waits up to 2 s for it before applying the URL.
   linkChanged(how) {
     if (!this.scene || !this.data.param || this.failed) return;
-    clearTimeout(this.waiting);
-    const others = othersIn(this.state), same = others === this.others;
-    const soon = (act) => { this.waiting = setTimeout(act, same && !this.back ? 0 : 2000); };
-    if (how === "overwritten") return this.playing || soon(() => this.writeLink());
+    clearTimeout(this.timer);
+    const others = otherParams(this.state), same = others === this.others;
+    const later = (act) => { this.timer = setTimeout(act, same && !this.wentBack ? 0 : 2000); };
+    if (how === "overwritten") return this.playing || later(() => this.writeLink());
     this.others = others;
     this.scrubTo(this.step);
-    this.back = !same; // the next scene is one that the reader goes back to, with the state of the URL
-    soon(() => this.follow());
+    this.wentBack = !same; // the next scene takes its state from the URL
+    later(() => this.applyLink());
   }
 
   // The rectangle of a cell in the window.
   cellRect(name, index) {
-    const block = this.seen.blocks[name], box = this.part.canvas.getBoundingClientRect();
-    const at = cellAt(block, index);
+    const block = this.inView.blocks[name], box = this.part.canvas.getBoundingClientRect();
+    const at = cellXY(block, index);
     return { x: box.left + at.x, y: box.top + at.y, width: block.cell, height: block.cell };
   }
 
   close() {
     cancelAnimationFrame(this.frame);
-    clearTimeout(this.waiting);
-    this.gone.abort();
+    clearTimeout(this.timer);
+    this.closed.abort();
   }
 }
 

@@ -4,17 +4,17 @@
 import { SvgContext, escaped } from "./svg.js";
 
 const MIME = { html: "text/html", png: "image/png", gif: "image/gif", svg: "image/svg+xml", json: "application/json" };
-const MOST_FRAMES = 300, MOST_GIF_PIXELS = 160e6, MOST_FRAME_PIXELS = 4e6; // limits of the server
-const FPS = 30, LONGEST_VIDEO = 60000, LAST_HELD = 1500; // ms
+const MAX_FRAMES = 300, MAX_GIF_PIXELS = 160e6, MAX_FRAME_PIXELS = 4e6; // limits of the server
+const FPS = 30, MAX_VIDEO_MS = 60000, LAST_FRAME_EXTRA_MS = 1500; // ms
 const VIDEO_PIXELS = 2.1e6; // 1920 x 1080: above that an encoder is too slow
 const VIDEOS = [["video/mp4;codecs=avc1.640028", "mp4"], ["video/mp4;codecs=avc1.42E01F", "mp4"], ["video/mp4;codecs=avc1", "mp4"],
   ["video/webm;codecs=vp9", "webm"], ["video/webm;codecs=vp8", "webm"]];
-const SCENE_PLACE = "KERNEL/THEATRE/SCENE"; // as in standalone.py
+const SCENE_PLACEHOLDER = "KERNEL/THEATRE/SCENE"; // as in standalone.py
 
 const MAKERS = { html, png, gif, video, svg, json };
 
 // Resolves to {blob, name, note}; note is a sentence if the file differs from the request, else "".
-export async function take(kind, stage) {
+export async function makeFile(kind, stage) {
   if (!Object.hasOwn(MAKERS, kind)) throw new Error(`There is no ${kind} to take away`);
   stage.signal?.throwIfAborted();
   stage.progress?.(0);
@@ -28,9 +28,9 @@ export function nameOf(stage, ending, ...parts) {
   return `${[stage.scene.title, ...parts].map(slug).filter(Boolean).join("-").slice(0, 80) || "scene"}.${ending}`;
 }
 
-// "column 4"; with `of`, also the number of steps.
-const stepPart = ({ scene }, step, of = "") =>
-  `${scene.stepName || "step"} ${(step + 1).toLocaleString("en")}${of && of + scene.steps.toLocaleString("en")}`;
+// "column 4"; with a separator, also the number of steps.
+const stepPart = ({ scene }, step, separator = "") =>
+  `${scene.stepName || "step"} ${(step + 1).toLocaleString("en")}${separator && separator + scene.steps.toLocaleString("en")}`;
 const rangePart = ({ range: [from, to], scene }) => (to - from + 1 === scene.steps ? "" : `${from + 1}-${to + 1}`);
 
 // -- pictures --------------------------------------------------------------------------------------------------
@@ -54,10 +54,10 @@ async function gif(stage) {
   if (!stage.assets.gif) throw new Error("GIFs are made by the app's server; this file has none");
   const [from, to] = stage.range, count = to - from + 1;
   const pixels = new Figure(stage, [to]).pixels;
-  const steps = thin(from, to, Math.max(2, Math.min(MOST_FRAMES, Math.floor(MOST_GIF_PIXELS / pixels))));
+  const steps = thin(from, to, Math.max(2, Math.min(MAX_FRAMES, Math.floor(MAX_GIF_PIXELS / pixels))));
   const figure = new Figure(stage, steps);
-  const room = Math.min(MOST_FRAME_PIXELS, MOST_GIF_PIXELS / 2 / steps.length);
-  const scale = [2, 1.5].find((s) => figure.pixels * s * s <= room) || Math.min(1, Math.sqrt(MOST_FRAME_PIXELS / figure.pixels));
+  const maxPixels = Math.min(MAX_FRAME_PIXELS, MAX_GIF_PIXELS / 2 / steps.length);
+  const scale = [2, 1.5].find((s) => figure.pixels * s * s <= maxPixels) || Math.min(1, Math.sqrt(MAX_FRAME_PIXELS / figure.pixels));
   const parts = [];
   for (const [k, step] of steps.entries()) {
     stage.signal?.throwIfAborted();
@@ -66,33 +66,33 @@ async function gif(stage) {
     stage.progress?.((0.7 * (k + 1)) / steps.length);
   }
   const ms = Math.round(Math.min(5000, Math.max(20, stage.msPerStep)));
-  const answer = await fetch(`${stage.assets.gif}?ms=${ms}`, { method: "POST", body: new Blob(parts), signal: stage.signal })
-    .catch((fault) => { throw fault.name === "AbortError" ? fault : new Error("The app's server cannot be reached"); });
-  if (!answer.ok) throw new Error(await refusal(answer));
+  const response = await fetch(`${stage.assets.gif}?ms=${ms}`, { method: "POST", body: new Blob(parts), signal: stage.signal })
+    .catch((error) => { throw error.name === "AbortError" ? error : new Error("The app's server cannot be reached"); });
+  if (!response.ok) throw new Error(await errorText(response));
   const thinned = steps.length < count;
   return {
-    blob: await answer.blob(),
+    blob: await response.blob(),
     name: nameOf(stage, "gif", rangePart(stage), thinned ? `${steps.length} of ${count} steps` : ""),
     note: thinned ? `The GIF shows ${steps.length} of the ${count.toLocaleString("en")} steps, evenly chosen` : "",
   };
 }
 
-// The server sends an error as plain text; a proxy in between may send anything.
-async function refusal(answer) {
-  const plain = (answer.headers.get("content-type") || "").startsWith("text/plain");
-  return (plain && (await answer.text()).slice(0, 300)) || `The app's server made no GIF (${answer.status})`;
+// The text of an error. The server sends plain text; a proxy before it may send anything.
+async function errorText(response) {
+  const plain = (response.headers.get("content-type") || "").startsWith("text/plain");
+  return (plain && (await response.text()).slice(0, 300)) || `The app's server made no GIF (${response.status})`;
 }
 
-// At most `most` of the steps from..to, evenly spaced, including both ends.
-export function thin(from, to, most) {
-  const count = to - from + 1, n = Math.min(count, most);
+// At most `max` of the steps from..to, evenly spaced, including both ends.
+export function thin(from, to, max) {
+  const count = to - from + 1, n = Math.min(count, max);
   return Array.from({ length: n }, (_, k) => from + (n > 1 ? Math.round((k * (count - 1)) / (n - 1)) : count - 1));
 }
 
 async function video(stage) {
   const [type, ending] = globalThis.MediaRecorder ? VIDEOS.find(([type]) => MediaRecorder.isTypeSupported(type)) || [] : [];
   if (!type) throw new Error("This browser records no video; a GIF shows the same");
-  const [from, to] = stage.range, asked = (to - from + 1) * stage.msPerStep, length = Math.min(asked, LONGEST_VIDEO);
+  const [from, to] = stage.range, requested = (to - from + 1) * stage.msPerStep, length = Math.min(requested, MAX_VIDEO_MS);
   const figure = new Figure(stage, thin(from, to, to - from + 1));
   const scale = Math.min(2, Math.sqrt(VIDEO_PIXELS / figure.pixels));
   const canvas = figure.canvas(from - 1, scale);
@@ -106,7 +106,7 @@ async function video(stage) {
   done.catch(() => {}); // awaited below, but it may reject before that
   recorder.start(1000);
   try {
-    const start = performance.now(), all = length + LAST_HELD;
+    const start = performance.now(), all = length + LAST_FRAME_EXTRA_MS;
     for (let passed = 0; passed < all && recorder.state === "recording"; passed = performance.now() - start) {
       stage.signal?.throwIfAborted();
       figure.canvas(Math.min(to, from - 1 + (to - from + 1) * (passed / length)), scale, canvas);
@@ -118,7 +118,7 @@ async function video(stage) {
     for (const track of recorder.stream.getTracks()) track.stop();
   }
   await done;
-  const pace = asked / length, faster = pace > 1.01 ? `${pace.toFixed(1)} times as fast` : "";
+  const ratio = requested / length, faster = ratio > 1.01 ? `${ratio.toFixed(1)} times as fast` : "";
   return {
     blob: new Blob(chunks, { type: type.split(";")[0] }),
     name: nameOf(stage, ending, rangePart(stage), faster),
@@ -130,14 +130,14 @@ const toPng = (canvas) => new Promise((resolve, reject) =>
   canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The picture is too large for this browser"))), MIME.png));
 
 // -- the figure: the picture, under it the title and the caption of the step ----------------------------------------
-const MARGIN = 16, TITLE = 15, WORDS = 14, LINE = 21; // px, at the default font size
+const MARGIN = 16, TITLE = 15, CAPTION = 14, LINE = 21; // px, at the default font size
 
 const sentence = (stage, step) => stage.caption(step).map((part) => part.text).join("");
 
 // Its size fits the longest caption of `steps`, so that all frames have one size.
 export class Figure {
   constructor(stage, steps, measure = measureOnCanvas) {
-    const unit = (parseFloat(stage.font(WORDS, false).match(/[\d.]+px/)) || WORDS) / WORDS; // the font is larger on a projector
+    const unit = (parseFloat(stage.font(CAPTION, false).match(/[\d.]+px/)) || CAPTION) / CAPTION; // the font is larger on a projector
     Object.assign(this, { stage, measure, margin: unit * MARGIN, line: unit * LINE, width: Math.ceil(stage.width), top: Math.ceil(stage.height) });
     const longest = steps.map((step) => [sentence(stage, step).length, step]).sort(([a], [b]) => b - a).slice(0, 12);
     this.lines = Math.max(1, ...longest.map(([, step]) => this.wrapped(step).length));
@@ -150,7 +150,7 @@ export class Figure {
 
   wrapped(step) {
     const { stage } = this;
-    return wrap(stage.caption(step), this.width - 2 * this.margin, (text, role) => this.measure(text, stage.font(WORDS, Boolean(role))));
+    return wrap(stage.caption(step), this.width - 2 * this.margin, (text, role) => this.measure(text, stage.font(CAPTION, Boolean(role))));
   }
 
   // Draws on a new canvas or the given one, with even numbers of pixels, as video encoders need.
@@ -182,16 +182,16 @@ export class Figure {
     };
     let y = top + margin / 2 + line;
     write(scene.title, margin, y, TITLE, true, tokens.ink);
-    write(stepPart(stage, step, " of "), width - margin, y, WORDS, false, tokens.dim, "right");
+    write(stepPart(stage, step, " of "), width - margin, y, CAPTION, false, tokens.dim, "right");
     for (const runs of this.wrapped(step).slice(0, this.lines)) {
       y += line;
-      for (const { text, role, x } of runs) write(text, margin + x, y, WORDS, Boolean(role), tokens[role] || tokens.ink);
+      for (const { text, role, x } of runs) write(text, margin + x, y, CAPTION, Boolean(role), tokens[role] || tokens.ink);
     }
   }
 }
 
 // Parts {text, role} as lines of runs {text, role, x}. Lines break only between words; a word may span several parts.
-export function wrap(parts, room, measure) {
+export function wrap(parts, maxWidth, measure) {
   const words = [[]];
   for (const { text, role } of parts)
     text.split(/(\s+)/).forEach((piece, k) => {
@@ -202,7 +202,7 @@ export function wrap(parts, room, measure) {
   let x = 0;
   for (const word of words.filter((word) => word.length)) {
     const width = word.reduce((sum, piece) => sum + piece.width, 0);
-    if (x && x + space + width > room) {
+    if (x && x + space + width > maxWidth) {
       lines.push([]);
       x = 0;
     }
@@ -287,10 +287,10 @@ export function pretty(value, indent = "") {
 // -- standalone page ---------------------------------------------------------------------------------------------
 async function html(stage) {
   if (!stage.assets.template) throw new Error("This page is that file already: keep a copy of it");
-  const answer = await fetch(stage.assets.template, { signal: stage.signal })
-    .catch((fault) => { throw fault.name === "AbortError" ? fault : new Error("The app's server cannot be reached"); });
-  const template = answer.ok ? await answer.text() : "";
-  if (!template.includes(SCENE_PLACE)) throw new Error(`The app's server sent no page to put the scene in (${answer.status})`);
+  const response = await fetch(stage.assets.template, { signal: stage.signal })
+    .catch((error) => { throw error.name === "AbortError" ? error : new Error("The app's server cannot be reached"); });
+  const template = response.ok ? await response.text() : "";
+  if (!template.includes(SCENE_PLACEHOLDER)) throw new Error(`The app's server sent no page to put the scene in (${response.status})`);
   return { blob: new Blob([pageOf(template, stage)], { type: MIME.html }), name: nameOf(stage, "html") };
 }
 
@@ -299,7 +299,7 @@ async function html(stage) {
 export function pageOf(template, stage) {
   return template
     .replace(/<title>.*?<\/title>/, () => `<title>${escaped(stage.scene.title)} · Kernel Theatre</title>`)
-    .replace(SCENE_PLACE, () => base64(messageOf(stage)));
+    .replace(SCENE_PLACEHOLDER, () => base64(messageOf(stage)));
 }
 
 // The message of this stage with the current step and without URLs of a server.

@@ -3,20 +3,20 @@
 export const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
 
 export const WHOLE = { scale: 1, x: 0, y: 0 };
-export const MOST_ZOOM = 24;
+export const MAX_ZOOM = 24;
 
 // A view clamped to a layout of width x height; a view of the whole layout is the object WHOLE.
 export function viewOf(scale, x, y, width, height) {
-  scale = clamp(scale, 1, MOST_ZOOM);
+  scale = clamp(scale, 1, MAX_ZOOM);
   if (scale < 1.01) return WHOLE;
   return { scale, x: clamp(x, 0, width * (1 - 1 / scale)), y: clamp(y, 0, height * (1 - 1 / scale)) };
 }
 
 // A view magnified by factor; the layout's point under (px, py) of the canvas moves by (dx, dy).
 export function zoomed(view, factor, px, py, width, height, dx = 0, dy = 0) {
-  const scale = clamp(view.scale * factor, 1, MOST_ZOOM);
-  const along = (at, p, d) => at + p / view.scale - (p + d) / scale;
-  return viewOf(scale, along(view.x, px, dx), along(view.y, py, dy), width, height);
+  const scale = clamp(view.scale * factor, 1, MAX_ZOOM);
+  const shifted = (at, p, d) => at + p / view.scale - (p + d) / scale;
+  return viewOf(scale, shifted(view.x, px, dx), shifted(view.y, py, dy), width, height);
 }
 
 // In a link a view is "scale,centre x,centre y", the centre as shares of width and height, so it fits any window.

@@ -51,8 +51,8 @@ const [decode, explain] = await Promise.all(process.argv.slice(1).map((module) =
 const { message, cells } = JSON.parse(fs.readFileSync(0, "utf8"));
 const { meta, block } = decode.unpack(new Uint8Array(Buffer.from(message, "base64")));
 const scene = decode.decodeScene(meta, block);
-const told = cells.map(([step, name, i]) => explain.explain(scene, step, name, i));
-process.stdout.write(JSON.stringify(told.map(({ marks, parts }) => ({ marks, text: parts.map((p) => p.text).join("") }))));
+const explained = cells.map(([step, name, i]) => explain.explain(scene, step, name, i));
+process.stdout.write(JSON.stringify(explained.map(({ marks, parts }) => ({ marks, text: parts.map((p) => p.text).join("") }))));
 """
 
 

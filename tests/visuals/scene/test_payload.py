@@ -106,7 +106,7 @@ def test_every_field_of_the_contract_is_sent():
     for entry, group in zip(meta["groups"], scene.groups, strict=True):
         assert entry == {
             "rows": [list(row) for row in group.rows],
-            "place": group.memory_space,
+            "memorySpace": group.memory_space,
             "title": group.title,
         }
     assert get(meta["matmuls"][0]["upto"]).tolist() == scene.matmuls[0].upto.tolist()
@@ -147,8 +147,8 @@ def test_a_thousand_steps_fit_60_kb():
 DECODER = """
 import fs from "node:fs";
 const { unpack, decodeScene, isWritten, valueAt, captionOf } = await import(process.argv[1]);
-const asked = JSON.parse(fs.readFileSync(0, "utf8"));
-const told = asked.map(({ message, steps }) => {
+const requests = JSON.parse(fs.readFileSync(0, "utf8"));
+const pictures = requests.map(({ message, steps }) => {
   const { meta, block } = unpack(new Uint8Array(Buffer.from(message, "base64")));
   const scene = decodeScene(meta, block);
   return steps.map((step) => ({
@@ -157,7 +157,7 @@ const told = asked.map(({ message, steps }) => {
       Array.from({ length: t.size }, (_, i) => (isWritten(t, i, step) ? valueAt(t, i, step) : null))])),
   }));
 });
-process.stdout.write(JSON.stringify(told));
+process.stdout.write(JSON.stringify(pictures));
 """
 
 

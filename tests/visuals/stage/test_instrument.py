@@ -221,12 +221,12 @@ def test_links_to_copy(stage, page):
     stage = stage("K=3&step=9")
     stage.do("link")
     for name, pattern in (
-        ("link", r"/im2col\?K=3&step=9&version=2$"),
+        ("link", r"/im2col\?K=3&step=9&version=3$"),
         ("iframe", r'^<iframe src="[^"]*embed=true&amp;view=watch" title="Kernel Theatre: im2col"'),
         ("slide", r'^<section>\n  <iframe data-src="[^"]*present=1"'),
     ):
         page.locator(f"[data-copy={name}]").click()
-        expect(page.locator("[data-panel=link] .said")).to_have_text("Copied.")
+        expect(page.locator("[data-panel=link] .status")).to_have_text("Copied.")
         text = page.evaluate("navigator.clipboard.readText()")
         assert re.search(pattern, text)
         expect(page.locator(".copied")).to_have_value(text)
@@ -237,8 +237,8 @@ def test_without_a_clipboard_the_text_is_there_to_copy(watch, page):
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
     stage.do("link")
     page.locator("[data-copy=link]").click()
-    expect(page.locator("[data-panel=link] .said")).to_contain_text("copy the text above")
-    expect(page.locator(".copied")).to_have_value(re.compile(r"step=2&version=2$"))
+    expect(page.locator("[data-panel=link] .status")).to_contain_text("copy the text above")
+    expect(page.locator(".copied")).to_have_value(re.compile(r"step=2&version=3$"))
 
 
 # -- readings --------------------------------------------------------------------------------------

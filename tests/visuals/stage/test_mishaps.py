@@ -78,9 +78,9 @@ def test_a_new_scene_resets_the_pointer(watch, page):
     expect(canvas).not_to_have_class(re.compile("over-cell"))
 
 
-# -- the address -----------------------------------------------------------------------------------
+# -- the URL ---------------------------------------------------------------------------------------
 UNTIL_BACK = """(root, yes) => new Promise(done => {
-  const look = () => Boolean(root.player.back) === yes ? done() : requestAnimationFrame(look);
+  const look = () => Boolean(root.player.wentBack) === yes ? done() : requestAnimationFrame(look);
   look();
 })"""
 
@@ -90,10 +90,8 @@ def test_a_scene_after_going_back_starts_at_step_0(stage, page):
     page.evaluate("history.pushState(history.state, '', '?other=1&step=3')")
     stage.root.evaluate("root => root.player.writeLink()")  # the player stores this URL
     page.evaluate("history.back()")
-    for is_waiting in (
-        True,
-        False,
-    ):  # it waits for the earlier scene; none comes, so it follows the URL
+    # It waits for the earlier scene; none comes, so it applies the URL.
+    for is_waiting in (True, False):
         stage.root.evaluate(UNTIL_BACK, is_waiting)
     stage.at_step(3)
     stage.root.press("End")
@@ -110,7 +108,7 @@ def test_a_closed_stage_does_not_change_the_url(stage, page):
           window.left = root.player;
           root.player.close();
           window.after = [];
-          for (const name of ["arrange", "writeLink", "follow"]) window.left[name] = () => window.after.push(name);
+          for (const name of ["arrange", "writeLink", "applyLink"]) window.left[name] = () => window.after.push(name);
           root.querySelector(".canvas-box").style.width = "200px";
         }"""
     )

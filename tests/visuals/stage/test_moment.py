@@ -151,9 +151,9 @@ BROKEN = """root => {
 @pytest.mark.parametrize(
     ("head", "message_part"),
     [
-        ({"meta": {"version": 99}}, "this player reads scenes of version 2, this one is version 99"),
+        ({"meta": {"version": 99}}, "this player reads scenes of version 3, this one is version 99"),
         ({"meta": None}, "the scene is missing"),
-        ({"meta": {"version": 2, "tensors": [], "writes": [{"target": "<b>"}]}}, "names a tensor <b>"),
+        ({"meta": {"version": 3, "tensors": [], "writes": [{"target": "<b>"}]}}, "names a tensor <b>"),
     ],
 )
 def test_a_scene_that_breaks_the_contract_has_a_notice(stage, page, head, message_part):

@@ -38,7 +38,7 @@ def take(page, tmp_path):
 
 
 def menu_message(page):
-    return page.locator("[data-panel=take] .said")
+    return page.locator("[data-panel=take] .status")
 
 
 # -- the menu --------------------------------------------------------------------------------------

@@ -340,9 +340,9 @@ def test_the_player_decodes_the_same_picture(decoded):  # noqa: F811
 def test_annotation_arguments_are_sent_as_row_plus_column():
     scene = scene_of(RAGGED, SMALL)
     meta, block = payload(scene)
-    annotation, entry = scene.annotations[0], meta["told"][0]["words"]["args"]
+    annotation, entry = scene.annotations[0], meta["annotations"][0]["captions"]["args"]
     row, col = (
-        read(block, entry[name]).astype(int).reshape(-1, meta["told"][0]["words"]["width"])
+        read(block, entry[name]).astype(int).reshape(-1, meta["annotations"][0]["captions"]["width"])
         for name in ("row", "col")
     )
     np.testing.assert_array_equal(

@@ -1,4 +1,4 @@
-// The text beside the picture: CUDA source with the running line lit, lanes, readings, sentences with roles.
+// The text beside the picture: CUDA source with the running line highlighted, lanes, readings, sentences with roles.
 // Text only, never markup.
 
 import { HUES } from "./colour.js";
@@ -26,7 +26,7 @@ export function colouredLines(text, colours) {
   return lines.at(-1).length ? lines : lines.slice(0, -1);
 }
 
-// Lines that are lit at some step are buttons that go to their next step.
+// A line that runs at some step is a button that goes to its next step.
 export function fillSource(list, { text, colours, first, notes, lines }) {
   const lit = new Set(lines);
   list.replaceChildren(...colouredLines(text, colours).map((pieces, n) => {
@@ -44,8 +44,8 @@ export function fillSource(list, { text, colours, first, notes, lines }) {
   }));
 }
 
-// Light one line and bring it into view inside the list, never scrolling the page.
-export function lightLine(list, line) {
+// Highlights one line and scrolls the list to it, never the page.
+export function highlightLine(list, line) {
   const row = list.querySelector(`[data-line="${line}"]`);
   if (!row?.classList.contains("lit")) list.querySelector(".lit")?.classList.remove("lit");
   if (!row) return;
@@ -55,7 +55,7 @@ export function lightLine(list, line) {
   else if (bottom > list.scrollTop + list.clientHeight) list.scrollTop = bottom - list.clientHeight + 2 * row.offsetHeight;
 }
 
-// The lanes of the step's warp: lit if active.
+// The lanes of the step's warp, highlighted if active.
 export function fillLanes(box, lanes, step) {
   const warp = lanes ? lanes.warp[step] : -1;
   box.hidden = warp < 0;
@@ -78,19 +78,19 @@ export function fillReadings(box, readings, step) {
 }
 
 // Parts {text, role} as coloured spans; "\n" at a part's start opens a new line.
-export function fillWords(node, parts) {
+export function fillText(node, parts) {
   node.replaceChildren(...parts.flatMap(({ text, role }) => {
-    const broken = text.startsWith("\n");
-    const words = broken ? text.slice(1) : text;
-    const span = role ? element("span", HUES.includes(role) ? `role role-${role}` : `w-${role}`, words) : document.createTextNode(words);
-    return broken ? [element("br"), span] : [span];
+    const newLine = text.startsWith("\n");
+    const rest = newLine ? text.slice(1) : text;
+    const span = role ? element("span", HUES.includes(role) ? `role role-${role}` : `w-${role}`, rest) : document.createTextNode(rest);
+    return newLine ? [element("br"), span] : [span];
   }));
 }
 
 // The names of the legend's rows that a scene uses; the other rows are hidden.
 export function legendOf(scene) {
   const tensors = Object.values(scene.tensors), some = (test) => tensors.some(test);
-  const names = new Set([...tensors.flatMap((t) => [t.role, t.hue]), ...scene.groups.map((g) => `${g.place}-ground`), "read", "write"]);
+  const names = new Set([...tensors.flatMap((t) => [t.role, t.hue]), ...scene.groups.map((g) => `${g.memorySpace}-ground`), "read", "write"]);
   if (some((t) => !t.values)) names.add("ghost");
   if (some((t) => t.pad.some(Boolean) || t.from.includes(-1))) names.add("padding");
   if (some((t) => [...(t.values || []), ...t.value].some((v) => v < 0))) names.add("negative");

@@ -1,21 +1,19 @@
 // The parts around the picture: labels, caption, kernel, readings, legend. Updated with the player.
 
 import { lineOf } from "./decode.js";
-import { explain, focusOf } from "./explain.js";
-import { element, fillLanes, fillReadings, fillSource, fillWords, legendOf, lightLine } from "./pane.js";
+import { count, explain, focusOf } from "./explain.js";
+import { element, fillLanes, fillReadings, fillSource, fillText, highlightLine, legendOf } from "./side_panel.js";
 
 const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
 
-const whole = (n) => n.toLocaleString("en");
-
 // Updates what changes only with the scene.
-export function dress(player) {
+export function render(player) {
   const { part, root, scene } = player;
   root.dataset.scene = scene.key;
   root.setAttribute("aria-label", player.data.still ? player.captionOf(player.step).map((p) => p.text).join("") : `Stage: ${scene.title}`);
   part.canvas.setAttribute("aria-label", Object.values(scene.tensors).map((t) => `${t.title}, ${t.note || [t.rows, t.cols].join(" × ")}`).join("; "));
   part.scrub.max = scene.steps - 1;
-  part.count.style.minWidth = `${2 * whole(scene.steps).length + 3}ch`;
+  part.count.style.minWidth = `${2 * count(scene.steps).length + 3}ch`;
   part.order.textContent = scene.orderName;
   root.querySelector(".order-note").textContent = scene.orderNote;
   part.order.hidden = !scene.orderName;
@@ -26,16 +24,16 @@ export function dress(player) {
   }
   const known = legendOf(scene);
   for (const row of root.querySelectorAll("[data-legend]")) row.hidden = !known.has(row.dataset.legend);
-  player.shown = {};
+  player.rendered = {};
 }
 
 // Updates the DOM to the picture; writes only what changed.
-export function show(player) {
-  const { part, root, scene, shown, step } = player, last = scene.steps - 1;
-  const along = (name, at) => part.scrub.style.setProperty(name, `${(at / Math.max(1, last)) * 100}%`);
+export function update(player) {
+  const { part, root, scene, rendered, step } = player, last = scene.steps - 1;
+  const setBar = (name, at) => part.scrub.style.setProperty(name, `${(at / Math.max(1, last)) * 100}%`);
   const set = (name, value, apply) => {
-    if (shown[name] === value) return;
-    shown[name] = value;
+    if (rendered[name] === value) return;
+    rendered[name] = value;
     apply(value);
   };
   set("playing", player.playing, (playing) => {
@@ -43,9 +41,9 @@ export function show(player) {
     part.play.setAttribute("aria-label", playing ? "Pause" : "Play");
     part.play.querySelector("path").setAttribute("d", playing ? PAUSE_ICON : PLAY_ICON);
   });
-  set("spoken", !player.playing + (!player.playing && player.pin ? 1 : 0), (spoken) => { // while it plays, a screen reader would read every step
-    part.caption.setAttribute("aria-live", spoken ? "polite" : "off");
-    part.words.setAttribute("aria-live", spoken > 1 ? "polite" : "off"); // the cell selected by keyboard
+  set("live", !player.playing + (!player.playing && player.pin ? 1 : 0), (live) => { // while it plays, a screen reader would read every step
+    part.caption.setAttribute("aria-live", live ? "polite" : "off");
+    part.explanation.setAttribute("aria-live", live > 1 ? "polite" : "off"); // the cell selected by keyboard
   });
   set("speed", player.speed, (speed) => {
     part.speed.textContent = `${speed}×`;
@@ -56,27 +54,27 @@ export function show(player) {
     const [textContent, title] = !player.loop ? ["loop", "Loop from player step"]
       : player.loop[1] === undefined ? [`loop from ${from + 1} …`, "Loop to player step"] : [`loop ${from + 1}–${to + 1}`, "End the loop"];
     Object.assign(part.loop, { textContent, title }).classList.toggle("on", Boolean(player.loop));
-    along("--from", from);
-    along("--to", to - from === last ? 0 : to); // a loop over all steps marks no part
+    setBar("--from", from);
+    setBar("--to", to - from === last ? 0 : to); // a loop over all steps marks no part
   });
   set("step", step, () => {
     root.dataset.step = String(step);
     part.scrub.value = step;
     part.scrub.setAttribute("aria-valuetext", `${scene.stepName} ${step + 1} of ${scene.steps}`);
-    along("--done", step);
-    part.count.textContent = `${whole(step + 1)} / ${whole(scene.steps)}`;
-    fillWords(part.caption, player.captionOf(step));
+    setBar("--done", step);
+    part.count.textContent = `${count(step + 1)} / ${count(scene.steps)}`;
+    fillText(part.caption, player.captionOf(step));
     part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // so that the parts below do not jump up again
     fillReadings(part.readings, scene.readings, step);
     fillLanes(part.lanes, scene.lanes, step); // first: it reduces the height of the source
-    if (scene.source) lightLine(part.source, lineOf(scene.source, step));
+    if (scene.source) highlightLine(part.source, lineOf(scene.source, step));
   });
   const focus = player.pin || player.hover;
   const at = focus ? `${focus.name}:${focus.index}` : "";
   set("hover", at, () => { root.dataset.hover = at; });
   set("over", Boolean(player.hover), (over) => part.canvas.classList.toggle("over-cell", over));
   set("pin", Boolean(player.pin), (pinned) => root.toggleAttribute("data-pinned", pinned));
-  const settled = Math.max(0, Math.floor(player.t));
-  const followed = focus || focusOf(scene, settled);
-  set("words", `${at} ${settled}`, () => fillWords(part.words, followed ? explain(scene, Math.floor(player.t), followed.name, followed.index).parts : []));
+  const done = Math.max(0, Math.floor(player.t));
+  const target = focus || focusOf(scene, done);
+  set("explanation", `${at} ${done}`, () => fillText(part.explanation, target ? explain(scene, Math.floor(player.t), target.name, target.index).parts : []));
 }
