@@ -130,7 +130,7 @@ def row(s: AttentionShape, mode: str, v: Verified, timed: Timed) -> dict:
     return {
         "shape": s.params(), "mode": mode, "rung": v.rung.name, "title": v.rung.title, "tiles": v.tiles, **figures,
         "parts_ms": dict(timed.parts_ms), "tflops": s.flops / figures["median_ms"] / 1e9, "error": v.error,
-        "peak_bytes": v.session.bytes["peak"], "workspace_bytes": v.session.bytes["workspace"],
+        "peak_bytes": v.session.memory.peak, "workspace_bytes": v.session.memory.workspace,
         "predicted_peak_bytes": program.nbytes(),
         "predicted_workspace_bytes": v.rung.cost(s, program).workspace_bytes, **compiled(program),
     }  # fmt: skip

@@ -99,7 +99,7 @@ def row(key: str, s: ChainShape, v: Verified, timed: Timed, floor: float) -> dic
         "parts_ms": dict(timed.parts_ms), "launches": len(v.session.program.steps),
         "floor_ms": floor, "over_floor": median / floor, "floor_bytes": s.bytes,
         "predicted_bytes": predicted.bytes, "flops": predicted.flops, "tflops": predicted.flops / median / 1e9,
-        "peak_bytes": v.session.bytes["peak"], "workspace_bytes": v.session.bytes["workspace"],
+        "peak_bytes": v.session.memory.peak, "workspace_bytes": v.session.memory.workspace,
         "predicted_workspace_bytes": predicted.workspace_bytes,
     }  # fmt: skip
 

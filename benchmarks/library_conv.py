@@ -176,7 +176,7 @@ def workspace(s: ConvShape, rung: Rung, session: cuda.Session) -> dict[str, int]
         convolution = cudnn_module.Convolution(cudnn_module.load(), conv_common.struct(s), s.maps)
         requested = [convolution.workspace_bytes(algorithm)]
     return {
-        "workspace_bytes": session.bytes["workspace"],
+        "workspace_bytes": session.memory.workspace,
         "predicted_bytes": sum(-(-b.nbytes // POOL_GRAIN) * POOL_GRAIN for b in program.of_role(WORKSPACE)),
         "library_bytes": sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in requested),
     }

@@ -75,7 +75,7 @@ def row(s: SoftmaxShape, mode: str, v: Verified, timed: Timed, copy_bytes_per_s:
         "shape": s.params(), "mode": mode, "rung": v.rung.name, "tiles": v.tiles, **figures,
         "gb_per_s": s.bytes / median / 1e6, "of_copy": s.bytes / copy_bytes_per_s * 1e3 / median, "error": v.error,
         "predicted_bytes": v.rung.cost(s, v.session.program).bytes,
-        "workspace_bytes": v.session.bytes["workspace"],
+        "workspace_bytes": v.session.memory.workspace,
         **{name: max((kernel[name] for kernel in kernels), default=None) for name in ("registers", "local")},
     }  # fmt: skip
 
