@@ -189,7 +189,7 @@ def test_gpu_recording_is_described_if_there_is_one(monkeypatch):
 def test_curve_of_one_tile_side_keeps_the_other():
     s, tiles = PAPER, {"Br": 16, "Bc": 64}
     tile = cpu_figures.tile("Bc", s, tiles)
-    assert tile.bytes_at(64) == cpu_figures.tile("Br", s, tiles).taken(16)
+    assert tile.bytes_at(64) == cpu_figures.tile("Br", s, tiles).bytes_at(16)
     assert tile.bytes_at(8) == 4 * (2 * 16 * 32 + 2 * 8 * 32 + 32 * 8 + 16 * 8 + 2 * 16)
     cache_parameters = 64, 2**15
     assert tile.share(8, L1) == traffic("flash", s, *cache_parameters, {"Br": 16, "Bc": 8}) / traffic(
