@@ -93,6 +93,7 @@ def measured(shape: GemmShape, rungs: Sequence[str], budget: Budget, commit_hash
 
 
 def ladder(sizes: Sequence[tuple[int, str]], seconds: float, commit_hash: str, out: Path) -> None:
+    """Verify every rung, time the groups of each size, and write their rows as a recording."""
     elapsed = report.stopwatch()
     cubes = [GemmShape(64, 64, 64, dtype=dtype) for dtype in DTYPES]
     rungs = [(LADDER.rung(name), s) for s in cubes for name in supported_rungs(s)]
@@ -192,6 +193,7 @@ def row(shape: GemmShape, v: Verified, timed: Timed) -> dict:
 
 # -- without a GPU -----------------------------------------------------------------------------------
 def emulate() -> None:
+    """Time every rung at 64 x 64 x 64 in the emulator. AssertionError if one takes too long."""
     slow = []
     for dtype in DTYPES:
         shape = GemmShape(64, 64, 64, dtype=dtype)
@@ -202,9 +204,8 @@ def emulate() -> None:
                 counters = compare([rung], shape, engine="emulator")[0].counters
                 durations.append(time.perf_counter() - start)
             instructions = counters.total["warp_instructions"]
-            print(
-                f"{rung:24} {shape!s:20} {instructions:9,} warp instructions  {durations[0]:.2f} s, again {min(durations):.2f} s"
-            )
+            text = f"{rung:24} {shape!s:20} {instructions:9,} warp instructions"
+            print(f"{text}  {durations[0]:.2f} s, again {min(durations):.2f} s")
             slow += [rung] if min(durations) > MAX_EMULATED_S else []
     assert not slow, f"longer than {MAX_EMULATED_S} s at 64 x 64 x 64: {slow}"
 

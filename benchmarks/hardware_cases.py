@@ -1,5 +1,5 @@
 """The kernels and shapes for the comparison of the emulator's counters with Nsight Compute's: every kernel of the
-project at two or more shapes, including ragged ones, except those named in APART."""
+project at two or more shapes, including ragged ones, except those in EXCLUDED."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ ERRORS = (RuleError, RuntimeError, MemoryError)  # what a candidate that does no
 
 # -- candidates --------------------------------------------------------------------------------------
 def candidates(rungs: Iterable[Rung], shape: Any, sets: Mapping[str, Iterable[Tiles]]) -> Iterator[Candidate]:
-    """Yields each rung that can run a shape on this machine: with its default tile sizes, then with those that `sets`
-    changes, by the name of the rung."""
+    """Yields each rung that can run a shape on this machine: with its default tile sizes, then with each change of them in
+    `sets`, which has the names of rungs as keys."""
     for rung in rungs:
         tile_sizes = [rung.default_tiles | dict(changed) for changed in ({}, *sets.get(rung.name, ()))]
         for tiles in (dict(items) for items in dict.fromkeys(tuple(t.items()) for t in tile_sizes)):
@@ -137,8 +137,8 @@ def verify(cases: Iterable[tuple[Iterable[Candidate], Problem]]) -> tuple[int, l
 
 
 def open_verified(chosen: Iterable[Candidate], given: Problem) -> tuple[list[Verified], list[str]]:
-    """Returns (the candidates with a correct output, messages about failures), and prints why each other candidate is left
-    out. A shape that a library does not support is printed, and is not a failure."""
+    """Returns (the candidates with a correct output, messages about failures), and prints why each other one is left out.
+    If a library does not support the shape, this is printed, but it is not a failure."""
     verified, failed = [], []
     for candidate in checked(chosen, given):
         if isinstance(candidate, Verified):
@@ -171,8 +171,8 @@ def figures(timed: Timed) -> dict[str, float]:
 
 
 def compiled(program: Program) -> dict[str, dict[str, int]]:
-    """Returns registers, bytes of local memory (spills) and of static shared memory, from the driver, of the kernel of each
-    launch, by the name of its step."""
+    """Returns registers, bytes of local memory (spills) and bytes of static shared memory of each launch's kernel, from
+    the driver, by the name of the step."""
     kernels = {
         step.name: cuda.compile_kernel(step.source, step.entry, step.defines)
         for step in program.steps

@@ -2,10 +2,11 @@
 
     python3 benchmarks/softmax.py --out OUT [--seconds 100] [--shapes M=8192,N=1024 ...]
 
-All rungs that support a shape, at several sets of tile sizes, and PyTorch's if it is installed, are verified and timed in
-the same rounds, cold and hot. A row's share of the copy is the time to read x and write y once at the copy rate measured
-on this device, divided by its own time: 100 % is the limit of memory. A hot x that fits into the L2 may exceed it. Prints
-a table for each shape and mode, and writes OUT/softmax.json: rows with times, GB/s, both shares, error, bytes, registers.
+All rungs that support a shape, at several sets of tile sizes, and PyTorch's if it is installed, are verified and timed
+in the same rounds, cold and hot. A row's share of the copy is the time to read x and write y once at the copy rate
+measured on this device, divided by its own time: 100 % is the limit of memory. A hot x that fits into the L2 may exceed
+it. Prints a table for each shape and mode. Writes OUT/softmax.json: rows with times, GB/s, both shares, error, bytes and
+registers.
 After --seconds no new timing starts, and the shapes left out are printed.
 """
 

@@ -49,8 +49,8 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def publish(lines: Sequence[Line], out: str | None, load_average: float, chromium: str = "") -> None:
-    """Print the table, and write all samples to the file `out`, if it is given. `chromium`: the version of the browser, if
-    one took part."""
+    """Print the table, and write all samples to the file `out`, if it is given. `chromium`: version of the browser, if
+    there was one."""
     browser = f"Chromium {chromium}, headless, no GPU, 1440 × 900; " if chromium else ""
     about = (
         f"{device_name()}; {browser}Python {sys.version.split()[0]}; load average before {load_average:.1f}"
