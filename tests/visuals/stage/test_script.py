@@ -28,7 +28,7 @@ _PARTS = re.compile(
 
 
 def nested(code: str) -> list[int]:
-    """Return the lines on which a template begins within a template."""
+    """Returns the lines on which a template begins within a template."""
     found, open_, at = (
         [],
         [],
@@ -58,7 +58,7 @@ def nested(code: str) -> list[int]:
 
 
 def declared(code: str) -> list[str]:
-    """Return the names that a module declares at its top level."""
+    """Returns the names that a module declares at its top level."""
     names = []
     for name, several in _TOP.findall(code):
         if name:
