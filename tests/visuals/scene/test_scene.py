@@ -277,7 +277,7 @@ def test_infinities_and_nan_need_finite_false():
     captions = Captions(("{0}",), np.zeros(4, int), wild[:, None])
     odd = replace(
         TINY, steps=4, tensors=(Tensor("w", "w", "w", "input", 1, 1, 4, wild),), groups=(Group((("w",),)),),
-        writes=(Write("w", np.arange(4), wild[::-1]),), reads=(), matmuls=(), told=(), sums=(), views=(), source=None,
+        writes=(Write("w", np.arange(4), wild[::-1]),), reads=(), matmuls=(), annotations=(), sums=(), views=(), source=None,
         lanes=None, readings=(Reading("r", wild),), captions=captions, finite=False,
     )  # fmt: skip
     assert [odd.caption(t) for t in range(4)] == ["∞", "−∞", "NaN", "1"]
