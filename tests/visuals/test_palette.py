@@ -60,7 +60,7 @@ def contrast(a, b):
 
 
 def closest_pair(palette, names, distance):
-    """Return (distance, name, name) of the pair with the smallest difference."""
+    """Returns (distance, name, name) of the pair with the smallest difference."""
     return min((distance(palette[a], palette[b]), a, b) for a, b in combinations(names, 2))
 
 

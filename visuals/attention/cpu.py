@@ -23,7 +23,7 @@ from visuals.charts.story import Row, recorded_at
 from visuals.charts.tile import Tile
 
 LADDER, ON_GPU = attention_cpu_ladder.LADDER, LADDERS["attention"]
-FLASH, BLOCKED, LIBRARY = (f"attention-loops/{name}" for name in ("flash", "blocked", "blas"))
+FLASH, BLOCKED = (f"attention-loops/{name}" for name in ("flash", "blocked"))
 LONG = ATTENTION_PRESETS["attention-8192"]  # S is larger than any cache
 GPU_RUNGS = ("attention/naive", "attention/flash", "attention/flash-registers")
 SMALL_SHARE = 0.1  # of a time: below, a difference is called little

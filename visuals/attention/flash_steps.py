@@ -12,8 +12,9 @@ from kernels.attention.shape import AttentionShape
 from visuals.attention import flash_captions
 from visuals.attention.flash_numbers import Tile, compute_block, stored_by
 from visuals.attention.parts import MAX_WHOLE, grid
-from visuals.attention.plan import WORD, Part, Plan
+from visuals.attention.plan import Part, Plan
 from visuals.scene.recorder import Recorder
+from visuals.scene.requests import WORD
 
 
 class Steps:

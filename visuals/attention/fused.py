@@ -17,10 +17,10 @@ from visuals.attention import parts
 from visuals.attention.parts import MAX_WHOLE, grid, lanes_sum, never_stored
 from visuals.scene.parts import Annotation, Captions, Group, Tensor
 from visuals.scene.recorder import Recorder, matrix
+from visuals.scene.requests import LANES, WORD
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
-WORD, LANES = 4, 32
 MAX_QUERIES, MAX_KEYS, MAX_GROUPS = 8, 32, 8
 ORDER_NOTE = "One query, that is one block, after the other, all its threads together. The GPU runs many blocks at the same moment."
 _FILE = "attention/03_fused.cu"

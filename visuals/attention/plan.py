@@ -14,8 +14,8 @@ from kernels.attention import tensor_cores as tensor
 from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.attention.parts import MAX_WHOLE
+from visuals.scene.requests import WORD
 
-WORD = 4
 LOG2E = np.float32(1.44269504)
 MAX_TILES, MAX_KEYS = 4, 48  # shown of those a block visits; at least two tiles
 MAX_ROWS = MAX_COLS = 8  # of a block's queries, if the head is not shown whole; of any row

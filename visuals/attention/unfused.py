@@ -11,9 +11,10 @@ import numpy as np
 
 from kernels.attention.shape import AttentionShape
 from visuals.attention.parts import grid
-from visuals.attention.unfused_steps import END, LANES, SOFTMAX, SOFTMAX_MARKS, WORD, Unfused, scene_of
+from visuals.attention.unfused_steps import END, SOFTMAX, SOFTMAX_MARKS, Unfused, scene_of
 from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Group, Tensor
+from visuals.scene.requests import LANES, WORD
 from visuals.scene.scene import Scene
 
 

@@ -18,9 +18,9 @@ from visuals.attention.parts import MAX_WHOLE, grid
 from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Annotation, Captions, Group, Sum, Tensor
 from visuals.scene.recorder import Recorder, matrix
+from visuals.scene.requests import LANES, WORD
 from visuals.scene.scene import Scene
 
-LANES, WORD = 32, 4
 MAX_KEYS = 32  # shown of a larger head
 MAX_TERMS = 4096  # of a sum; above, several terms are added at once
 ORDER_NOTE = (

@@ -67,24 +67,24 @@ def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
 
 
 def log_axis_start(rows: Sequence[Row]) -> float:
-    """Return the start of a logarithmic axis of the times, in ms: the power of ten below all of them. 0 if the times
+    """Returns the start of a logarithmic axis of the times, in ms: the power of ten below all of them. 0 if the times
     are close enough for bars that begin at 0."""
     shortest, longest = min(r["median_ms"] for r in rows), max(r["median_ms"] for r in rows)
     return 10.0 ** math.floor(math.log10(shortest * 0.8)) if longest > MAX_LINEAR_RATIO * shortest else 0.0
 
 
 def launch_count(row: Row) -> int:
-    """Return how many launches or calls a run makes: its steps, which a row lists only if there are several."""
+    """Returns how many launches or calls a run makes: its steps, which a row lists only if there are several."""
     return max(1, len(row.get("parts_ms") or ()))
 
 
 def launch_word(row: Row) -> str:
-    """Return what the row's engine counts: "calls" for the cpu engine, else "launches"."""
+    """Returns what the row's engine counts: "calls" for the cpu engine, else "launches"."""
     return "calls" if row["engine"] == "cpu" else "launches"
 
 
 def launch_ms(row: Row) -> float:
-    """Return the row's launch overhead on its device, in ms; 0 if that was not measured."""
+    """Returns the row's launch overhead on its device, in ms; 0 if that was not measured."""
     return launch_count(row) * (row.get("ceilings") or {}).get("launch_us", 0) / 1e3
 
 
@@ -132,7 +132,7 @@ def _median_bars(titled: Titled, tokens: Mapping[str, str]):
 
 
 def thinned(samples: Sequence[float], max_samples: int = MAX_SAMPLES) -> list[float]:
-    """Return at most `max_samples` of the samples, evenly by rank, so that the spread stays the same."""
+    """Returns at most `max_samples` of the samples, evenly by rank, so that the spread stays the same."""
     if len(samples) <= max_samples:
         return list(samples)
     ordered, step = sorted(samples), (len(samples) - 1) / (max_samples - 1)
@@ -188,7 +188,7 @@ def copies(row: Row, tokens: Mapping[str, str]) -> Figure | None:
 
 
 def copies_sentence(rows: Sequence[Row]) -> str:
-    """Return a sentence that compares the copies with the fastest of these runs; "" if they were not measured."""
+    """Returns a sentence that compares the copies with the fastest of these runs; "" if they were not measured."""
     copies_ms = rows[0].get("copies_ms") or {}
     if not {"h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned"} <= copies_ms.keys():
         return ""
@@ -206,7 +206,7 @@ def copies_sentence(rows: Sequence[Row]) -> str:
 
 # -- memory --------------------------------------------------------------------------------------
 def roles(row: Row) -> tuple[tuple[str, str], ...]:
-    """Return (role, its name on the ladder of a row)."""
+    """Returns (role, its name on the ladder of a row)."""
     return ("input", ladder_of(row["rung"]).inputs), ("output", "output"), ("workspace", "workspace")
 
 
@@ -227,7 +227,7 @@ def group_by_memory(titled: Titled) -> list[list[tuple[str, Row]]]:
 
 
 def combine_group(group: Titled, total: int) -> tuple[str, Row]:
-    """Return one (title, row) for rungs that allocate the same, of `total` in the chart; steps of different names are
+    """Returns one (title, row) for rungs that allocate the same, of `total` in the chart; steps of different names are
     "step"."""
     (title, row), *others = group
     if not others:
@@ -322,7 +322,7 @@ def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[st
 
 # -- shared -------------------------------------------------------------------------------------
 def height(rows: int, px: int = BAR_PX) -> int:
-    """Return the pixels of a chart of so many bars."""
+    """Returns the pixels of a chart of so many bars."""
     return px * rows + 8
 
 

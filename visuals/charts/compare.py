@@ -81,7 +81,7 @@ def _lane(name: str, row: Row, low: float, high: float) -> str:
 
 
 def _axis(values: Sequence[float]) -> tuple[float, float, list[float]]:
-    """Return (low, high, ticks) of an axis: from 0 unless all values are far from it; ticks are round numbers."""
+    """Returns (low, high, ticks) of an axis: from 0 unless all values are far from it; ticks are round numbers."""
     low_ms, high_ms = min(values), max(values)
     if low_ms < ZOOM * high_ms:
         low_ms = 0.0
@@ -109,7 +109,7 @@ def _percent(value: float, low: float, high: float) -> str:
 
 
 def _swarm(samples: Sequence[float], low: float, high: float) -> list[tuple[float, float]]:
-    """Return (share of the axis, px from the lane's top) of each dot. Dots that would overlap stack around the middle,
+    """Returns (share of the axis, px from the lane's top) of each dot. Dots that would overlap stack around the middle,
     closer if there are many."""
     if len(samples) > MAX_DOTS:
         samples = [float(q) for q in np.quantile(samples, np.linspace(0, 1, MAX_DOTS))]
@@ -134,7 +134,7 @@ def span(row: Row) -> str:
 
 # -- the tables ----------------------------------------------------------------------------------
 def figures_table(run: Row, against: Row | None = None) -> str:
-    """Return a table of times, rates, memory and errors; beside each number of B its ratio to A's."""
+    """Returns a table of times, rates, memory and errors; beside each number of B its ratio to A's."""
     runs = [r for r in (run, against) if r]
     lines = [
         _ratio_line("median", runs, "median_ms", units.time_),
@@ -152,7 +152,7 @@ def figures_table(run: Row, against: Row | None = None) -> str:
 
 
 def fields_table(run: Row, against: Row | None = None, origins: Sequence[str] = ()) -> str:
-    """Return all other fields of a row. Of two rows, differing fields come first and are marked; the rest is folded."""
+    """Returns all other fields of a row. Of two rows, differing fields come first and are marked; the rest is folded."""
     runs = [r for r in (run, against) if r]
     names = list(
         dict.fromkeys([n for n in FIRST if any(n in r for r in runs)] + [n for r in runs for n in r])

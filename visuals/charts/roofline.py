@@ -73,13 +73,13 @@ class Dot:
 
 
 def defined_flops(row: Row) -> int:
-    """Return the FLOPs of the definition at a row's shape: for any convolution algorithm, those of direct
+    """Returns the FLOPs of the definition at a row's shape: for any convolution algorithm, those of direct
     convolution."""
     return ladder_of(row["rung"]).shape(**row["shape"]).flops
 
 
 def as_defined(rows: Iterable[Row]) -> bool:
-    """Return whether the FLOPs of all rows are those of the definition: then executed and effective rates are equal."""
+    """Returns whether the FLOPs of all rows are those of the definition: then executed and effective rates are equal."""
     return all(row["flops"] == defined_flops(row) for row in rows)
 
 
@@ -87,25 +87,25 @@ SIXTEEN_BITS = ("fp16", "bf16")  # here only tensor cores multiply them
 
 
 def row_units(row: Row) -> str:
-    """Return the units of a row's rung if they are not the FP32 units of the roof, else "". The cpu engine has no
+    """Returns the units of a row's rung if they are not the FP32 units of the roof, else "". The cpu engine has no
     others."""
     return other_units(row["rung"], row["shape"]) if row["engine"] == "cuda" else ""
 
 
 def other_units(rung: str, params: Mapping[str, Any]) -> str:
-    """Return the same for a rung on a GPU, at a shape with these parameters."""
+    """Returns the same for a rung on a GPU, at a shape with these parameters."""
     used = TENSOR_CORES if params.get("dtype") in SIXTEEN_BITS else find(rung).units
     return "" if used == FP32 else used
 
 
 def is_opaque(row: Row) -> bool:
-    """Return whether only a vendor's library knows what the rung executes, moves and allocates
+    """Returns whether only a vendor's library knows what the rung executes, moves and allocates
     (kernels.model.program.Cost)."""
     return row.get("predicted_workspace_bytes") is None
 
 
 def has_intensity(row: Row) -> bool:
-    """Return whether a row has an intensity above 0: a copy, for example, computes nothing."""
+    """Returns whether a row has an intensity above 0: a copy, for example, computes nothing."""
     return bool(row["flops"] and row.get("predicted_bytes"))
 
 
@@ -119,12 +119,12 @@ class Mark:
     units: str = ""  # if other than the FP32 units of the roof
 
     def max_rate(self, roof: Roof) -> float:
-        """Return the FLOP/s that a roof allows. For other units than FP32 only the memory's slope is known."""
+        """Returns the FLOP/s that a roof allows. For other units than FP32 only the memory's slope is known."""
         return self.intensity * roof.bytes_per_s if self.units else roof.bound(self.intensity)
 
 
 def roof_of(row: Row | None, kind: str) -> Roof | None:
-    """Return the roof stored in a row; None if none was measured."""
+    """Returns the roof stored in a row; None if none was measured."""
     ceilings = (row or {}).get("ceilings") or {}
     copy, flops = ceilings.get("copy_bytes_per_s"), ceilings.get("fp32_flops_per_s")
     if not (copy and flops):
@@ -134,13 +134,13 @@ def roof_of(row: Row | None, kind: str) -> Roof | None:
 
 @cache
 def recorded_roofs() -> tuple[Roof, ...]:
-    """Return one roof for each device of the shipped recordings."""
+    """Returns one roof for each device of the shipped recordings."""
     found = {row["device"]: roof for row in records.recordings() if (roof := roof_of(row, "recorded"))}
     return tuple(found.values())
 
 
 def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
-    """Return the roofs of these (row, kind), then of other recorded devices; one for each device."""
+    """Returns the roofs of these (row, kind), then of other recorded devices; one for each device."""
     found = {}
     for roof in (*(roof_of(row, kind) for row, kind in rows), *recorded_roofs()):
         if roof:
@@ -150,7 +150,7 @@ def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
 
 # -- text ----------------------------------------------------------------------------------------
 def ceilings_text(roof: Roof) -> str:
-    """Return how a roof was measured, for the text beside its badge."""
+    """Returns how a roof was measured, for the text beside its badge."""
     t = roof.ceilings
     return (
         f"copy {units.bandwidth(roof.bytes_per_s)} ({t.get('copy', '')}; best of {t.get('copy_n', '?')}), "
@@ -160,7 +160,7 @@ def ceilings_text(roof: Roof) -> str:
 
 
 def verdict(dots: Sequence[Dot], all_roofs: Sequence[Roof]) -> list[str]:
-    """Return sentences on each device's fastest fresh rung: its share of the roof, and what limits it. The fastest rung
+    """Returns sentences on each device's fastest fresh rung: its share of the roof, and what limits it. The fastest rung
     on other units gets its own sentence, because it has another roof."""
     sentences = []
     for kind, other in product(("measured", "recorded"), (False, True)):
@@ -206,7 +206,7 @@ def _below_roof(dot: Dot, roof: Roof) -> str:
 
 
 def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
-    """Return what the roofs allow rungs that were not run at this shape; "" without roofs or without such rungs."""
+    """Returns what the roofs allow rungs that were not run at this shape; "" without roofs or without such rungs."""
     parts = []
     for roof in all_roofs:
         titles_by_rate = {}
@@ -279,7 +279,7 @@ def _power(p: int) -> str:
 
 
 def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
-    """Return the decades (low, high) of both axes, with a margin around all that is drawn."""
+    """Returns the decades (low, high) of both axes, with a margin around all that is drawn."""
     x = [d.intensity for d in dots] + [m.intensity for m in marks]
     x += [value for r in roofs_ for value in (r.ridge, r.ridge / SLOPE)]
     x += [d.row["flops"] / d.moved for d in dots if d.moved]
@@ -387,7 +387,7 @@ def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, s
 
 
 def mark_labels(marks: Sequence[Mark]) -> list[tuple[float, str]]:
-    """Return (log x, numbers) to write at the marks: marks of one intensity share a label."""
+    """Returns (log x, numbers) to write at the marks: marks of one intensity share a label."""
     numbers_at: dict[float, list[int]] = {}
     for mark in marks:
         numbers_at.setdefault(round(math.log10(mark.intensity), 2), []).append(mark.number)
@@ -406,13 +406,13 @@ def _numbers(numbers: Iterable[int]) -> str:
 
 
 def _labels_overlap(one: Dot, other: Dot, decades: float) -> bool:
-    """Return whether labels beside two dots would overlap."""
+    """Returns whether labels beside two dots would overlap."""
     up, across = math.log10(one.rate / other.rate), math.log10(one.intensity / other.intensity)
     return abs(up) < decades and abs(across) < 0.12
 
 
 def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:
-    """Return (log x, log y, numbers) to write right of the dots. Dots of one intensity that are too close for two
+    """Returns (log x, log y, numbers) to write right of the dots. Dots of one intensity that are too close for two
     labels share one."""
     per_px = decades / (HEIGHT - 60)
     groups: list[list[Dot]] = []

@@ -12,7 +12,7 @@ SIGNS = {"+": "+", "-": "−", " ": " "}  # so that colour is not the only sign
 
 
 def lines(before: str, after: str) -> Iterator[tuple[str, str, int | None, int | None]]:
-    """Yield (sign, text, its line before, its line after) of each line near a change; sign "@" between hunks."""
+    """Yields (sign, text, its line before, its line after) of each line near a change; sign "@" between hunks."""
     hunks = difflib.SequenceMatcher(None, a := before.splitlines(), b := after.splitlines(), autojunk=False)
     for n, group in enumerate(hunks.get_grouped_opcodes(CONTEXT)):
         if n:
@@ -26,13 +26,13 @@ def lines(before: str, after: str) -> Iterator[tuple[str, str, int | None, int |
 
 
 def counts(before: str, after: str) -> tuple[int, int]:
-    """Return (lines added, lines removed)."""
+    """Returns (lines added, lines removed)."""
     signs = [sign for sign, *_ in lines(before, after)]
     return signs.count("+"), signs.count("-")
 
 
 def html(before: str, after: str, label: str) -> str:
-    """Return the diff as a table: line numbers, sign, text. `label` names it for a screen reader."""
+    """Returns the diff as a table: line numbers, sign, text. `label` names it for a screen reader."""
     rows = "".join(
         '<tr class="kt-gap"><td colspan="4">⋯</td></tr>'
         if sign == "@"

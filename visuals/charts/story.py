@@ -28,7 +28,7 @@ class Story:
 
 
 def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
-    """Return columns by name for (title, row) pairs measured together: each row's share of the library's speed, of its
+    """Returns columns by name for (title, row) pairs measured together: each row's share of the library's speed, of its
     roof and of the FP32 peak, and the share of launch overhead in its time. What was not measured is left out."""
     columns = {}
     if library := fastest_library([row for _, row in titled]):
@@ -54,7 +54,7 @@ def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
 
 
 def fastest_library(rows: Iterable[Row]) -> Row | None:
-    """Return the fastest row of a library's rung that is as exact as the other rungs; None if there is none."""
+    """Returns the fastest row of a library's rung that is as exact as the other rungs; None if there is none."""
     rungs = ((row, find(row["rung"])) for row in rows)
     return fastest(row for row, rung in rungs if rung.library and not rung.rounds_to)
 
@@ -70,7 +70,7 @@ def capitalized(text: str) -> str:
 
 
 def device_comparison(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str, Row]]) -> str:
-    """Return a sentence that compares the fastest (title, row) measured here with the fastest recorded at this shape;
+    """Returns a sentence that compares the fastest (title, row) measured here with the fastest recorded at this shape;
     "" if one is missing, or if both are of one device."""
     if not (here and there):
         return ""
@@ -102,7 +102,7 @@ def extremes(
     format_value: Callable[[float], str] = times,
     presets: Mapping[str, Preset] = CONV_PRESETS,
 ) -> list[tuple[Preset, str]]:
-    """Return the two presets with the largest and the two with the smallest `ratio(shape)`, each with its label and
+    """Returns the two presets with the largest and the two with the smallest `ratio(shape)`, each with its label and
     formatted ratio. A ratio of None means unknown; such presets are left out."""
     found = [(value, preset) for preset in presets.values() if (value := ratio(preset.shape)) is not None]
     found.sort(key=lambda pair: -pair[0])

@@ -28,12 +28,12 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 
 
 def rate(row: Row) -> float:
-    """Return the FLOP/s at the median."""
+    """Returns the FLOP/s at the median."""
     return row["flops"] / row["median_ms"] * 1e3
 
 
 def provenance(rows: Sequence[Row]) -> str:
-    """Return the text of a badge for rows measured one after the other: device, mode, the range of n."""
+    """Returns the text of a badge for rows measured one after the other: device, mode, the range of n."""
     min_n, max_n = min(r["n"] for r in rows), max(r["n"] for r in rows)
     n = f"{min_n}" if min_n == max_n else f"{min_n} to {max_n}"
     return f"{rows[0]['device']}, {rows[0]['mode']}, n = {n}"
@@ -63,7 +63,7 @@ def tiles(rows: Sequence[Row], chosen: Mapping[str, int], tokens: Tokens) -> Fig
 
 
 def _grid(panels: int) -> tuple[int, int]:
-    """Return (lines, panels in each) for so many panels."""
+    """Returns (lines, panels in each) for so many panels."""
     lines = -(-panels // MAX_PANELS_PER_LINE)
     return lines, -(-panels // lines)
 
@@ -100,7 +100,7 @@ def _panel(
 
 
 def varied_tiles(rows: Sequence[Row]) -> list[str]:
-    """Return the tile sizes with more than one value; if there is none, the first."""
+    """Returns the tile sizes with more than one value; if there is none, the first."""
     names = list(rows[0]["tiles"])
     return [n for n in names if len({r["tiles"][n] for r in rows}) > 1] or names[:1]
 
@@ -123,7 +123,7 @@ def _dots(
 
 
 def tiles_sentence(rows: Sequence[Row], default: Mapping[str, int]) -> str:
-    """Return a sentence on the best combination, compared with the rung's default and the worst."""
+    """Returns a sentence on the best combination, compared with the rung's default and the worst."""
     top, worst = fastest(rows), max(rows, key=lambda r: r["median_ms"])
     text = f"Best: {tiles_text(top['tiles'])} with {units.rate(top['flops'], top['median_ms'])} ({units.time_(top['median_ms'])})"
     default_row = next((r for r in rows if r["tiles"] == dict(default)), None)
@@ -237,7 +237,7 @@ def _rate(row: Row) -> str:
 
 
 def _unit(max_rate: float) -> tuple[float, str]:
-    """Return the divisor of rates up to `max_rate`, and their unit after it."""
+    """Returns the divisor of rates up to `max_rate`, and their unit after it."""
     for scale, unit in ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")):
         if max_rate >= scale:
             return scale, unit

@@ -26,5 +26,5 @@ class Tile:
         return row["tiles"][self.name]
 
     def largest_fitting(self, bytes_: int) -> int:
-        """Return the largest value, up to MAX_VALUE, at which `what` fits into so many bytes; 0 if none does."""
+        """Returns the largest value, up to MAX_VALUE, at which `what` fits into so many bytes; 0 if none does."""
         return bisect_right(range(1, MAX_VALUE + 1), bytes_, key=self.bytes_at)

@@ -16,7 +16,7 @@ UNKNOWN = "unknown"  # cannot be predicted, because only a vendor's library know
 
 
 def badge(kind: str, detail: str = "") -> str:
-    """Return the HTML of a badge: the kind of number beside it, and its source."""
+    """Returns the HTML of a badge: the kind of number beside it, and its source."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
     text = f"{kind} {detail}".strip()
@@ -86,19 +86,19 @@ def ratio(number: float | None) -> str:
 
 
 def provenance(row: Mapping) -> str:
-    """Return the text of a badge for one measured row: device, mode, n."""
+    """Returns the text of a badge for one measured row: device, mode, n."""
     return f"{row['device']}, {row['mode']}, n = {row['n']}"
 
 
 def queued_samples(row: Mapping) -> str:
-    """Return how many of a row's samples were queued before the GPU reached them, "3 of 20"; "" if all were, or if the
+    """Returns how many of a row's samples were queued before the GPU reached them, "3 of 20"; "" if all were, or if the
     row does not say. If some were not, the time includes waits for the processor."""
     queued = row.get("queued", AHEAD)
     return "" if queued == AHEAD else queued
 
 
 def waits_note(titled: Iterable[tuple[str, Mapping]]) -> str:
-    """Return a note on the times that include waits for the processor; "" if none does."""
+    """Returns a note on the times that include waits for the processor; "" if none does."""
     named = {title: queued_samples(row) for title, row in titled if queued_samples(row)}
     if not named:
         return ""
@@ -109,7 +109,7 @@ def waits_note(titled: Iterable[tuple[str, Mapping]]) -> str:
 
 
 def clock_note(titled: Iterable[tuple[str, Mapping]]) -> str:
-    """Return a note if the device's clock fell by more than MAX_CLOCK_DROP during the measurement, else ""."""
+    """Returns a note if the device's clock fell by more than MAX_CLOCK_DROP during the measurement, else ""."""
     drops: dict[tuple[int, int], list[str]] = {}
     parts = False
     for title, row in titled:
@@ -125,7 +125,7 @@ def clock_note(titled: Iterable[tuple[str, Mapping]]) -> str:
 
 
 def sweeps_note(titled: Iterable[tuple[str, Mapping]]) -> str:
-    """Return a note on times that are not of one sweep: over MAX_GAP from the others; "" if all are of one sweep."""
+    """Returns a note on times that are not of one sweep: over MAX_GAP from the others; "" if all are of one sweep."""
     sweeps: list[list[tuple[str, Mapping]]] = []
     dated = [pair for pair in titled if "time" in pair[1]]
     for title, row in sorted(dated, key=lambda pair: pair[1]["time"]):

@@ -22,9 +22,9 @@ from visuals.fusion.captions import (
 )
 from visuals.fusion.plan import Arrays, BlockLaunch, Member, RungRun, block_launch, is_fold
 from visuals.scene.recorder import Recorder
+from visuals.scene.requests import BITS, LANES
 
 THREADS = 4  # number of threads that are followed: a thread of a pointwise kernel has as many values
-LANES, BITS = 32, (16, 8, 4, 2, 1)
 ROLES = {"x": "input", "y": "output"}  # by buffer of maps; others are workspace
 
 

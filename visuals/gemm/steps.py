@@ -51,7 +51,8 @@ def side(plan: Plan) -> tuple[int, int]:
 
 @dataclass
 class Steps:
-    """The steps in order, in the recorder `r`, and all writes."""
+    """The steps in order, in the recorder `r`, and all writes. The steps count values `read` from global and from `shared`
+    memory, and multiply-adds (`added`)."""
 
     s: GemmShape
     plan: Plan
@@ -59,9 +60,7 @@ class Steps:
     A: np.ndarray
     B: np.ndarray
     C0: np.ndarray | None
-    r: Recorder = field(
-        default_factory=Recorder
-    )  # counts values `read` and `shared`, and multiply-adds `added`
+    r: Recorder = field(default_factory=Recorder)
     writes: list[Write] = field(default_factory=list)
 
     def __post_init__(self):

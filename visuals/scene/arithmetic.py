@@ -12,7 +12,7 @@ from kernels.gemm.shape import GemmShape
 def matmul_in_kernel_order(
     A: np.ndarray, B: np.ndarray, depth: int, dtype: str, record: Callable | None = None
 ) -> np.ndarray:
-    """Return A x B with its terms added in the kernel's order, `depth` at a time. Each sum is rounded once to float32,
+    """Returns A x B with its terms added in the kernel's order, `depth` at a time. Each sum is rounded once to float32,
     as a fused multiply-add rounds; if dtype is int8, sums are exact (float64). `record(k, sums)` is called with each
     sum, as float32."""
     A, B = np.asarray(A).astype(np.float64), np.asarray(B).astype(np.float64)
@@ -27,7 +27,7 @@ def matmul_in_kernel_order(
 
 
 def apply_alpha_beta(s: GemmShape, sums: np.ndarray, C0: np.ndarray | None) -> np.ndarray:
-    """Return C = alpha * sums + beta * C0 as float32."""
+    """Returns C = alpha * sums + beta * C0 as float32."""
     C = s.alpha * sums.astype(np.float64)
     if s.beta:
         C = C.astype(np.float32) if s.dtype != "int8" else C

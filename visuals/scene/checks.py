@@ -133,7 +133,7 @@ def _check_write(w: Write, tensors, steps: int, need, finite) -> None:
 
 
 def _circular(writes: tuple[Write, ...]) -> bool:
-    """Return whether some tensor is copied, directly or through others, into itself."""
+    """Returns whether some tensor is copied, directly or through others, into itself."""
     sources = {}
     for w in writes:
         if w.source:

@@ -12,7 +12,7 @@ EXTRA_TYPES = frozenset(
 
 
 def runs(text: str) -> list[tuple[int, int]]:
-    """Return (index into KINDS, length) of each run, in order; together they are the text, newlines included.
+    """Returns (index into KINDS, length) of each run, in order; together they are the text, newlines included.
 
     Lengths count characters. They equal the browser's as long as no character is beyond U+FFFF.
     """

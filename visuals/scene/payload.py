@@ -32,7 +32,7 @@ class Block:
 
 
 def payload(scene: Scene) -> tuple[dict, bytes]:
-    """Return (meta, block) of a scene."""
+    """Returns (meta, block) of a scene."""
     block = Block()
     put = block.put
     meta = {
@@ -168,7 +168,7 @@ def _outer(args: np.ndarray, put) -> dict:
 
 
 def _as_sum(index: np.ndarray) -> dict[str, np.ndarray] | None:
-    """Return arrays row, col with index[i, j] = row[i] + col[j] where it is not -1, and the flat positions of the -1.
+    """Returns arrays row, col with index[i, j] = row[i] + col[j] where it is not -1, and the flat positions of the -1.
     None if the index is no such sum, or if no row or no column of it is free of -1 to read the terms from."""
     inside = index >= 0
     full_row, full_col = inside.all(axis=1), inside.all(axis=0)

@@ -18,9 +18,8 @@ class Recorder:
     """Recorder of steps: the caption, lanes, counts, writes and reads of each. `put`, `copy`, `look` and `count` add to
     the last step if they name no other."""
 
-    steps_by_kind: StepKinds = field(
-        default_factory=dict
-    )  # empty if kinds are the numbers of their templates
+    # Empty if kinds are the numbers of their templates.
+    steps_by_kind: StepKinds = field(default_factory=dict)
     kinds: list[int] = field(default_factory=list)
     args: list[tuple[float, ...]] = field(default_factory=list)
     counts: list[Counter[str]] = field(default_factory=list)

@@ -10,6 +10,7 @@ import numpy as np
 
 SECTOR, BANKS, WORD, LANES = 32, 32, 4, 32  # bytes, banks, bytes of a bank's word, lanes of a warp
 WORDS = SECTOR // WORD  # of a sector
+BITS = (16, 8, 4, 2, 1)  # of a lane's number: its partner in each exchange of a butterfly differs in this bit
 
 ORDER = "as the warps run"
 ORDER_NOTE = (
@@ -19,12 +20,12 @@ ORDER_NOTE = (
 
 
 def lanes_of(mask: int) -> np.ndarray:
-    """Return int64[n]: the lanes whose bit is set."""
+    """Returns int64[n]: the lanes whose bit is set."""
     return np.flatnonzero(int(mask) >> np.arange(LANES) & 1)
 
 
 def mask_of(lanes: np.ndarray) -> int:
-    """Return the mask of some lanes."""
+    """Returns the mask of some lanes."""
     return int((np.uint64(1) << np.asarray(lanes).astype(np.uint64)).sum())
 
 
@@ -34,18 +35,18 @@ def sectors(elements: np.ndarray) -> int:
 
 
 def traffic(elements: np.ndarray) -> tuple[int, int, int]:
-    """Return (lanes, sectors, fewest possible sectors) of one access to float32 elements."""
+    """Returns (lanes, sectors, fewest possible sectors) of one access to float32 elements."""
     return len(elements), sectors(elements), -(-len(elements) * 4 // SECTOR)
 
 
 def requested_sectors(byte: np.ndarray, mask: int, width: int) -> tuple[int, int]:
-    """Return (sectors that a global request touches, fewest sectors that hold its bytes)."""
+    """Returns (sectors that a global request touches, fewest sectors that hold its bytes)."""
     _, word = _words(byte, lanes_of(mask), width)
     return len(np.unique(word // WORDS)), -(-len(word) // WORDS)
 
 
 def bank_wavefronts(byte: np.ndarray, mask: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (wavefront, bank, lane), one entry per word that a shared request touches. In a wavefront each bank
+    """Returns (wavefront, bank, lane), one entry per word that a shared request touches. In a wavefront each bank
     delivers one word, to every lane that requests it; two words of one bank need two wavefronts. Wide requests are
     split into parts of the warp, as counters.wavefronts says."""
     first, parts = 0, []
@@ -61,7 +62,7 @@ def bank_wavefronts(byte: np.ndarray, mask: int, width: int) -> tuple[np.ndarray
 
 
 def _words(byte: np.ndarray, lanes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (lane, word) of the different words that lanes request, each with the first lane that requests it."""
+    """Returns (lane, word) of the different words that lanes request, each with the first lane that requests it."""
     words_per_lane = max(1, width // WORD)
     word = (byte[lanes].astype(np.int64)[:, None] // WORD + np.arange(words_per_lane)).ravel()
     _, first = np.unique(word, return_index=True)
@@ -70,7 +71,7 @@ def _words(byte: np.ndarray, lanes: np.ndarray, width: int) -> tuple[np.ndarray,
 
 
 def _lane_groups(byte: np.ndarray, lanes: np.ndarray, width: int) -> list[np.ndarray]:
-    """Return the groups of lanes that share wavefronts: all lanes for up to 4 bytes a lane, halves of the warp for 8,
+    """Returns the groups of lanes that share wavefronts: all lanes for up to 4 bytes a lane, halves of the warp for 8,
     quarters for 16. Two such parts still share if neighbouring lanes request the same word."""
     if width <= WORD:
         return [lanes]

@@ -18,8 +18,8 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
   (rows, cols) and out, in its flat order, as (left's rows, right's cols). `rest` is the sum of the terms outside the
   part shown (None if nothing is left out); `upto[t]` is the number of terms in the sum after step t (None: all of
   them, as soon as it is written).
-* An **Annotation** explains each cell of a tensor that no copy and no product explains: a caption filled from numbers of the
-  cell, and the cells of other tensors that are highlighted with it.
+* An **Annotation** explains each cell of a tensor that no copy and no product explains: a caption filled from numbers of
+  the cell, and the cells of other tensors that are highlighted with it.
 * A **Sum** says out[i] = the sum of factor * right over the terms start[i] .. start[i + 1] - 1: the factors are
   numbers, or cells of `left`. Each counts with its value at the step that writes out[i].
 * **Readings** are numbers that change with the steps: counters with their badge, running values of the
@@ -89,11 +89,11 @@ class Scene:
         return next(t for t in self.tensors if t.name == name)
 
     def write(self, target: str) -> Write:
-        """Return the first write into a tensor."""
+        """Returns the first write into a tensor."""
         return next(w for w in self.writes if w.target == target)
 
     def caption(self, t: int) -> str:
-        """Return the caption of step t without its role marks: the scene's text form."""
+        """Returns the caption of step t without its role marks: the scene's text form."""
         return MARK.sub(r"\1", self.marked_caption(t))
 
     def marked_caption(self, t: int) -> str:
@@ -102,7 +102,7 @@ class Scene:
         return template.format(*(number(a) for a in (args.astype("f4") if args.dtype.kind == "f" else args)))
 
     def cells(self, name: str, t: int | None = None) -> np.ndarray:
-        """Return the values of a tensor's cells after step t (default: the last) as float32, NaN where unwritten."""
+        """Returns the values of a tensor's cells after step t (default: the last) as float32, NaN where unwritten."""
         tensor, last = self.tensor(name), self.steps - 1 if t is None else t
         values = np.full(tensor.size, np.nan, np.float32)
         if tensor.values is not None:
@@ -117,7 +117,7 @@ class Scene:
         return {}
 
     def _events(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (step, cell, value) of every write into a tensor, in order of the steps."""
+        """Returns (step, cell, value) of every write into a tensor, in order of the steps."""
         if name not in self._known:
             parts = [self.written(w) for w in self.writes if w.target == name]
             columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [

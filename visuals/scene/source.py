@@ -36,7 +36,7 @@ def margin(counters: Counters, file: str) -> dict[int, str]:
 
 
 def source_of(file: str, marks: Sequence[str | re.Pattern], kind: np.ndarray, **fields) -> Source:
-    """Return a CUDA source without its opening comment. At a step of kind n the first line with marks[n], a text or a
+    """Returns a CUDA source without its opening comment. At a step of kind n the first line with marks[n], a text or a
     pattern, is lit. ValueError if no line has a mark: then the file has changed and the marks have not."""
     lines = sources.text(file).splitlines()
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("//"))
@@ -51,7 +51,7 @@ def source_of(file: str, marks: Sequence[str | re.Pattern], kind: np.ndarray, **
 
 
 def resources(launch: Launch) -> str:
-    """Return registers and shared memory as ptxas reports them for sm_90, and the occupancy that they allow there; ""
+    """Returns registers and shared memory as ptxas reports them for sm_90, and the occupancy that they allow there; ""
     for a kernel that is not precompiled."""
     compiled = precompiled.resources(launch.source, launch.defines)
     if not compiled:

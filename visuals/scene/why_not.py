@@ -11,13 +11,20 @@ from kernels.model.program import RuleError
 
 def why_not(rung: str, shape: Any, tiles: Mapping[str, int], scenes: Container[str]) -> str:
     """Returns the rule that a rung breaks at a shape, or why it is none of those in `scenes`; "" if it has a scene."""
-    found = find(rung)
-    try:
-        found.check(shape, tiles)
-    except RuleError as e:
-        return f"{str(e)[0].upper()}{str(e)[1:]}."
+    if rule := broken_rule(rung, shape, tiles):
+        return rule
     if rung in scenes:
         return ""
+    found = find(rung)
     if found.no_scene:
         return f"{found.title}: {found.no_scene}."
     return f"{found.title} is {found.library}'s own kernel: its source is not open, so its steps cannot be shown."
+
+
+def broken_rule(rung: str, shape: Any, tiles: Mapping[str, int]) -> str:
+    """Returns the rule that a rung breaks at a shape, as a sentence; "" if it can run."""
+    try:
+        find(rung).check(shape, tiles)
+    except RuleError as e:
+        return f"{str(e)[0].upper()}{str(e)[1:]}."
+    return ""

@@ -21,7 +21,6 @@ LOGITS = {  # by name: description
 }
 MAX_OWN_NUMBERS = 64
 DEFAULT_OWN_NUMBERS = "1 2 100 -inf 4.5"
-EXAMPLE = f"e.g. {DEFAULT_OWN_NUMBERS}"
 
 
 class LogitsError(ValueError):

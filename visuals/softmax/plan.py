@@ -19,9 +19,8 @@ from kernels.engines.emulator.launch import Options
 from kernels.ladders import find
 from kernels.model.program import Launch
 from kernels.softmax.shape import SoftmaxShape
-from visuals.scene.requests import LANES
+from visuals.scene.requests import BITS, LANES
 
-BITS = (16, 8, 4, 2, 1)  # of a lane's number: its partner in each exchange differs in this bit
 State = dict[str, np.ndarray]  # "m", "l" or both: float32, one a thread
 QUIET = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "under": "ignore"}
 

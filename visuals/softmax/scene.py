@@ -11,11 +11,11 @@ import numpy as np
 from kernels.ladders import find
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
 from visuals.scene.recorder import Recorder
-from visuals.scene.requests import LANES, mask_of
+from visuals.scene.requests import BITS, LANES, mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
 from visuals.softmax.captions import MARKS, TEMPLATES
-from visuals.softmax.plan import BITS, Step, run_rung, steps_of, threads_of
+from visuals.softmax.plan import Step, run_rung, steps_of, threads_of
 
 ORDER = "turn by turn"
 ORDER_NOTE = (
@@ -140,14 +140,13 @@ def _record(rung: str, steps: Sequence[Step]) -> Recorder:
     for step in steps:
         warp = int(step.active[0]) // LANES
         lanes = step.active[step.active // LANES == warp] % LANES
-        r.step(step.kind, *step.args, warp=warp, mask=mask_of(lanes))
+        y_cells, _ = step.writes.get("y", ((), ()))
+        counts = {"read": FLOAT * len(step.reads.get("x", ())), "written": FLOAT * len(y_cells)}
+        r.step(step.kind, *step.args, warp=warp, mask=mask_of(lanes), **counts)
         for name, cells in step.reads.items():
             r.look(name, cells)
         for name, (cells, values) in step.writes.items():
             r.put(name, values, cells)
-        r.count(
-            read=FLOAT * len(step.reads.get("x", ())), written=FLOAT * len(step.writes.get("y", ((),))[0])
-        )
     return r
 
 

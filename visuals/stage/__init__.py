@@ -36,7 +36,7 @@ SCRIPTS = (  # each after the modules it imports
 
 
 def script() -> str:
-    """Return the player as one JavaScript module."""
+    """Returns the player as one JavaScript module."""
     return bundle(*SCRIPTS)
 
 
@@ -79,7 +79,7 @@ def message(
     hide: Sequence[str] = (),
     still: bool = False,
 ) -> bytes:
-    """Return what the player receives: the length of a JSON head (4 bytes, little endian), the head, the scene's block.
+    """Returns what the player receives: the length of a JSON head (4 bytes, little endian), the head, the scene's block.
     Arguments as in `mount`.
 
     It is one bytes object, because Streamlit sends bytes unchanged only if they are the whole message.

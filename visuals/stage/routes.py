@@ -31,7 +31,7 @@ class GifError(Exception):
 
 
 def routes(base: str = "") -> list[Route]:
-    """Return the routes for st.App. base: server.baseUrlPath, which Streamlit puts only before its own routes."""
+    """Returns the routes for st.App. base: server.baseUrlPath, which Streamlit puts only before its own routes."""
     prefix = f"/{base.strip('/')}".rstrip("/")
     return [
         Route(f"{prefix}/stage/takeaway.js", partial(_file, takeaway, "text/javascript")),
@@ -41,7 +41,7 @@ def routes(base: str = "") -> list[Route]:
 
 
 async def _file(make_text, media_type: str, request: Request) -> Response:
-    """Return a text with an ETag of its content. The browser caches it but revalidates it each time, so that after an
+    """Returns a text with an ETag of its content. The browser caches it but revalidates it each time, so that after an
     update the player never loads older parts."""
     text = make_text().encode()
     tag = f'"{sha256(text).hexdigest()[:20]}"'
@@ -67,7 +67,7 @@ _limiter: anyio.CapacityLimiter | None = None
 
 
 def _one_at_a_time() -> anyio.CapacityLimiter:
-    """Return a limiter of one GIF at a time, because frames are large. Other GIFs wait; pages do not."""
+    """Returns a limiter of one GIF at a time, because frames are large. Other GIFs wait; pages do not."""
     global _limiter
     _limiter = _limiter or anyio.CapacityLimiter(1)
     return _limiter
@@ -81,7 +81,7 @@ def _ms(text: str) -> int:
 
 
 async def _body(chunks: AsyncIterable[bytes]) -> bytes:
-    """Return the whole body; GifError if it is larger than MAX_BYTES."""
+    """Returns the whole body; GifError if it is larger than MAX_BYTES."""
     body = bytearray()
     async for chunk in chunks:
         body += chunk
@@ -108,7 +108,7 @@ def split(body: bytes) -> list[bytes]:
 
 
 def animate(pngs: list[bytes], ms: int) -> bytes:
-    """Return a GIF of the frames that loops forever; the last frame stays LAST_FRAME_EXTRA_MS longer."""
+    """Returns a GIF of the frames that loops forever; the last frame stays LAST_FRAME_EXTRA_MS longer."""
     size = _open(pngs[0], 1).size
     if size[0] * size[1] * len(pngs) > MAX_PIXELS:
         raise GifError(413, f"The frames are larger than {MAX_PIXELS // 1_000_000} megapixels together")
@@ -140,7 +140,7 @@ _EXACT = 191  # colours kept exactly; the rest of the palette is for the edges o
 
 
 def shared_palette(frames: list[np.ndarray]) -> np.ndarray:
-    """Return a palette, uint8[256, 3]. The colours with most pixels are kept exactly, because flat areas show every
+    """Returns a palette, uint8[256, 3]. The colours with most pixels are kept exactly, because flat areas show every
     shift. The others share the rest by median cut, each weighted by the root of its pixels to keep rare ones."""
     colours, counts = np.unique(np.concatenate([frame.ravel() for frame in frames]), return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -175,7 +175,7 @@ class Nearest:
 
 
 def _packed(image: Image.Image) -> np.ndarray:
-    """Return uint32[height, width]: 0xRRGGBB."""
+    """Returns uint32[height, width]: 0xRRGGBB."""
     r, g, b = (np.asarray(channel, np.uint32) for channel in image.split())
     return r << 16 | g << 8 | b
 

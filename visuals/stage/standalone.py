@@ -15,12 +15,12 @@ SCENE_PLACEHOLDER = "KERNEL/THEATRE/SCENE"
 
 
 def takeaway() -> str:
-    """Return the module that the player loads for a download; it imports nothing."""
+    """Returns the module that the player loads for a download; it imports nothing."""
     return stage.bundle("svg", "takeaway", "panels") + "\nexport{panels};\n"
 
 
 def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> str:
-    """Return the page that plays a `stage.message`; without one, a template with SCENE_PLACEHOLDER instead of its
+    """Returns the page that plays a `stage.message`; without one, a template with SCENE_PLACEHOLDER instead of its
     base64."""
     scene = SCENE_PLACEHOLDER if message is None else b64encode(message).decode()
     name, css, html = escape(title), _escape_css((stage.HERE / "stage.css").read_text("utf-8")), _html()

@@ -37,7 +37,7 @@ def a_dot(intensity=5.0, ms=1.0, number=1, kind="measured", stale=False, moved=N
 
 
 def validated_chart(*arguments):
-    """Return the chart as a go.Figure, which raises for an unknown property or an invalid value."""
+    """Returns the chart as a go.Figure, which raises for an unknown property or an invalid value."""
     return go.Figure(roofline.chart(*arguments).to_dict())
 
 

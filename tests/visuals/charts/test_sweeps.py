@@ -14,7 +14,7 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c <d> & e", "}"]), max_size=1
 
 
 def row(rung="gemm/naive", ms=1.0, tiles=None, spread=0.1, **shape):
-    """Return a row as a measurement would make it, with times chosen here."""
+    """Returns a row as a measurement would make it, with times chosen here."""
     shape = GemmShape(**({"M": 64, "N": 64, "K": 64} | shape))
     return {
         "rung": rung, "shape": shape.params(), "tiles": tiles or {"BLOCK": 32}, "engine": "cuda", "device": "a GPU",
@@ -24,7 +24,7 @@ def row(rung="gemm/naive", ms=1.0, tiles=None, spread=0.1, **shape):
 
 # -- diff ------------------------------------------------------------------------------------------
 def rebuilt(before: str, after: str) -> list[str]:
-    """Return the lines of `after`, rebuilt from `before` and the diff."""
+    """Returns the lines of `after`, rebuilt from `before` and the diff."""
     old, out, at = before.splitlines(), [], 0
     for sign, text, i, _ in source_diff.lines(before, after):
         if sign in " -":

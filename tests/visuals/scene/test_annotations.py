@@ -57,7 +57,7 @@ process.stdout.write(JSON.stringify(explained.map(({ marks, parts }) => ({ marks
 
 
 def explained(node: str, cells: list[tuple[int, str, int]]) -> list[dict]:
-    """Return the text and marks of stage/explain.js for each (step, tensor, cell)."""
+    """Returns the text and marks of stage/explain.js for each (step, tensor, cell)."""
     request = {"message": base64.b64encode(message(GOOD)).decode(), "cells": cells}
     modules = [(HERE / f"{name}.js").as_uri() for name in ("decode", "explain")]
     command = [node, "--input-type=module", "--eval", PLAYER, "--", *modules]

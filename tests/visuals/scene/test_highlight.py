@@ -22,12 +22,12 @@ WORDS = {
 
 
 def kinds(text):
-    """Return the kind of each character."""
+    """Returns the kind of each character."""
     return [KINDS[kind] for kind, length in runs(text) for _ in range(length)]
 
 
 def kinds_of(text, word):
-    """Return the kinds of a word's characters outside comments, strings and directives."""
+    """Returns the kinds of a word's characters outside comments, strings and directives."""
     found = kinds(text)
     kinds_at = [found[m.start() : m.end()] for m in re.finditer(rf"\b(?:{word})\b", text)]
     return {kind for part in kinds_at for kind in part} - {"comment", "string", "directive"}

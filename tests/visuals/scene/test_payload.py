@@ -163,7 +163,7 @@ process.stdout.write(JSON.stringify(pictures));
 
 @pytest.fixture(scope="session")
 def decoded(node):
-    """Return a function that decodes scenes at some steps with stage/decode.js, in Node."""
+    """Returns a function that decodes scenes at some steps with stage/decode.js, in Node."""
     module = (HERE / "decode.js").as_uri()
 
     def decode(requests: list[tuple[Scene, list[int]]]) -> list[list[dict]]:

@@ -158,7 +158,7 @@ def test_escaped_braces_and_marks():
 
 # -- the picture at a step --------------------------------------------------------------------------
 def simulated(steps, start, writes):
-    """Return {name: cells} after every step, computed in plain loops (None: not written), and whether some copy read a
+    """Returns {name: cells} after every step, computed in plain loops (None: not written), and whether some copy read a
     cell that had not been written."""
     values = {name: list(cells or [None] * CELLS) for name, cells in start.items()}
     pictures, unwritten_read = [], False

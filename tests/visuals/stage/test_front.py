@@ -40,7 +40,7 @@ COMPRESSED = Starlette(routes=ROUTES, middleware=[Middleware(GZipMiddleware)])
 
 
 def get(path: str, **fields: str) -> tuple[int, dict[str, str], bytes]:
-    """Return status, headers and body of a GET."""
+    """Returns status, headers and body of a GET."""
     messages: list[dict] = []
     request_headers = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
     scope = {

@@ -159,7 +159,7 @@ class Fingers:
 
 @pytest.fixture
 def phone_stage(phone, server):
-    """Return a phone's page, its stage in the middle of the window, and Fingers."""
+    """Returns a phone's page, its stage in the middle of the window, and Fingers."""
     phone.goto(f"{server}/im2col?step=5")
     stage = Stage(phone).ready()
     expect(phone.locator(".st-key-card_why table")).to_be_visible()

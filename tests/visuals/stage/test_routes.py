@@ -26,7 +26,7 @@ def run_in_thread(coroutine):
 
 
 def request(path, body=b"", method="GET", headers=(), base="", chunk=65536):
-    """Return (status, headers, text or bytes) of a request."""
+    """Returns (status, headers, text or bytes) of a request."""
     parts = [body[k : k + chunk] for k in range(0, len(body), chunk)] or [b""]
     sent = []
 

@@ -55,7 +55,7 @@ def nested(code: str) -> list[int]:
 
 
 def declared(code: str) -> list[str]:
-    """Return the names that a module declares at its top level."""
+    """Returns the names that a module declares at its top level."""
     names = []
     for name, several in _TOP.findall(code):
         if name:

@@ -23,7 +23,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def take(page, tmp_path):
-    """Return a function that downloads the file of a menu button and returns its path."""
+    """Returns a function that downloads the file of a menu button and returns its path."""
 
     def download(kind):
         if not page.locator("[data-panel=take]").is_visible():

@@ -13,6 +13,7 @@ from kernels.engines.emulator.trace import BlockTrace
 from kernels.ladders import find
 from visuals.conv.part import Part
 from visuals.scene.parts import Captions, Group, Lanes, Read, Reading, Write
+from visuals.scene.recorder import read_per_step
 from visuals.scene.requests import ORDER, ORDER_NOTE, lanes_of, requested_sectors
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin
@@ -134,9 +135,9 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
 
 def _reads(name: str, requests: list[Request], extra_steps: int) -> Read:
     """Returns the cells of a tensor that each step reads."""
-    cells = [np.unique(request.element) if request.name == name else np.zeros(0, int) for request in requests]
-    count = np.array([0, *map(len, cells), *[0] * extra_steps])
-    return Read(name, np.cumsum(count), np.concatenate(cells))
+    none = np.zeros(0, int)
+    cells = [np.unique(request.element) if request.name == name else none for request in requests]
+    return read_per_step(name, [*cells, *[none] * extra_steps])
 
 
 def _readings(requests: list[Request], extra_steps: int) -> tuple[Reading, ...]:

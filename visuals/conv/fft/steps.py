@@ -172,7 +172,7 @@ class Steps:
             self._put(name, done[:, :, j], cells[:, :, j])
 
     def _put(self, name: str, values: np.ndarray, cells: np.ndarray) -> None:
-        """Record that the step writes numbers; of complex numbers, the magnitude."""
+        """Records that the step writes numbers; of complex numbers, the magnitude."""
         self.r.put(name, np.abs(values) if np.iscomplexobj(values) else values, cells)
 
     def writes(self) -> tuple[Write, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from kernels.conv.implicit import PIECE, threads, warp_tile
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
-from kernels.model.program import RuleError
+from visuals.scene.why_not import broken_rule
 
 RUNGS = ("conv/implicit-gemm-plain", "conv/implicit-gemm")
 MAX_COLUMNS, MAX_ROWS = 100, 96  # of the data matrix: a larger one is shown in part
@@ -25,10 +25,8 @@ MAX_COLUMNS, MAX_ROWS = 100, 96  # of the data matrix: a larger one is shown in 
 
 def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
     """Returns why a rung has no scene at a shape; "" if it has one."""
-    try:
-        find(rung).check(s, tiles)
-    except RuleError as e:
-        return f"{str(e)[0].upper()}{str(e)[1:]}."
+    if rule := broken_rule(rung, s, tiles):
+        return rule
     if rung in RUNGS:
         return ""
     return f"{find(rung).title} is not an implicit GEMM of ours: it is timed below, and its steps are not shown here."
