@@ -22,13 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
+from kernels.engines.emulator.ptx.addresses import Addresses, Root
+from kernels.engines.emulator.ptx.kernel import Instruction, type_bytes
 from kernels.engines.emulator.ptx.registers import written
 
 WORD, WIDEST = 4, 16
-MAX_ZEROS = 8  # low bits of an address that are tracked
-# A register, or None: the address is a plain number.
-Root = str | None
 
 
 @dataclass
@@ -60,7 +58,7 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
     starts at the lowest address rounded down to a multiple of the width.
     `symbols`: start of each shared array, in bytes from the start of the block's shared memory.
     """
-    known = _Addresses(code, symbols)
+    known = Addresses(code, symbols)
     leaders = {t for i in code for t in i.targets}
     out: dict[int, int] = {}
     groups: dict[tuple, _Group] = {}
@@ -84,7 +82,7 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
         elif base == "st" and space == "shared":
             root, at = known.address(i.operands[0])
             width = type_bytes(i.parts[-1]) * i.elements
-            close(lambda g, root=root, at=at, width=width: known.may_overlap(g, root, at, at + width))
+            close(lambda g, root=root, at=at, width=width: _may_overlap(known, g, root, at, at + width))
             for group in groups.values():
                 if group.root == root:
                     group.stored.append((at, at + width))
@@ -97,6 +95,14 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
             close()
     close()
     return out
+
+
+def _may_overlap(known: Addresses, group: _Group, root: Root, start: int, stop: int) -> bool:
+    """Return whether a store to root + start .. root + stop may write bytes that the group reads."""
+    if root == group.root:
+        return group.reads(start, stop)
+    read_arrays, written_arrays = known.arrays(group.root), known.arrays(root)
+    return read_arrays is None or written_arrays is None or read_arrays == written_arrays
 
 
 def _stored(groups: Mapping[tuple, _Group], key: tuple) -> list[tuple[int, int]]:
@@ -154,120 +160,3 @@ def _orders_memory(i: Instruction, space: str) -> bool:
 
 def _ends_block(i: Instruction) -> bool:
     return i.parts[0] in ("bra", "brx", "ret", "exit", "trap", "call", "return")
-
-
-class _Addresses:
-    """The known facts about registers that form addresses: definitions and zero bits at their end."""
-
-    def __init__(self, code: Sequence[Instruction], symbols: Mapping[str, int]):
-        self.symbols = symbols
-        self.definitions: dict[str, list[Instruction]] = {}
-        for i in code:
-            for name in written(i):
-                self.definitions.setdefault(name, []).append(i)
-        self._zeros = dict.fromkeys(self.definitions, MAX_ZEROS)
-        changed = True
-        while changed:  # from full alignment down to what every definition allows
-            changed = False
-            for name, definitions in self.definitions.items():
-                zeros = min(self._zeros_of(i) for i in definitions)
-                if zeros < self._zeros[name]:
-                    self._zeros[name], changed = zeros, True
-
-    def zeros(self, root: Root) -> int:
-        """Return how many low bits of the root are known to be zero."""
-        return MAX_ZEROS if root is None else self._zeros.get(root, 0)
-
-    def address(self, o: Operand) -> tuple[Root, int]:
-        """Return a memory operand, or a register, as (root, constant)."""
-        constant = o.offset
-        if o.kind == "mem":
-            o = o.base
-            constant += o.offset
-        for _ in range(64):  # no chain is longer
-            if o.kind == "imm":
-                return None, constant + int(o.value)
-            if o.kind == "symbol" and o.value in self.symbols:
-                return None, constant + self.symbols[o.value]
-            definitions = self.definitions.get(o.value, ())
-            if len(definitions) != 1 or definitions[0].guard is not None:
-                break
-            step, source = (
-                definitions[0],
-                definitions[0].operands[1] if len(definitions[0].operands) > 1 else None,
-            )
-            # A register that is written twice may have changed since this one was computed from it.
-            if source is None or (source.kind == "reg" and len(self.definitions.get(source.value, ())) != 1):
-                break
-            if step.parts[0] in ("mov", "cvta"):
-                constant += source.offset
-            elif step.parts[0] == "add" and step.operands[2].kind == "imm":
-                constant += int(step.operands[2].value)
-            else:
-                break
-            o = source
-        return str(o.value), constant
-
-    def arrays(self, root: Root) -> set[str] | None:
-        """Return the shared array that a root points into, as a set; None if it is unknown."""
-        if root is None:
-            return None
-        found: set[str] = set()
-        todo, seen = [root], {root}
-        while todo:
-            for i in self.definitions.get(todo.pop(), ()):
-                if i.parts[0] not in ("mov", "add", "sub", "cvta", "mad"):
-                    continue
-                sources = i.operands[-1:] if i.parts[0] == "mad" else i.operands[1:]
-                for o in sources:
-                    if o.kind == "symbol" and o.value in self.symbols:
-                        found.add(o.value)
-                    elif o.kind == "reg" and o.value not in seen:
-                        seen.add(o.value)
-                        todo.append(o.value)
-        return found if len(found) == 1 else None
-
-    def may_overlap(self, group: _Group, root: Root, start: int, stop: int) -> bool:
-        """Return whether a store to root + start .. root + stop may write bytes that the group reads."""
-        if root == group.root:
-            return group.reads(start, stop)
-        read_arrays, written_arrays = self.arrays(group.root), self.arrays(root)
-        return read_arrays is None or written_arrays is None or read_arrays == written_arrays
-
-    def _zeros_of(self, i: Instruction) -> int:
-        """Return the number of zero bits at the end of an instruction's result."""
-        base = i.parts[0]
-        z = [self._operand(o) for o in i.operands[1:]]
-        amount = i.operands[2] if len(i.operands) > 2 else None
-        if base in ("mov", "cvt", "cvta", "neg", "abs"):
-            out = z[0]
-        elif base in ("add", "sub", "or", "xor", "min", "max", "rem"):
-            out = min(z[0], z[1])
-        elif base == "and":
-            out = max(z[0], z[1])
-        elif base == "selp":
-            out = min(z[0], z[1])
-        elif base == "shl":
-            out = z[0] + (int(amount.value) if amount.kind == "imm" else 0)
-        elif base == "shr":
-            out = z[0] - int(amount.value) if amount.kind == "imm" else 0
-        elif base == "mul" and "hi" not in i.parts and i.parts[-1][0] in "su":
-            out = z[0] + z[1]
-        elif base == "mad" and "hi" not in i.parts and i.parts[-1][0] in "su":
-            out = min(z[0] + z[1], z[2])
-        else:
-            out = 0
-        return max(0, min(out, MAX_ZEROS))
-
-    def _operand(self, o: Operand) -> int:
-        if o.kind == "reg":
-            return self._zeros.get(o.value, 0)
-        if o.kind == "imm" and isinstance(o.value, int):
-            return _trailing(o.value)
-        if o.kind == "symbol" and o.value in self.symbols:
-            return _trailing(self.symbols[o.value] + o.offset)
-        return 0
-
-
-def _trailing(value: int) -> int:
-    return min(MAX_ZEROS, (value & -value).bit_length() - 1) if value else MAX_ZEROS

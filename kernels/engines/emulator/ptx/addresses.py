@@ -1,0 +1,121 @@
+"""What a kernel's code proves about the addresses in its registers: a root plus a constant, the array, the alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
+from kernels.engines.emulator.ptx.registers import written
+
+MAX_ZEROS = 8  # low bits of an address that are tracked
+# A register, or None: the address is a plain number.
+Root = str | None
+
+
+class Addresses:
+    """The known facts about the registers that form addresses: their definitions and their low zero bits. `symbols`:
+    start of each shared array in bytes."""
+
+    def __init__(self, code: Sequence[Instruction], symbols: Mapping[str, int]):
+        self.symbols = symbols
+        self.definitions: dict[str, list[Instruction]] = {}
+        for i in code:
+            for name in written(i):
+                self.definitions.setdefault(name, []).append(i)
+        self._zeros = dict.fromkeys(self.definitions, MAX_ZEROS)
+        changed = True
+        while changed:  # from full alignment down to what every definition allows
+            changed = False
+            for name, definitions in self.definitions.items():
+                zeros = min(self._zeros_of(i) for i in definitions)
+                if zeros < self._zeros[name]:
+                    self._zeros[name], changed = zeros, True
+
+    def zeros(self, root: Root) -> int:
+        """Return how many low bits of the root are known to be zero."""
+        return MAX_ZEROS if root is None else self._zeros.get(root, 0)
+
+    def address(self, o: Operand) -> tuple[Root, int]:
+        """Return a memory operand, or a register, as (root, constant)."""
+        constant = o.offset
+        if o.kind == "mem":
+            o = o.base
+            constant += o.offset
+        for _ in range(64):  # no chain is longer
+            if o.kind == "imm":
+                return None, constant + int(o.value)
+            if o.kind == "symbol" and o.value in self.symbols:
+                return None, constant + self.symbols[o.value]
+            definitions = self.definitions.get(o.value, ())
+            if len(definitions) != 1 or definitions[0].guard is not None:
+                break
+            step = definitions[0]
+            source = step.operands[1] if len(step.operands) > 1 else None
+            # A register that is written twice may have changed since this one was computed from it.
+            if source is None or (source.kind == "reg" and len(self.definitions.get(source.value, ())) != 1):
+                break
+            if step.parts[0] in ("mov", "cvta"):
+                constant += source.offset
+            elif step.parts[0] == "add" and step.operands[2].kind == "imm":
+                constant += int(step.operands[2].value)
+            else:
+                break
+            o = source
+        return str(o.value), constant
+
+    def arrays(self, root: Root) -> set[str] | None:
+        """Return the shared array that a root points into, as a set; None if it is unknown."""
+        if root is None:
+            return None
+        found: set[str] = set()
+        todo, seen = [root], {root}
+        while todo:
+            for i in self.definitions.get(todo.pop(), ()):
+                if i.parts[0] not in ("mov", "add", "sub", "cvta", "mad"):
+                    continue
+                sources = i.operands[-1:] if i.parts[0] == "mad" else i.operands[1:]
+                for o in sources:
+                    if o.kind == "symbol" and o.value in self.symbols:
+                        found.add(o.value)
+                    elif o.kind == "reg" and o.value not in seen:
+                        seen.add(o.value)
+                        todo.append(o.value)
+        return found if len(found) == 1 else None
+
+    def _zeros_of(self, i: Instruction) -> int:
+        """Return the number of zero bits at the end of an instruction's result."""
+        base = i.parts[0]
+        z = [self._operand(o) for o in i.operands[1:]]
+        amount = i.operands[2] if len(i.operands) > 2 else None
+        if base in ("mov", "cvt", "cvta", "neg", "abs"):
+            out = z[0]
+        elif base in ("add", "sub", "or", "xor", "min", "max", "rem"):
+            out = min(z[0], z[1])
+        elif base == "and":
+            out = max(z[0], z[1])
+        elif base == "selp":
+            out = min(z[0], z[1])
+        elif base == "shl":
+            out = z[0] + (int(amount.value) if amount.kind == "imm" else 0)
+        elif base == "shr":
+            out = z[0] - int(amount.value) if amount.kind == "imm" else 0
+        elif base == "mul" and "hi" not in i.parts and i.parts[-1][0] in "su":
+            out = z[0] + z[1]
+        elif base == "mad" and "hi" not in i.parts and i.parts[-1][0] in "su":
+            out = min(z[0] + z[1], z[2])
+        else:
+            out = 0
+        return max(0, min(out, MAX_ZEROS))
+
+    def _operand(self, o: Operand) -> int:
+        if o.kind == "reg":
+            return self._zeros.get(o.value, 0)
+        if o.kind == "imm" and isinstance(o.value, int):
+            return _trailing(o.value)
+        if o.kind == "symbol" and o.value in self.symbols:
+            return _trailing(self.symbols[o.value] + o.offset)
+        return 0
+
+
+def _trailing(value: int) -> int:
+    return min(MAX_ZEROS, (value & -value).bit_length() - 1) if value else MAX_ZEROS
