@@ -1,24 +1,35 @@
-# make run: the app in the browser.  make test: style and all tests.  make gpu: those that need a GPU.
-# Each makes .venv if it is missing.
+# make run: the app in the browser.
+# make check: style and the fast tests without a browser.  make test: these and the fast tests with one.
+# make all: every test, as CI runs them.  make gpu: those that need a GPU.  Each makes .venv if it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
 # Two processes, each with a server and a browser of its own. A file stays whole, and the long ones come first.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+# Two processes share the cores; BLAS would start a thread for each core in both.
+TESTS := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest $(SIDE_BY_SIDE)
 GPU := $(shell command -v nvidia-smi 2>/dev/null)
 # On a GPU machine eight processes share the GPU and the cores: BLAS would start a thread for each core in each of them.
 GPU_SIDE_BY_SIDE := -n 8 --dist worksteal
 BLAS_THREADS := $(shell n=$$(nproc 2>/dev/null || echo 8); echo $$((n / 8 > 0 ? n / 8 : 1)))
 NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
-.PHONY: run test gpu javascript
+.PHONY: run style check test all gpu javascript
 
 run: .venv/.run
 	$(BIN)/streamlit run app.py
 
-test: .venv/.test javascript
+style: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu" $(PYTEST_ARGS)
+
+check: style
+	$(TESTS) -m "not gpu and not browser and not slow" $(PYTEST_ARGS)
+
+test: style javascript
+	$(TESTS) -m "not gpu and not slow" $(PYTEST_ARGS)
+
+all: style javascript
+	$(TESTS) -m "not gpu" $(PYTEST_ARGS)
 	$(if $(GPU),$(MAKE) gpu)
 
 gpu: .venv/.test

@@ -36,6 +36,7 @@ LESSONS = (
 )  # pages with the four cards
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", openings(), ids=str)
 def test_every_preset_opens(device, opening):
     at = open_page(None if opening.page == "home.py" else opening.page, **opening.params)
@@ -50,6 +51,7 @@ def engine_options(at) -> list[str]:
     return [pill for group in at.get("button_group") if group.key == "engine" for pill in group.options]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", LESSONS)
 def test_run_measures_every_rung_that_no_library_refuses(device, page):
     at = open_page(page)
@@ -193,6 +195,7 @@ def test_history_lists_the_runs_and_compares_two(device):
     assert text.count(device) >= 1 and "What differs" in text and "Figures" in text
 
 
+@pytest.mark.slow
 def test_preset_links_open(device):
     """On a machine with a GPU a preset's chip links to a URL that opens."""
     for page, address in (

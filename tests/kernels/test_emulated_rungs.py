@@ -30,6 +30,7 @@ RUNGS = [r.name for r in conv_ladder.BASIC_RUNGS]  # the others have tests of th
 needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     shape=conv_shapes(max_extent=3),
@@ -98,6 +99,7 @@ def opcodes(ptx: str) -> Counter[str]:
     return Counter(re.findall(r"^\s+(?:@!?%p\d+ )?([a-z][\w.]+)\s", ptx, re.MULTILINE))
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("key", list(precompile.kernels()), ids=str)
 def test_checked_in_ptx_equals_what_the_sources_compile_to(key):

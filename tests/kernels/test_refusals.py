@@ -157,6 +157,7 @@ def test_no_command_line_ends_in_a_traceback(data, recording, tmp_path, capsys, 
     assert code == 0 or (code == 2 and err.strip().removeprefix("python -m kernels:").strip())
 
 
+@pytest.mark.slow
 def test_closed_output_and_ascii_terminal():
     """`list | head -1`, and a terminal that has only ASCII."""
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}

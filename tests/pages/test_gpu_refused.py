@@ -42,6 +42,7 @@ def test_unusable_gpu_is_explained_beside_run(old_driver, page, params):
     assert OLD_DRIVER in text and "kt-badge-recorded" in text
 
 
+@pytest.mark.slow
 def test_rest_of_page_works_without_gpu(old_driver):
     at = open_page("conv/im2col.py", engine="cuda")
     assert "This computer's GPU is not used: the NVIDIA driver supports CUDA 12.4." in captions(at)

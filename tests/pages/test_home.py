@@ -27,6 +27,7 @@ def test_one_stage_plays_and_others_are_stills():
     assert len({head["meta"]["key"] for head in stills}) == len(_cards.CARDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", [*_cards.CARDS, _cards.FIRST], ids=lambda card: card.title)
 def test_card_opens_the_scene_it_previews(card):
     scene = card.build_scene()

@@ -47,6 +47,7 @@ TILED = [(name, tiles) for name in RUNGS for tiles in SMALL.get(name, ({},))]
 
 
 # -- results -------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(attention_shapes(max_extent=150, max_d=140), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, data):
@@ -116,6 +117,7 @@ PACKED = re.compile(r"\bv?mulps\b|\bfmul\s+v\d+\.[24]s|\bfml[as]\s+v\d+\.[24]s|\
 EXP, PACKED_EXP = re.compile(r"\bexpf\b"), re.compile(r"svml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "vectors"), [("along", False), ("square", True), ("add", True), ("scaled", True)]
 )
@@ -164,6 +166,7 @@ print(json.dumps([[r.measurement.workspace_bytes, r.measurement.output_bytes, r.
 """
 
 
+@pytest.mark.slow
 def test_allocated_bytes_equal_prediction():
     """Bytes besides the inputs, at B=1, H=4, N=1024, d=32 and 8 threads, for any number of cores.
 
@@ -179,6 +182,7 @@ def test_allocated_bytes_equal_prediction():
         assert workspace + output == predicted_lines + output == ALLOCATED_BYTES[name], name
 
 
+@pytest.mark.slow
 def test_allocated_bytes_follow_the_formula_at_the_available_threads():
     threads, N = cores(), PAPER.N
     expected = {"naive": 4 * N * N, "blocked": 4 * N * N, "fused": 4 * N * threads, "flash": 0}
@@ -293,6 +297,7 @@ def test_each_rung_has_a_different_digest():
     assert len(digests) == len(LADDER.rungs)
 
 
+@pytest.mark.slow
 def test_numba_is_imported_only_to_run_a_loop():
     code = "import sys, kernels, pages.attention.cpu; assert 'numba' not in sys.modules"
     process = subprocess.run(
@@ -326,6 +331,7 @@ def predicted_lines(name: str, s: AttentionShape, floats: int, lines: int, sides
     return cpu_traffic.traffic(name, s, line_bytes, lines * line_bytes, sides) / line_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_formula_agrees_with_a_simulated_cache(name):
     ratios = []

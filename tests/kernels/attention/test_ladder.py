@@ -35,6 +35,7 @@ SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"B
 
 
 # -- results at any shape ---------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @settings(max_examples=6, deadline=None)
 @given(shape=attention_shapes())
@@ -42,6 +43,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     verified_output(emulator, RUNGS[name], shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLASH)
 @settings(max_examples=6, deadline=None)
 @given(shape=attention_shapes())
@@ -50,6 +52,7 @@ def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
     verified_output(emulator, RUNGS[name], shape, SMALL[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=25, deadline=None)
 @given(shape=attention_shapes(max_extent=90, max_d=128))
@@ -57,6 +60,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @pytest.mark.parametrize("d", [33, 64, 128])
 def test_wide_heads(name, d):
@@ -64,6 +68,7 @@ def test_wide_heads(name, d):
     verified_output(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_and_kernel_agree(name):
     both = (verified_output(engine, RUNGS[name], RAGGED, SMALL.get(name)) for engine in (emulator, cpu))
@@ -74,6 +79,7 @@ def test_cpu_and_kernel_agree(name):
 KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values of every size"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("causal", [0, 1])
@@ -96,6 +102,7 @@ def same_where_not_finite(out: np.ndarray, ref: np.ndarray) -> None:
     np.testing.assert_allclose(out, ref, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("case", CORRUPTED)
 def test_infinities_and_nans_give_what_the_reference_gives(name, case):
@@ -115,6 +122,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, case):
 
 
 # -- races, faults -------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OUR_RUNGS), *SMALL.items()])
 def test_warp_order_changes_nothing_and_no_races(name, tiles):
     tried.same_in_any_order(
@@ -141,6 +149,7 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault, at small tiles."""
@@ -165,6 +174,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
@@ -181,6 +191,7 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(rung):
         assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [4, 64, 96, 128])
 @pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
 def test_no_kernel_spills(rung, d):

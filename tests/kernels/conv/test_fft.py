@@ -60,6 +60,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
     check(cpu, s, tiles)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", TILES, ids=str)
 def test_more_filters_maps_and_images_than_a_block_has(tiles):
     """Covers several blocks in each direction, none of them full, and several transforms over an image."""

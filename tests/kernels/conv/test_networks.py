@@ -73,6 +73,7 @@ def test_group_is_recorded_only_by_name():
     assert all(g.brief and g.mode == "cold" and not g.tiles for g in groups("grid"))
 
 
+@pytest.mark.slow
 def test_rows_of_a_group_have_few_samples_and_are_valid(tmp_path, monkeypatch):
     small = {key: CONV_PRESETS[key] for key in ("toy", "cudnn-paper")}
     monkeypatch.setitem(sweep.GROUPS, "grid", small)

@@ -68,6 +68,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
     assert verified_output(cpu, rung, shape, with_m(rung, m)).dtype == np.float32
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @rungs
 @settings(max_examples=3, deadline=None)
@@ -102,12 +103,14 @@ def test_values_of_every_size_and_sign(rung):
     verified_output(emulator, rung, SHAPE, inputs=inputs)
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @rungs
 def test_warp_order_changes_nothing_and_no_races(rung):
     same_in_any_order(lambda options: verified_output(emulator, rung, SHAPE, options=options))
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_missing_barrier_in_fused_kernel_is_a_race(which):

@@ -45,6 +45,7 @@ def supported(s: ChainShape):
 
 
 # -- results for any chain --------------------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=30, deadline=None)
 @given(chain_shapes())
@@ -69,6 +70,7 @@ def test_cpu_agrees_at_any_piece_size(s, piece):
             verified_output(cpu, rung, s)
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("fours", [1, 2, 4])
@@ -91,6 +93,7 @@ def test_fused_pointwise_chains_equal_unfused_bit_for_bit():
     np.testing.assert_array_equal(fused, unfused)
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=20, deadline=None)
 @given(chain_shapes(max_blocks=3))
@@ -131,6 +134,7 @@ def test_generated_kernel_of_one_block_equals_hand_written(kind):
     np.testing.assert_array_equal(*outputs)
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=8))
@@ -259,6 +263,7 @@ def test_worker_finds_a_generated_kernel_by_name():
         worker.close()
 
 
+@pytest.mark.slow
 def test_without_nvrtc_only_presets_are_emulated(monkeypatch):
     def missing(*args):
         raise compile.CompilerMissing("NVRTC is not installed")

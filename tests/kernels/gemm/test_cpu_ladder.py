@@ -79,6 +79,7 @@ PACKED = re.compile(r"\bv?mulps\b|\bfmul\s+v\d+\.[24]s|\bfml[as]\s+v\d+\.[24]s|\
 MULTIPLY = re.compile(r"\bv?mulss\b|\bfmul\b|\bfmadd\b|mulps|ps\b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "vectors"), [("naive", False), ("reordered", True), ("blocked", True)])
 def test_compiler_vectorizes_the_commented_loops(name, vectors):
     from numba import njit

@@ -35,6 +35,7 @@ def rung_of(name: str):
 
 
 # -- results at any shape ---------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @settings(max_examples=4, deadline=None)
 @given(shape=gemm_shapes())
@@ -75,6 +76,7 @@ def test_c0_is_read_only_if_beta_is_not_0(name):
     run(name, shape, engine="emulator")  # the emulator refuses to read unwritten memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     shape, rung = GemmShape(67, 130, 21, beta=1), rung_of(name)
@@ -245,6 +247,7 @@ def test_neighbouring_kernels_share_at_least_half_of_their_lines():
         assert shared < len(next_code)
 
 
+@pytest.mark.slow
 def test_each_step_of_the_ladder_saves_what_it_says():
     """Checks the claims of the kernels' headers with counters, at 64 x 64 x 64."""
     total = {name: run(name, CUBE, engine="emulator").counters.total for name in OUR_RUNGS}

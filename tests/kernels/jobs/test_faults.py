@@ -139,6 +139,7 @@ def test_error_if_no_process_can_be_started(monkeypatch):
     worker.close()
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("what", ["sleep 0", "hang"])
 def test_no_child_outlives_the_app(what):

@@ -87,6 +87,7 @@ def test_the_emulator_runs_in_the_worker_and_counts(shared):
     assert rows[1]["kernels"] == kernel_digest(program)
 
 
+@pytest.mark.slow
 def test_job_past_the_deadline_is_stopped_and_the_next_runs_within_a_second():
     worker = Worker(deadline_s=3)
     warm = worker.submit(Request(("conv/direct",), TOY, engine="emulator")).result(timeout=30)

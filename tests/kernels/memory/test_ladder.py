@@ -29,6 +29,7 @@ LADDER_OF = {ladder.shape: ladder for ladder in memory_ladder.LADDERS}
 ENGINES = st.sampled_from(["emulator", "cpu"])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     shape=SHAPES,
@@ -62,6 +63,7 @@ def test_predicted_bytes_of_a_strided_copy_equal_counted_sectors(n, stride):
     assert s.sectors == len(set(np.arange(n) * stride // 8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", range(1, 33))
 def test_wavefronts_follow_from_the_banks(stride):
     lane = np.arange(32) * stride

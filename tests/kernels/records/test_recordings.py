@@ -207,6 +207,7 @@ def test_figures_of_a_row_have_five_digits_and_its_shape_has_all():
     assert row["median_ms"] == pytest.approx(result.measurement.median_ms, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_record_sweeps_tiles_and_batches_and_prints_progress(tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     assert recording(out, "--batches", "1,2", modes="cold") == 0

@@ -64,6 +64,7 @@ FINITE = (
 
 
 # -- results -----------------------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8, deadline=None)
@@ -83,6 +84,7 @@ def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
     np.testing.assert_allclose(*both, rtol=3e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAFE)
 @pytest.mark.parametrize("kind", FINITE)
 def test_hard_rows_stay_finite_and_right(name, kind):
@@ -95,6 +97,7 @@ def test_hard_rows_stay_finite_and_right(name, kind):
 SPOILT = {"NaN": np.nan, "+infinity": np.inf, "nothing but -infinity": -np.inf}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAFE)
 @pytest.mark.parametrize("case", SPOILT)
 @pytest.mark.parametrize("at", [0, 33, slice(None)], ids=["first", "within", "all"])
@@ -130,6 +133,7 @@ def unsafe(*x: float) -> np.ndarray:
     return ys[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-80, 87, width=32), max_size=10), st.floats(80, 200, width=32))
 def test_it_overflows_exactly_where_exp_does(others, largest):
@@ -192,6 +196,7 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
@@ -205,6 +210,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 
 
 # -- rules, cost, bytes ----------------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())

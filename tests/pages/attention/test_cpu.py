@@ -46,6 +46,7 @@ def keys(at):
     return [button.key for button in at.button]
 
 
+@pytest.mark.slow
 def test_rungs_and_tiles_are_measured_drawn_and_become_stale():
     at = open_at(cpu_Br="16", cpu_Bc="8")
     assert keys(at) == ["measure_attention_cpu"] and "kt-badge-measured" not in texts(at)

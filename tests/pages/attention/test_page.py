@@ -102,6 +102,7 @@ def test_default_shape_has_visible_tiles_and_large_shape_default_tiles():
 
 
 # -- the page --------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["attention-toy", "attention-ragged", "attention-2048-fp16", "attention-8192"]
 )
@@ -189,6 +190,7 @@ def test_matrix_larger_than_memory_is_reported():
     assert "S and P take 2.2 TB" in html and "naive no longer fits" in html
 
 
+@pytest.mark.slow
 def test_run_uses_page_tiles_for_the_selected_rung_only():
     watched, chosen_tiles = RUNGS["flash"], {"Br": 8, "Bc": 16}
     at = open_at(engine="cpu", N=40, causal=1, **chosen_tiles)

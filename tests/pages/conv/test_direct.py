@@ -12,6 +12,7 @@ def open_at(page="conv/direct.py", **params):
     return open_page(page, **params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", CHIPS)
 def test_every_chip_opens_a_page_with_every_part(key):
     shape = CONV_PRESETS[key].shape

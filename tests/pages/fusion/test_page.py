@@ -219,6 +219,7 @@ def test_each_view_shows_only_its_part(view):
     assert ("Launch by launch" in html) == (view == "run") and bool(at.code) == (view == "kernel")
 
 
+@pytest.mark.slow
 def test_run_draws_launch_bars_and_the_copy_time():
     at = open_at(engine="cpu")
     finish(at, "run", "job")

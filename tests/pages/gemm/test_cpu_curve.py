@@ -35,6 +35,7 @@ def keys(at):
     return [button.key for button in at.button]
 
 
+@pytest.mark.slow
 def test_curve_is_measured_drawn_and_becomes_stale():
     at = open_at()
     assert keys(at) == ["measure_cpu_curve"] and "kt-badge-measured" not in texts(at)

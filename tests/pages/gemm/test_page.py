@@ -38,6 +38,7 @@ def illegal():
 
 
 # -- the page --------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["square-8", "odd", "square-4096", "tall", "deep", "gpt2-qkv", "square-64-int8"]
 )
@@ -81,6 +82,7 @@ def test_invalid_parameters_are_named_and_escaped():
     assert at.number_input(key="K").value == 5 and at.number_input(key="M").value == DEFAULT.M
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rung", "tiles", "rule"), list(illegal()), ids=lambda value: getattr(value, "name", None)
 )
@@ -169,6 +171,7 @@ def test_tile_choices_are_legal_and_reach_the_kernel():
     assert "Difference from 02_naive.cu" in texts(at)
 
 
+@pytest.mark.slow
 def test_run_uses_page_tiles_for_the_selected_rung_only():
     shape, watched = GemmShape(32, 32, 32, dtype="fp16"), RUNGS["wmma"]
     chosen_tiles = next(t for t in tile_sizes.legal(watched, shape) if t != watched.default_tiles)

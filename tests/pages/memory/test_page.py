@@ -48,6 +48,7 @@ def test_invalid_value_is_named():
     assert "A grid of threads" in texts(open_at(topic="nothing"))
 
 
+@pytest.mark.slow
 def test_run_measures_every_stride_and_compares_with_the_counts(monkeypatch):
     monkeypatch.setitem(address.SIZES["cpu"], "stride", 4096)
     at = open_at(topic="coalescing", stride="8")

@@ -21,6 +21,7 @@ def plotted(at):
     return len(at.get("plotly_chart"))
 
 
+@pytest.mark.slow
 def test_run_shows_shares_ceilings_and_the_other_device():
     at = open_at(engine="cpu")
     finish(at, "run", "job")

@@ -78,6 +78,7 @@ def test_changed_kernels_are_reported(counting):
     assert parts_counts.CHANGED in texts(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
 def test_request_is_dropped_when_the_shape_changes_and_runs_do_not_wait(counting, monkeypatch):
     begun(counting._worker.submit(act("hang")))  # the process that counts is busy

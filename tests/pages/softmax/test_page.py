@@ -45,6 +45,7 @@ def test_every_rung_has_a_scene(rung):
     assert heads(at)[0]["meta"]["source"]["file"] in texts(at) or at.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", inputs.LOGITS)
 def test_every_kind_of_logits_runs_on_every_rung(name):
     at = open_at(logits=name, rung="unsafe")
@@ -97,6 +98,7 @@ def test_each_view_shows_only_its_part(view):
     assert not at.number_input and "<h1" not in texts(at)
 
 
+@pytest.mark.slow
 def test_run_measures_every_rung_supported_on_cpu():
     at = open_at(view="run", M=8, N=64, engine="cpu")
     finish(at, "run", "job")

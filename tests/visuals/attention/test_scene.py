@@ -37,6 +37,7 @@ TOY = AttentionShape(1, 1, 16, 8, causal=1)
 
 
 # -- cells -----------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", UNFUSED)
 @settings(max_examples=8, deadline=None)
 @given(s=attention_shapes(20, 20), seed=st.integers(0, 9))
@@ -140,6 +141,7 @@ def test_warps_store_the_scores_of_the_trace(s):
 
 
 # -- bytes -----------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=6, deadline=None)
 @given(s=attention_shapes())
@@ -239,6 +241,7 @@ def test_why_not_gives_a_reason():
 
 
 # -- sizes -----------------------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("key", ATTENTION_PRESETS)
 def test_payloads_of_all_presets_are_small(key):

@@ -163,6 +163,7 @@ def test_equal_requests_share_a_step():
     assert more[0] == MAX_SINGLE and f"requests {2 * 16 - MAX_SINGLE}" in scene.caption(more[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 def test_payload_of_a_large_product_is_small(rung):
     s = GEMM_PRESETS["4096"].shape if "4096" in GEMM_PRESETS else GemmShape(4096, 4096, 4096)

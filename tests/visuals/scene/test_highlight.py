@@ -44,6 +44,7 @@ def test_sources_exist():
     assert len(SOURCES) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_runs_cover_every_source(path):
     text = path.read_text()
@@ -121,6 +122,7 @@ def test_an_unterminated_string_ends_with_its_line():
     assert kinds('"abc\nint b;')[5:8] == ["type"] * 3
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(['"', "'", "/*", "*/", "//", "#", "\\", "\n", "\r\n", "int", "<<<", " ", "é"]))
 )

@@ -176,6 +176,7 @@ def simulated(steps, start, writes):
     return pictures, unwritten_read
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(histories())
 def test_cells_equal_step_by_step_simulation(history):

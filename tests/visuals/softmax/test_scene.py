@@ -57,6 +57,7 @@ def merged(x: np.ndarray) -> tuple[float, float]:
 
 
 # -- cells -------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=12, deadline=None)
 @given(x=rows)
@@ -71,6 +72,7 @@ def test_last_step_equals_the_kernels_output(rung, x):
     assert readings["passes over x"][-1] == softmax_ladder.reads(rung)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", ["softmax/online", "softmax/warp-shuffle", "softmax/three-pass"])
 @settings(max_examples=12, deadline=None)
 @given(x=st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=70))
@@ -90,6 +92,7 @@ def test_m_and_l_equal_those_of_the_numbers_read_so_far(rung, x):
             assert readings["l so far"][t] == pytest.approx(l, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=8, deadline=None)
 @given(x=rows)

@@ -139,6 +139,7 @@ def error_text(worker) -> str:
     return str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(cuda.status().ready, reason="CuPy finds a driver here")
 def test_error_of_cupy_without_a_driver(worker):
     pytest.importorskip("cupy")

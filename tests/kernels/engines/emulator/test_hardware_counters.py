@@ -153,6 +153,7 @@ def test_every_case_is_measured_or_excluded_with_a_reason(case):
     assert bool(reasons) == (case.name not in measured()), MEASURE_AGAIN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", measured())
 def test_measurement_is_of_the_current_source(name):
     row, case = measured()[name], bench.cases().get(name)
@@ -161,6 +162,7 @@ def test_measurement_is_of_the_current_source(name):
     assert (row["grid"], row["block"]) == (list(case.launch.grid), list(case.launch.block))
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", bench.cases())
 def test_memory_counters_equal_the_hardwares(name):

@@ -145,6 +145,7 @@ def test_race_can_be_replayed(recorded):
 
 
 # -- shapes ----------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_preset_shows_its_lanes_and_broken_rules(key):
     shape = controls.PRESETS[key].shape
@@ -194,6 +195,7 @@ def test_map_and_networks_views_need_no_guess(recorded):
 
 
 # -- measured here ---------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_measured_race_ranks_the_guess():
     at = open_at(SMALL, predict="winograd-2x2", engine="cpu")
     finish(at, "run", "job")
@@ -216,6 +218,7 @@ def test_large_shape_links_to_a_small_one_on_cpu():
     assert address.shape_of(address.FIELDS.read(to)[0]) == address.small(address.DEFAULT)
 
 
+@pytest.mark.slow
 def test_map_is_measured_cell_by_cell(monkeypatch):
     monkeypatch.setitem(map.SPANS, "cpu", {"CK": (1, 2), "H": (6, 8), "N": (1, 2)})
     monkeypatch.setattr(map, "SECONDS", 0.01)

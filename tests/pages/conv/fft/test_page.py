@@ -43,6 +43,7 @@ def test_lesson_has_every_part():
     assert not notes(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_chip_opens(key):
     at = at_shape(CONV_PRESETS[key].shape)

@@ -98,6 +98,7 @@ def test_invalid_parameters_are_named_and_escaped():
     assert at.number_input(key="K").value == 5 and at.number_input(key="H").value == DEFAULT.shape.H
 
 
+@pytest.mark.slow
 def test_run_uses_the_tiles_of_the_page():
     tiles = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 2}
     at = open_at(engine="cpu", C=1, H=5, W=5, K=2, **tiles)

@@ -35,6 +35,7 @@ def at_preset(key):
     return address.FIELDS.write(query.params())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_kernel_has_a_scene_and_its_source(kernel):
     at = open_at(kernel=kernel)
@@ -48,6 +49,7 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
     assert files == ("08_winograd_fused.cu" if "steps" not in kernel else "four kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in address.CHIPS if key != "toy"])
 def test_every_chip_shows_a_scene_or_the_rule(key):
     at, shape = open_at(**at_preset(key), kernel="4x4-steps"), CONV_PRESETS[key].shape

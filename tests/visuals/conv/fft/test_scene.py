@@ -93,6 +93,7 @@ def test_arrays_equal_those_of_the_cpu_engine(s, tile):
     same_as_a_run(cpu, s, tile)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", TILES)
 def test_arrays_equal_those_of_the_emulated_kernels(tile):
     same_as_a_run(
@@ -319,6 +320,7 @@ def test_listing_contains_the_kernels_verbatim():
             assert line == f"// cuFFT: {step.args[0]} -> {step.args[1]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", CONV_PRESETS)
 @pytest.mark.parametrize("padding", [PAD, TOO_SMALL])
 def test_every_preset_makes_a_small_scene(key, padding):

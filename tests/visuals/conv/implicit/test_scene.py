@@ -149,6 +149,7 @@ def stage_float(plan: Plan, name: str, cell: int) -> int:
     return stage * plan.BK * (plan.pitch + plan.BN) + within + (plan.BK * plan.pitch if name == "Bs" else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("s", "tiles"), TRACED, ids=["one tile", "ragged", "few"])
 @pytest.mark.parametrize("rung", RUNGS)
 def test_copies_into_shared_memory_equal_the_trace(s, tiles, rung):
@@ -187,6 +188,7 @@ def element_of(plan: Plan, name: str, index: int) -> int:
     return row * plan.s.CRS + col if name == "As" else int(plan.address[row, col])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("s", "tiles"), TRACED, ids=["one tile", "ragged", "few"])
 def test_shared_memory_reads_equal_the_tiles(s, tiles):
     x, w, trace = traced(s, tiles)
@@ -210,6 +212,7 @@ def scene_step(scene, iteration: int) -> int:
     return np.flatnonzero(multiplied)[iteration]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", SETS, ids=lambda t: "x".join(map(str, t.values())))
 def test_each_thread_stores_its_owned_sums(tiles):
     s = ConvShape(2, 2, 9, 9, tiles["BM"] - 3, 2, 2)
@@ -290,6 +293,7 @@ def check_stages(scene: Scene, plan: Plan) -> None:
 
 
 # -- size and sentences ----------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_has_a_small_scene_that_names_its_part(key):
     s = CONV_PRESETS[key].shape.with_(N=1)
