@@ -77,5 +77,5 @@ class Timed:
 
 
 def total_bytes(stage: dict) -> int:
-    """All bytes of one stage of a timeline."""
+    """Return all bytes of one stage of a timeline."""
     return sum(stage[role] for role in ALLOCATED)

@@ -184,7 +184,7 @@ class Frames:
         _write(local, at, 8, np.uint64(pc + 1))
         _write(local, at + np.uint64(8), 8, caller)
         for n, offset, width in layout.saved:
-            bits = m.R[n].view(VIEWS[width])
+            bits = m.registers[n].view(VIEWS[width])
             _write(local, at + np.uint64(offset), width, bits[slots] if bits.ndim else bits)
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = layout.state
@@ -203,9 +203,9 @@ class Frames:
             self._copy(layout.results, at[group], site.results, m.local_base[slots[group]] + caller[group])
             yield int(to), slots[group]
         for n, offset, width in layout.saved:
-            register = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])
+            register = m.registers[n].copy() if m.registers[n].ndim else np.full(m.slots, m.registers[n])
             register[slots] = local.load(at + np.uint64(offset), width).view(register.dtype)
-            m.R[n] = register
+            m.registers[n] = register
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = OUTSIDE
 

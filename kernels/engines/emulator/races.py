@@ -92,7 +92,7 @@ class Races:
 
     def warp_barrier(self) -> None:
         m = self.m
-        warps = slice(None) if m.am is None else m.am.reshape(-1, 32).any(axis=1)
+        warps = slice(None) if m.active_mask is None else m.active_mask.reshape(-1, 32).any(axis=1)
         self.warp_epoch[warps] += 1
 
     def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
@@ -118,7 +118,7 @@ class Races:
     def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the words that the active threads access and, for each, the thread's slot."""
         m = self.m
-        slots = np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
+        slots = np.arange(m.slots) if m.active_mask is None else np.flatnonzero(m.active_mask)
         words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
         if width > self.unit:
             n = width // self.unit

@@ -67,7 +67,7 @@ def _named(
 
 
 def _is_called(known: str, name: str) -> bool:
-    """Whether a name of C++ ends with `name`; a template's arguments may be left out."""
+    """Return whether a name of C++ ends with `name`; a template's arguments may be left out."""
     return any(f"::{form}".endswith(f"::{name}") for form in (known, known.partition("<")[0]))
 
 

@@ -87,12 +87,12 @@ def _guarded(m: Machine, guard: tuple[str, bool], run: Run) -> Run:
                 run()
             return
         take = ~p if negated else p
-        am, wm = m.am, m.wm
-        m.am = m.wm = take if am is None else am & take
+        active_mask, write_mask = m.active_mask, m.write_mask
+        m.active_mask = m.write_mask = take if active_mask is None else active_mask & take
         try:
-            if m.am.any():
+            if m.active_mask.any():
                 run()
         finally:
-            m.am, m.wm = am, wm
+            m.active_mask, m.write_mask = active_mask, write_mask
 
     return guarded

@@ -80,7 +80,7 @@ class Accessor:
         m = self.m
         if offsets.ndim == 0:
             offsets = np.full(m.slots, offsets) if write or name != "const" else offsets[None]
-        chosen = offsets if m.am is None or len(offsets) == 1 else offsets[m.am]
+        chosen = offsets if m.active_mask is None or len(offsets) == 1 else offsets[m.active_mask]
         try:
             space.check(chosen, self.width, write)
         except Fault as fault:
@@ -106,7 +106,7 @@ class Accessor:
             (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
         if m.tally is None or name not in ("global", "shared"):
             return
-        active = None if m.am is None else m.am.reshape(-1, 32)
+        active = None if m.active_mask is None else m.active_mask.reshape(-1, 32)
         lines, width = offsets.reshape(-1, 32), self.width
         if name == "global":
             m.tally.global_access(self.pc, op, lines, active, width)

@@ -64,9 +64,9 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
             except Fault as fault:
                 m.fail(source.pc, fault.description, m.slot_of(int(np.flatnonzero(readable)[fault.index])))
             data[readable, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
-    am = m.am
-    m.am = m.spread(count > 0).astype(bool)
-    if m.am.any():
+    active_mask = m.active_mask
+    m.active_mask = m.spread(count > 0).astype(bool)
+    if m.active_mask.any():
         source.count("ld", name, offsets)
-    m.am = am
+    m.active_mask = active_mask
     return data

@@ -21,7 +21,7 @@ def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
     Warps do not interfere here. On the hardware, warps that update one word at once need more iterations.
     """
     bits16, width = width < 4, max(width, 4)
-    waiting = np.ones(m.slots, bool) if m.am is None else m.am.copy()
+    waiting = np.ones(m.slots, bool) if m.active_mask is None else m.active_mask.copy()
     words = (offsets // np.uint64(width)).astype(np.int64)
     lines = (words * width).astype(np.uint64).reshape(-1, 32)
     lane = np.arange(m.slots)

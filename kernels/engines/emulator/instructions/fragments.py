@@ -132,7 +132,11 @@ def registers(o: Operand) -> tuple[Operand, ...]:
 # -- warps and products --------------------------------------------------------------------------------
 def active_warps(m: Machine) -> np.ndarray:
     """Return the active warps. These instructions require whole warps."""
-    return np.arange(m.slots // 32) if m.am is None else np.flatnonzero(m.am.reshape(-1, 32).any(axis=1))
+    return (
+        np.arange(m.slots // 32)
+        if m.active_mask is None
+        else np.flatnonzero(m.active_mask.reshape(-1, 32).any(axis=1))
+    )
 
 
 def spread(m: Machine, warps: np.ndarray, values: np.ndarray) -> np.ndarray:

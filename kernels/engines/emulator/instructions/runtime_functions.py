@@ -56,7 +56,7 @@ def _result(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[Val
 
 def _slots(m: Machine) -> np.ndarray:
     """Return the slots of the active threads."""
-    return np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
+    return np.arange(m.slots) if m.active_mask is None else np.flatnonzero(m.active_mask)
 
 
 # -- memory at pointers -------------------------------------------------------------------------------

@@ -206,7 +206,7 @@ class BodyReader:
 
     @contextmanager
     def _body_scope(self) -> Iterator[_Scope]:
-        """A scope for a function's body, which does not see the names around the call."""
+        """Enter a scope for a function's body, which does not see the names around the call."""
         outer, scope = self.scopes, self._new_scope()
         self.scopes = [scope]
         yield scope
