@@ -19,7 +19,7 @@ HALVES = ("fp16", "bf16")
 
 
 def buffers(s: AttentionShape) -> tuple[Buffer, ...]:
-    """Return the buffers of Q, K, V and O [B, H, N, d]."""
+    """Returns the buffers of Q, K, V and O [B, H, N, d]."""
     inputs = (Buffer(name, INPUT, s.qkv_shape, INPUT_DTYPE[s.dtype]) for name in "QKV")
     return (*inputs, Buffer("O", OUTPUT, s.qkv_shape, INPUT_DTYPE[s.dtype]))
 
@@ -34,12 +34,12 @@ def square_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
 
 
 def arguments(s: AttentionShape) -> tuple[Arg, ...]:
-    """Return (Q, K, V, O, N, d, scale, causal), the arguments of every kernel that computes all of attention."""
+    """Returns (Q, K, V, O, N, d, scale, causal), the arguments of every kernel that computes all of attention."""
     return ("Q", "K", "V", "O", np.int32(s.N), np.int32(s.d), np.float32(s.factor), np.int32(s.causal))
 
 
 def cost(s: AttentionShape, program: Program) -> Cost:
-    """Return the FLOPs of the visible pairs and the HBM bytes if caches are perfect.
+    """Returns the FLOPs of the visible pairs and the HBM bytes if caches are perfect.
 
     The inputs are read once and the output is written once. S and P, if used, are each written and read once.
     """
@@ -48,14 +48,14 @@ def cost(s: AttentionShape, program: Program) -> Cost:
 
 
 def cost_of_all(s: AttentionShape, program: Program) -> Cost:
-    """Return the cost if hidden pairs are multiplied too."""
+    """Returns the cost if hidden pairs are multiplied too."""
     visible = cost(s, program)
     return Cost(s.with_(causal=0).flops, visible.bytes, visible.workspace_bytes)
 
 
 # -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp32",)) -> Iterator[str]:
-    """Yield the rules of every rung: its types, a grid of blocks for each head, and indices below 2^31.
+    """Yields the rules of every rung: its types, a grid of blocks for each head, and indices below 2^31.
 
     A tile may extend beyond the matrix by up to `ahead` queries or keys.
     """
@@ -65,17 +65,17 @@ def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp
 
 
 def head_rules(s: AttentionShape) -> Iterator[str]:
-    """Yield a rule if a row of a head does not fit a thread block's tiles."""
+    """Yields a rule if a row of a head does not fit a thread block's tiles."""
     yield from max_rules("d", s.d, MAX_D)
 
 
 def row_rules(s: AttentionShape, ahead: int) -> Iterator[str]:
-    """Yield a rule if the rows of all heads, numbered `ahead` at a time, exceed an int."""
+    """Yields a rule if the rows of all heads, numbered `ahead` at a time, exceed an int."""
     yield from index_rules({"B*H*N": s.heads * s.N}, ahead)
 
 
 def square_rules(s: AttentionShape, tile: int, name: str) -> Iterator[str]:
-    """Yield the rules for blocks of `tile` queries along grid.y."""
+    """Yields the rules for blocks of `tile` queries along grid.y."""
     if ceil(s.N, tile) > MAX_GRID_YZ:
         yield f"N <= {MAX_GRID_YZ}*{name} (grid.y), got {s.N}"
     yield from row_rules(s, tile)

@@ -14,17 +14,17 @@ QUIET = {"invalid": "ignore", "over": "ignore"}  # infinite scores give NaN, whi
 
 
 def heads(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield views [N, columns] of each array, head by head."""
+    """Yields views [N, columns] of each array, head by head."""
     yield from zip(*(x.reshape(-1, *x.shape[2:]) for x in arrays), strict=True)
 
 
 def as_float32(x: np.ndarray) -> np.ndarray:
-    """Return x as float32, or x itself if it is float32."""
+    """Returns x as float32, or x itself if it is float32."""
     return x.astype(np.float32, copy=False)
 
 
 def hidden(queries: range, keys: range) -> np.ndarray:
-    """Return bool [queries, keys]: True if the key comes after the query."""
+    """Returns bool [queries, keys]: True if the key comes after the query."""
     return np.asarray(keys) > np.asarray(queries)[:, None]
 
 
@@ -57,7 +57,7 @@ def values(P: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, causal) -> None:
 
 
 def scores_tiled(tile: int):
-    """Return a function like 02_scores_tiled.cu: square tiles of S, in steps along d. Fully hidden tiles are skipped."""
+    """Returns a function like 02_scores_tiled.cu: square tiles of S, in steps along d. Fully hidden tiles are skipped."""
 
     def compute(Q: np.ndarray, K: np.ndarray, S: np.ndarray, N, d, scale, causal) -> None:
         for q, k, s in heads(Q, K, S):
@@ -73,7 +73,7 @@ def scores_tiled(tile: int):
 
 
 def values_tiled(tile: int):
-    """Return a function like 02_values_tiled.cu: square tiles of O, in steps along the keys."""
+    """Returns a function like 02_values_tiled.cu: square tiles of O, in steps along the keys."""
 
     def compute(P: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, causal) -> None:
         for p, v, o in heads(P, V, O):
@@ -111,7 +111,7 @@ def fused(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scal
 
 
 def flash(br: int, bc: int):
-    """Return a function like the flash kernels: br queries at a time over tiles of bc keys.
+    """Returns a function like the flash kernels: br queries at a time over tiles of bc keys.
 
     Each row has a running maximum m and a running sum l.
     """
@@ -125,7 +125,7 @@ def flash(br: int, bc: int):
 
 
 def flash_mma(br: int, bc: int):
-    """Return the same for 16-bit types: S, m, l and O are float32. P is rounded to V's type before it is multiplied."""
+    """Returns the same for 16-bit types: S, m, l and O are float32. P is rounded to V's type before it is multiplied."""
 
     def compute(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal) -> None:
         for q, k, v, o in heads(as_float32(Q), as_float32(K), as_float32(V), O):

@@ -39,7 +39,7 @@ CHOICES: dict[str, dict[str, tuple[int, ...]]] = {
 
 # -- programs -------------------------------------------------------------------------------------------
 def _scratch(name: str, s: AttentionShape, tiles: Tiles) -> tuple[Buffer, ...]:
-    """Return the buffers allocated besides Q, K, V and O: S of the current head, or a row of S for each thread.
+    """Returns the buffers allocated besides Q, K, V and O: S of the current head, or a row of S for each thread.
 
     The tiles of flash attention and the transposed keys of a block are on the stacks of the threads.
     """
@@ -74,7 +74,7 @@ def _prepare(name: str) -> None:
 
 
 def stack_bytes(name: str, tiles: Tiles) -> int:
-    """Return the stack bytes of a thread at these tile sizes: transposed keys, a tile of scores, m and l."""
+    """Returns the stack bytes of a thread at these tile sizes: transposed keys, a tile of scores, m and l."""
     if name == "blocked":
         return cpu_traffic.FLOAT * cpu_traffic.DEEP * tiles["BLOCK"]
     if name != "flash":
@@ -95,7 +95,7 @@ def _rules(name: str, s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 
 # -- cost -----------------------------------------------------------------------------------------------
 def cost(name: str, s: AttentionShape, program: Program) -> Cost:
-    """Return the FLOPs of the visible pairs and the DRAM bytes that cpu_traffic predicts for this CPU's last cache.
+    """Returns the FLOPs of the visible pairs and the DRAM bytes that cpu_traffic predicts for this CPU's last cache.
 
     The library multiplies the hidden pairs too. For it, or if the system reports no cache, the bytes are those of
     perfect caches.

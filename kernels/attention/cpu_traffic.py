@@ -63,13 +63,13 @@ class Loop:
 
 # -- past a cache ---------------------------------------------------------------------------------------
 def traffic(name: str, s: AttentionShape, line_bytes: int, cache_bytes: int, sides: Sizes) -> float:
-    """Return the bytes that a rung moves past such a cache. `sides` are its BLOCK, or Br and Bc, if it has them."""
+    """Returns the bytes that a rung moves past such a cache. `sides` are its BLOCK, or Br and Bc, if it has them."""
     cache = Cache(cache_bytes / line_bytes, line_bytes // FLOAT)
     return line_bytes * _lines_moved(Loop("head", s.heads, tuple(NESTS[name](s, sides))), {}, cache)
 
 
 def _lines_moved(node: Loop | ArrayAccess, sizes: Sizes, cache: Cache) -> float:
-    """Return the lines moved by a node within one iteration of the loops around it, whose steps are `sizes`."""
+    """Returns the lines moved by a node within one iteration of the loops around it, whose steps are `sizes`."""
     if isinstance(node, ArrayAccess):
         return (1 + node.written) * node.lines(sizes, cache)
     step_sizes = {**sizes, node.name: node.step}
@@ -79,7 +79,7 @@ def _lines_moved(node: Loop | ArrayAccess, sizes: Sizes, cache: Cache) -> float:
 
 
 def _footprints(nodes: tuple[Loop | ArrayAccess, ...], sizes: Sizes, cache: Cache) -> list[tuple[float, int]]:
-    """Return (lines, transfers) of each array that the nodes access."""
+    """Returns (lines, transfers) of each array that the nodes access."""
     footprints: dict[str, tuple[float, int]] = {}
     for access, extents in _accesses(nodes, sizes):
         lines, transfers = footprints.get(access.array, (0, 1))
@@ -91,7 +91,7 @@ def _footprints(nodes: tuple[Loop | ArrayAccess, ...], sizes: Sizes, cache: Cach
 
 
 def _accesses(nodes: tuple[Loop | ArrayAccess, ...], sizes: Sizes) -> Iterator[tuple[ArrayAccess, Sizes]]:
-    """Yield each element that is accessed, with the full extents of the loops around it."""
+    """Yields each element that is accessed, with the full extents of the loops around it."""
     for node in nodes:
         if isinstance(node, ArrayAccess):
             yield node, sizes
@@ -102,7 +102,7 @@ def _accesses(nodes: tuple[Loop | ArrayAccess, ...], sizes: Sizes) -> Iterator[t
 
 # -- the loops of each rung, for one head ---------------------------------------------------------------
 def _head_arrays(s: AttentionShape) -> tuple[ArrayAccess, ...]:
-    """Return an access to an element of each of Q, K, V and O."""
+    """Returns an access to an element of each of Q, K, V and O."""
     rows = {"Q": "i", "K": "j", "V": "j", "O": "i"}
     return tuple(ArrayAccess(name, ("head", row), "x", s.d, name == "O") for name, row in rows.items())
 
@@ -112,7 +112,7 @@ def _keys(s: AttentionShape) -> int:
 
 
 def _softmax(scores: ArrayAccess, keys: int) -> Loop:
-    """Return the loop of a softmax: its maximum, its exponentials with their sum, the factor 1 / sum."""
+    """Returns the loop of a softmax: its maximum, its exponentials with their sum, the factor 1 / sum."""
     return Loop("pass", 3, (Loop("j", keys, (scores,)),))
 
 
@@ -152,7 +152,7 @@ def _flash(s: AttentionShape, sides: Sizes) -> Iterator[Loop]:
 
 
 def _square(s: AttentionShape, rows: int, keys: int, S: ArrayAccess) -> tuple[Loop, ...]:
-    """Return the loops of a square of scores. The keys are first transposed to Kt, DEEP columns at a time."""
+    """Returns the loops of a square of scores. The keys are first transposed to Kt, DEEP columns at a time."""
     q, k, _, _ = _head_arrays(s)
     depth, max_sizes = min(DEEP, s.d), {"x": DEEP, "j": keys}
     Kt, read = (ArrayAccess("Kt", ("x",), "j", keys, w, max_sizes) for w in (True, False))

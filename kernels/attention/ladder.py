@@ -38,7 +38,7 @@ def unfused(s: AttentionShape, scores, values) -> Program:
 
 
 def _products(s: AttentionShape) -> tuple[tuple, tuple]:
-    """Return the arguments of the kernels that compute scores and values."""
+    """Returns the arguments of the kernels that compute scores and values."""
     N, d, causal = np.int32(s.N), np.int32(s.d), np.int32(s.causal)
     return ("Q", "K", "S", N, d, np.float32(s.factor), causal), ("P", "V", "O", N, d, causal)
 
@@ -93,7 +93,7 @@ def build_fused(s: AttentionShape, tiles: Tiles) -> Program:
 
 
 def flash_padded(s: AttentionShape, tiles: Tiles) -> int:
-    """Return d padded as in kernels/attention/cuda/04_flash.cu: a whole number of columns for each of Bc threads."""
+    """Returns d padded as in kernels/attention/cuda/04_flash.cu: a whole number of columns for each of Bc threads."""
     return ceil(s.d, tiles["Bc"]) * tiles["Bc"]
 
 
@@ -119,7 +119,7 @@ def build_flash(s: AttentionShape, tiles: Tiles) -> Program:
 
 
 def registers_defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
-    """Return the defines of kernels/attention/cuda/05_flash_registers.cu.
+    """Returns the defines of kernels/attention/cuda/05_flash_registers.cu.
 
     d is padded to whole float4 for each of the lanes across. If d is larger than WIDE, a lane has half as many rows.
     """

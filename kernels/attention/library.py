@@ -39,7 +39,7 @@ def rules(s: AttentionShape, tiles: Tiles) -> tuple[str, ...]:
 
 
 def cost(s: AttentionShape, program: Program) -> Cost:
-    """Return the FLOPs of the visible pairs and the bytes of the tensors. PyTorch's workspace is not known ahead."""
+    """Returns the FLOPs of the visible pairs and the bytes of the tensors. PyTorch's workspace is not known ahead."""
     return Cost(s.flops, s.bytes, None)
 
 

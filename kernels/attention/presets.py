@@ -7,7 +7,7 @@ from kernels.model.preset import Preset
 
 
 def _large(suffix: str, label: str, source: str, **fields) -> Preset:
-    """Return a preset of B4 H16 N2048 d64: large enough to fill any GPU, small enough for every rung."""
+    """Returns a preset of B4 H16 N2048 d64: large enough to fill any GPU, small enough for every rung."""
     shape = AttentionShape(4, 16, 2048, 64, **fields)
     return Preset(f"attention-2048{suffix}", label, shape, source)
 

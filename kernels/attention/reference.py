@@ -23,7 +23,7 @@ STEP = {"fp32": 0.0, "fp16": 2.0**-25 / TOLERANCE, "bf16": 0.0}
 def attention(
     s: AttentionShape, Q: np.ndarray, K: np.ndarray, V: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (O, error scale), both float64 [B, H, N, d]: O = P V, P = softmax(scale * Q K^T) over the visible keys.
+    """Returns (O, error scale), both float64 [B, H, N, d]: O = P V, P = softmax(scale * Q K^T) over the visible keys.
 
     `scale` is rounded to float32, as for a kernel.
 
@@ -50,7 +50,7 @@ def attention(
 
 
 def _reference_rows(q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, causal: int, dtype: str):
-    """Return (O, error scale) of the queries from `first` on, already scaled, of one head; O is rounded to `dtype`."""
+    """Returns (O, error scale) of the queries from `first` on, already scaled, of one head; O is rounded to `dtype`."""
     visible = first + len(q) if causal else len(k)
     k, v = k[:visible].astype(np.float64), v[:visible].astype(np.float64)
     p = q @ k.T

@@ -31,22 +31,22 @@ OTHER_REGISTERS = 31  # per lane, besides those of S, O and Q
 
 
 def padded(s: AttentionShape) -> int:
-    """Return d rounded up to whole steps of mma.sync."""
+    """Returns d rounded up to whole steps of mma.sync."""
     return ceil(s.d, MMA) * MMA
 
 
 def registers(s: AttentionShape, WM: int, Bc: int) -> int:
-    """Return the registers per lane: sums of S and O, fragments of Q, and the others."""
+    """Returns the registers per lane: sums of S and O, fragments of Q, and the others."""
     return WM * (2 * Bc + 3 * padded(s)) // 64 + OTHER_REGISTERS
 
 
 def warp_rows(s: AttentionShape, tiles: Tiles) -> int:
-    """Return the rows of a warp: WM, or 16 if WM rows would not fit its lanes' registers."""
+    """Returns the rows of a warp: WM, or 16 if WM rows would not fit its lanes' registers."""
     return tiles["WM"] if registers(s, tiles["WM"], tiles["Bc"]) <= MAX_REGISTERS else MMA
 
 
 def defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
-    """Return the defines of kernels/attention/cuda/06_flash_mma.cu."""
+    """Returns the defines of kernels/attention/cuda/06_flash_mma.cu."""
     return dict(tiles) | {"WM": warp_rows(s, tiles), "DP": padded(s), "BF16": int(s.dtype == "bf16")}
 
 
@@ -55,7 +55,7 @@ def threads(s: AttentionShape, tiles: Tiles) -> int:
 
 
 def shared(s: AttentionShape, tiles: Tiles) -> int:
-    """Return the bytes of shared memory: Q, and STAGES times K and V."""
+    """Returns the bytes of shared memory: Q, and STAGES times K and V."""
     return 2 * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"]) * (padded(s) + PAD)
 
 

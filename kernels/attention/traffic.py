@@ -22,13 +22,13 @@ from kernels.model.rung import Rung
 
 
 def requested_bytes(rung: Rung, s: AttentionShape, tiles: Tiles) -> int | None:
-    """Return the bytes that all threads load and store, or None for a library's rung."""
+    """Returns the bytes that all threads load and store, or None for a library's rung."""
     count = KERNELS.get(rung.name.partition("/")[2])
     return count and s.heads * ELEMENT_BYTES[s.dtype] * int(count(s, tiles))
 
 
 def tiles_visited(s: AttentionShape, queries: int, keys: int) -> int:
-    """Return the number of tiles `queries` x `keys` that flash attention visits for a head.
+    """Returns the number of tiles `queries` x `keys` that flash attention visits for a head.
 
     Tiles of only hidden keys are skipped.
     """
@@ -51,7 +51,7 @@ def _blocked(s: AttentionShape, tiles: Tiles) -> int:
 
 
 def _softmax(s: AttentionShape) -> int:
-    """Return the elements of three passes over the visible keys of S and one over P."""
+    """Returns the elements of three passes over the visible keys of S and one over P."""
     return 3 * _pairs(s) + s.N * s.N
 
 
@@ -69,7 +69,7 @@ def _pairs(s: AttentionShape) -> int:
 
 
 def _blocks(s: AttentionShape, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (queries, keys loaded) of each block of `queries` queries.
+    """Returns (queries, keys loaded) of each block of `queries` queries.
 
     A block loads tiles of `keys` keys up to the last key that one of its queries sees.
     """

@@ -30,23 +30,23 @@ def struct(s: ConvShape) -> np.void:
 
 
 def layer(s: ConvShape) -> np.void:
-    """Return groups, bias and relu as the kernels' `struct Layer` (kernels/conv/cuda/layer.cuh)."""
+    """Returns groups, bias and relu as the kernels' `struct Layer` (kernels/conv/cuda/layer.cuh)."""
     return np.array(tuple(getattr(s, name) for name in LAYER_STRUCT.names), LAYER_STRUCT)[()]
 
 
 def buffers(s: ConvShape) -> tuple[Buffer, ...]:
-    """Return x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q], and b [K] if there is a bias."""
+    """Returns x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q], and b [K] if there is a bias."""
     b = (Buffer("b", INPUT, (s.K,)),) if s.bias else ()
     return Buffer("x", INPUT, s.x_shape), Buffer("w", INPUT, s.w_shape), *b, Buffer("y", OUTPUT, s.y_shape)
 
 
 def bias_name(s: ConvShape) -> str:
-    """Return the name of the buffer passed to a kernel as b: w if no b is read."""
+    """Returns the name of the buffer passed to a kernel as b: w if no b is read."""
     return "b" if s.bias else "w"
 
 
 def finish(s: ConvShape) -> tuple[Launch, ...]:
-    """Return the step that adds the bias and applies ReLU to y in place, after kernels that do neither.
+    """Returns the step that adds the bias and applies ReLU to y in place, after kernels that do neither.
 
     Empty if the shape has neither bias nor ReLU.
     """
@@ -57,14 +57,14 @@ def finish(s: ConvShape) -> tuple[Launch, ...]:
 
 
 def finish_rules(s: ConvShape) -> Iterator[str]:
-    """Yield the rules of the step that `finish` adds, if it adds one."""
+    """Yields the rules of the step that `finish` adds, if it adds one."""
     if s.bias or s.relu:
         yield from max_rules("N (grid.y, where there is bias or ReLU)", s.N, MAX_GRID_YZ)
         yield from index_rules({"K*P*Q": s.K * s.PQ}, FINISH_BLOCK)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
-    """Return the FLOPs of direct convolution and the HBM bytes if caches are perfect.
+    """Returns the FLOPs of direct convolution and the HBM bytes if caches are perfect.
 
     The inputs are read once and the output is written once. The workspace is written and read once. If a step adds
     bias or ReLU, the output is read and written once more.

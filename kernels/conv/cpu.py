@@ -7,7 +7,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 
 def windows(x: np.ndarray, s: np.void) -> np.ndarray:
-    """Return a view [N, C, P, Q, R, S] of x [N, C, H, W]: the window under each output pixel.
+    """Returns a view [N, C, P, Q, R, S] of x [N, C, H, W]: the window under each output pixel.
 
     Nothing is copied, except the padded input if there is padding.
     """
@@ -32,7 +32,7 @@ def im2col(x: np.ndarray, col: np.ndarray, s: np.void) -> None:
 
 
 def tiled_gemm(tile: int):
-    """Return a function for C[n] = A x B[n] like kernels/conv/cuda/03_gemm.cu.
+    """Returns a function for C[n] = A x B[n] like kernels/conv/cuda/03_gemm.cu.
 
     It computes square tiles of C, in steps along the inner dimension.
     """
@@ -63,7 +63,7 @@ def bias_relu(b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void) -> None:
 
 
 def direct_tiled(filters: int, tile: int, chunk: int):
-    """Return a function like conv/direct-tiled: square tiles of the output, `filters` filters at a time.
+    """Returns a function like conv/direct-tiled: square tiles of the output, `filters` filters at a time.
 
     The sums are computed from `chunk` maps at a time.
     """
@@ -90,7 +90,7 @@ def direct_tiled(filters: int, tile: int, chunk: int):
 
 
 def implicit_gemm(bm: int, bn: int, bk: int):
-    """Return a function like conv/implicit-gemm: y is a matrix [K/groups, N*P*Q] for each group.
+    """Returns a function like conv/implicit-gemm: y is a matrix [K/groups, N*P*Q] for each group.
 
     It computes one tile bm x bn at a time, in steps of bk along C/groups*R*S. Each tile of the data matrix is made
     when it is needed.

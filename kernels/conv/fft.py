@@ -38,7 +38,7 @@ TOLERANCE = 5e-7  # of `scale`: ten times the errors measured
 
 @lru_cache(maxsize=4096)
 def good_size(n: int) -> int:
-    """Return the smallest product of 2, 3, 5 and 7 that is at least n."""
+    """Returns the smallest product of 2, 3, 5 and 7 that is at least n."""
     size = n
     while True:
         rest = size
@@ -51,7 +51,7 @@ def good_size(n: int) -> int:
 
 
 def cut(s: ConvShape, tiles: Tiles) -> np.void:
-    """Return how the padded input is cut into transforms: the kernels' `struct Cut` (kernels/conv/cuda/fft.cuh)."""
+    """Returns how the padded input is cut into transforms: the kernels' `struct Cut` (kernels/conv/cuda/fft.cuh)."""
     tile = tiles["FFT_TILE"]
     rows, columns = (tile or good_size(s.H + 2 * s.pad_h)), (tile or good_size(s.W + 2 * s.pad_w))
     step_h, step_w = rows - s.span_h + 1, columns - s.span_w + 1
@@ -60,7 +60,7 @@ def cut(s: ConvShape, tiles: Tiles) -> np.void:
 
 
 def transforms(s: ConvShape, tiles: Tiles) -> dict[str, int]:
-    """Return the number of real transforms in each call of cuFFT."""
+    """Returns the number of real transforms in each call of cuFFT."""
     return _transforms(s, cut(s, tiles))
 
 
@@ -70,7 +70,7 @@ def _transforms(s: ConvShape, cut_struct: np.void) -> dict[str, int]:
 
 
 def workspace(s: ConvShape, cut_struct: np.void) -> tuple[Buffer, ...]:
-    """Return the padded input, filters and dense output, and the spectrum of each.
+    """Returns the padded input, filters and dense output, and the spectrum of each.
 
     cuFFT reports its own workspace when it makes a plan.
     """
@@ -148,7 +148,7 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
 
 
 def scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return float64 [N,K,1,1]: the sum over C of max |x| times sum |w|, a bound on every output of an image's map.
+    """Returns float64 [N,K,1,1]: the sum over C of max |x| times sum |w|, a bound on every output of an image's map.
 
     The rounding error of a transform depends on its whole array and is spread over all of it. An output in the
     padding is not exactly 0.
@@ -163,7 +163,7 @@ def scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.nd
 
 
 def executed_flops(s: ConvShape, tiles: Tiles) -> int:
-    """Return the FLOPs of the algorithm itself, including outputs that a stride discards.
+    """Returns the FLOPs of the algorithm itself, including outputs that a stride discards.
 
     2.5 n log2 n for a real transform of n numbers (half of the usual count of a complex one), 8 for a complex
     multiply-add.
@@ -180,7 +180,7 @@ def _executed(s: ConvShape, cut_struct: np.void) -> int:
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
-    """Return the FLOPs executed, from the cut in the first step's arguments. Bytes are those of common.cost."""
+    """Returns the FLOPs executed, from the cut in the first step's arguments. Bytes are those of common.cost."""
     tensors_cost = common.cost(s, program)
     return Cost(_executed(s, program.steps[0].args[-1]), tensors_cost.bytes, tensors_cost.workspace_bytes)
 

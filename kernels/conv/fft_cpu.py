@@ -11,7 +11,7 @@ from kernels.conv import cpu
 
 
 def _complex(spectra: np.ndarray) -> np.ndarray:
-    """Return a view complex64 [...] of float32 [..., 2]."""
+    """Returns a view complex64 [...] of float32 [..., 2]."""
     return spectra.view(np.complex64)[..., 0]
 
 

@@ -28,13 +28,13 @@ DIVISORS_STRUCT = np.dtype(
 
 # -- direct-tiled -----------------------------------------------------------------------------------------
 def filter_threads(s: ConvShape, tiles: Tiles) -> int:
-    """Return the threads of a block along the filters: as many as allowed, no more than a group needs."""
+    """Returns the threads of a block along the filters: as many as allowed, no more than a group needs."""
     across = tiles["TILE"] * tiles["TILE"] // tiles["TP"]
     return max(1, min(ceil(s.filters, tiles["TK"]), MAX_THREADS // across))
 
 
 def direct_shared(s: ConvShape, tiles: Tiles) -> int:
-    """Return the bytes of shared memory: the patch under the block's pixels and the taps of its filters.
+    """Returns the bytes of shared memory: the patch under the block's pixels and the taps of its filters.
 
     CHUNK maps of each are stored.
     """
@@ -81,7 +81,7 @@ def threads(tiles: Tiles) -> int:
 
 
 def warp_tile(tiles: Tiles) -> tuple[int, int]:
-    """Return the rows and columns of a warp's sums, with the lane layout of implicit.cuh."""
+    """Returns the rows and columns of a warp's sums, with the lane layout of implicit.cuh."""
     across = 8 if tiles["TN"] < tiles["TM"] else 4
     return WARP // across * tiles["TM"], across * tiles["TN"]
 
@@ -91,7 +91,7 @@ def implicit_shared(tiles: Tiles) -> int:
 
 
 def divisors(s: ConvShape) -> np.void:
-    """Return the kernel's `struct Divisors`: multipliers and shifts to divide by R*S, S, P*Q and Q."""
+    """Returns the kernel's `struct Divisors`: multipliers and shifts to divide by R*S, S, P*Q and Q."""
     magics = (magic(d) for d in (s.R * s.S, s.S, s.PQ, s.Q))
     return np.array(tuple(v for m in magics for v in (m.multiplier, m.shift)), DIVISORS_STRUCT)[()]
 
@@ -129,7 +129,7 @@ def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
 
 
 def _tile_rules(tiles: Tiles) -> Iterator[str]:
-    """Yield the rules on tiles: whole warps, one tile per warp, whole rounds of copies.
+    """Yields the rules on tiles: whole warps, one tile per warp, whole rounds of copies.
 
     Each warp copies a row of the data matrix.
     """

@@ -28,7 +28,7 @@ def build_direct(s: ConvShape, tiles: Tiles) -> Program:
 
 
 def _with_columns(s: ConvShape, tiles: Tiles, product) -> Program:
-    """Return im2col into a workspace [N, C*R*S, P*Q], then `product`: filters [K, C*R*S] x columns, per image."""
+    """Returns im2col into a workspace [N, C*R*S, P*Q], then `product`: filters [K, C*R*S] x columns, per image."""
     block = tiles["BLOCK"]
     col = Buffer("col", WORKSPACE, (s.N, s.CRS, s.PQ))
     grid, args = (ceil(s.C * s.PQ, block), s.N), ("x", "col", struct(s))
@@ -54,7 +54,7 @@ def build_im2col_cublas(s: ConvShape, tiles: Tiles) -> Program:
 
 
 def _matrices(gemm):
-    """Return a matrix product on the convolution's buffers: w reshaped to [K, C*R*S], y to [N, K, P*Q]."""
+    """Returns a matrix product on the convolution's buffers: w reshaped to [K, C*R*S], y to [N, K, P*Q]."""
 
     def compute(w, col, y, rows, cols, inner):
         gemm(w.reshape(rows, inner), col, y.reshape(len(y), rows, cols), rows, cols, inner)

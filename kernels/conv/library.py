@@ -38,7 +38,7 @@ TOLERANCE, TOLERANCE_SPREAD, TOLERANCE_TILES = common.TOLERANCE, 5e-6, 2e-3
 
 
 def rung_name(algorithm: str) -> str:
-    """Return the rung of an algorithm: conv/cudnn-implicit-gemm for IMPLICIT_GEMM."""
+    """Returns the rung of an algorithm: conv/cudnn-implicit-gemm for IMPLICIT_GEMM."""
     return f"conv/cudnn-{algorithm.lower().replace('_', '-')}"
 
 
@@ -54,7 +54,7 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
-    """Return the FLOPs of direct convolution and the bytes of the tensors. cuDNN's workspace is not known ahead."""
+    """Returns the FLOPs of direct convolution and the bytes of the tensors. cuDNN's workspace is not known ahead."""
     return Cost(s.flops, common.cost(s, program).bytes, None)
 
 

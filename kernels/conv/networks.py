@@ -37,7 +37,7 @@ class Network:
 
 
 def _layers(named: Iterable[tuple[str, ConvShape]]) -> tuple[Layer, ...]:
-    """Return convolutions grouped by shape, in the order in which each shape is first computed."""
+    """Returns convolutions grouped by shape, in the order in which each shape is first computed."""
     named = list(named)
     counts, names = Counter(shape for _, shape in named), {}
     for name, shape in named:

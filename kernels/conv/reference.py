@@ -12,7 +12,7 @@ from kernels.conv.shape import ConvShape
 
 
 def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], without bias and ReLU.
+    """Returns y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], without bias and ReLU.
 
     y has the dtype of x: pass float64 for a reference.
 
@@ -49,7 +49,7 @@ def each_image(compute: Callable[[int], None], N: int) -> None:
 def conv(
     s: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (reference, error scale), both float64 [N,K,P,Q]: the convolution, with bias and ReLU if the shape has them.
+    """Returns (reference, error scale), both float64 [N,K,P,Q]: the convolution, with bias and ReLU if the shape has them.
 
     The scale is the same sum of absolute values, before ReLU.
     """

@@ -177,7 +177,7 @@ class ConvShape(Shape):
 
     # -- as data -------------------------------------------------------------------------------
     def params(self) -> dict[str, int | str]:
-        """Return the fields by name, as in a link, a recording row or JSON.
+        """Returns the fields by name, as in a link, a recording row or JSON.
 
         Fields of CONV_SINCE are left out if they have the default value. So a shape has one name in old and new rows.
         """
@@ -208,7 +208,7 @@ def parse_conv(text: str) -> ConvShape:
 
 
 def conv_bounds(shape: ConvShape, limits: dict[str, int]) -> dict[str, Bound]:
-    """Return for each field the values that keep `shape` valid while the other fields stay as they are.
+    """Returns for each field the values that keep `shape` valid while the other fields stay as they are.
 
     `limits` gives a page's maximum of a field. The default maximum is 2^31 - 1. Moving one control within its bound
     always gives a valid ConvShape.

@@ -29,7 +29,7 @@ MAX_ERROR = {2: 3e-6, 4: 2e-5, 6: 4e-5}
 
 
 def tiles_of(s: ConvShape, m: int) -> int:
-    """Return the number of output tiles m x m that cover all maps."""
+    """Returns the number of output tiles m x m that cover all maps."""
     return s.N * ceil(s.P, m) * ceil(s.Q, m)
 
 
@@ -39,7 +39,7 @@ def positions(m: int) -> int:
 
 # -- programs -------------------------------------------------------------------------------------------
 def _filters(s: ConvShape, m: int) -> tuple[Buffer, Launch]:
-    """Return the buffer of the transformed filters and the launch that computes them."""
+    """Returns the buffer of the transformed filters and the launch that computes them."""
     row, (across, down) = round_up_to_4(s.K), FILTER_BLOCK
     grid, args = (ceil(row, across), ceil(s.C, down)), ("w", "U", struct(s))
     step = launch("conv/07_winograd_filter.cu", grid, across * down, args, winograd_cpu.filters(m), {"M": m})
@@ -63,7 +63,7 @@ def build_fused(m: int):
 
 
 def build_nonfused(s: ConvShape, tiles: Tiles) -> Program:
-    """Return a program with U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)].
+    """Returns a program with U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)].
 
     Z[p] = U[p]^T V[p].
     """
@@ -74,7 +74,7 @@ def build_nonfused(s: ConvShape, tiles: Tiles) -> Program:
     product_defines = {name: tiles[name] for name in ("M", "BM", "BN", "BK", "STAGES")}
 
     def launch_per_tile(name: str, channels: int, arrays: tuple[str, str], cpu_function) -> Launch:
-        """Return a launch with one thread for each tile of each channel."""
+        """Returns a launch with one thread for each tile of each channel."""
         grid = (ceil(channels * row, block),)
         return launch(
             f"conv/09_{name}.cu", grid, block, (*arrays, args), cpu_function, {"M": m, "BLOCK": block}
@@ -96,7 +96,7 @@ def build_nonfused(s: ConvShape, tiles: Tiles) -> Program:
 
 
 def threads(tiles: Tiles) -> int:
-    """Return the threads of a block of the product, each with 8 x 8 sums."""
+    """Returns the threads of a block of the product, each with 8 x 8 sums."""
     return tiles["BM"] // 8 * (tiles["BN"] // 8)
 
 
@@ -137,7 +137,7 @@ def nonfused_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
 
 # -- cost -----------------------------------------------------------------------------------------------
 def flops(s: ConvShape, m: int, input_transforms: int = 1) -> int:
-    """Return the FLOPs executed: three transforms and one multiply-add for each position, tile, filter and channel.
+    """Returns the FLOPs executed: three transforms and one multiply-add for each position, tile, filter and channel.
 
     The input is transformed `input_transforms` times. `s.flops` are the effective FLOPs, those of direct convolution.
     """
@@ -154,7 +154,7 @@ def flops(s: ConvShape, m: int, input_transforms: int = 1) -> int:
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
-    """Return the FLOPs executed, and bytes as for every rung of the ladder.
+    """Returns the FLOPs executed, and bytes as for every rung of the ladder.
 
     The fused kernel transforms the input once for every BK filters: once for each block along grid.y.
     """
@@ -165,7 +165,7 @@ def cost(s: ConvShape, program: Program) -> Cost:
 
 
 def scale(m: int | None = None) -> Callable[[ConvShape, Tiles, Mapping[str, np.ndarray]], np.ndarray]:
-    """Return a function for the error scale of F(m x m, 3 x 3). If m is None, m is the tile size M."""
+    """Returns a function for the error scale of F(m x m, 3 x 3). If m is None, m is the tile size M."""
 
     def error_scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         spread = winograd_cpu.error_scale(s, m or tiles["M"], inputs["x"], inputs["w"])

@@ -23,7 +23,7 @@ def transform_2d(X: np.ndarray, d: np.ndarray) -> np.ndarray:
 
 
 def input_tiles(x: np.ndarray, m: int, pad: tuple[int, int]) -> np.ndarray:
-    """Return a view [N, C, down, across, T, T] of the padded x [N, C, H, W].
+    """Returns a view [N, C, down, across, T, T] of the padded x [N, C, H, W].
 
     T = m + 2 pixels each way. Tiles begin m pixels apart.
     """
@@ -108,7 +108,7 @@ def fused(m: int, channels: int):
 
 
 def error_scale(s, m: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return float64 [N, K, P, Q]: the algorithm on absolute values, the scale of its rounding errors.
+    """Returns float64 [N, K, P, Q]: the algorithm on absolute values, the scale of its rounding errors.
 
     |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A| summed over channels. `s` is a ConvShape.
     """

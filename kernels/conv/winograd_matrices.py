@@ -55,13 +55,13 @@ class Transforms:
         return self.m + self.r - 1
 
     def arrays(self, dtype="float32") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (A^T, G, B^T), each entry rounded once to `dtype`. dtype object keeps the fractions."""
+        """Returns (A^T, G, B^T), each entry rounded once to `dtype`. dtype object keeps the fractions."""
         return tuple(np.array(X, object).astype(dtype) for X in (self.AT, self.G, self.BT))
 
 
 @cache
 def derive(m: int, r: int, points: tuple[Fraction, ...] = POINTS) -> Transforms:
-    """Return the matrices of F(m, r) from the first m + r - 2 of `points` and infinity.
+    """Returns the matrices of F(m, r) from the first m + r - 2 of `points` and infinity.
 
     Raises ValueError if there are too few points or two are equal.
     """
@@ -95,12 +95,12 @@ def _powers(x: Fraction, count: int) -> tuple[Fraction, ...]:
 
 
 def _infinity(count: int) -> tuple[Fraction, ...]:
-    """Return the row that selects the leading one of `count` coefficients."""
+    """Returns the row that selects the leading one of `count` coefficients."""
     return (Fraction(0),) * (count - 1) + (Fraction(1),)
 
 
 def _coefficients(roots: Sequence[Fraction], count: int) -> tuple[Fraction, ...]:
-    """Return the coefficients of prod (x - root), from the constant one on, padded with zeros to `count`."""
+    """Returns the coefficients of prod (x - root), from the constant one on, padded with zeros to `count`."""
     c = [Fraction(1)]
     for root in roots:
         c = [low - root * high for low, high in zip([Fraction(0), *c], [*c, Fraction(0)], strict=True)]
@@ -116,7 +116,7 @@ def _product(values) -> Fraction:
 
 # -- applied --------------------------------------------------------------------------------------------
 def correlate(t: Transforms, g: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Return y[i] = sum_k g[k] d[i + k] for g [r], d [n], y [m], or in two dimensions g [r, r], d [n, n], y [m, m].
+    """Returns y[i] = sum_k g[k] d[i + k] for g [r], d [n], y [m], or in two dimensions g [r, r], d [n, n], y [m, m].
 
     Computes in the type of d: exact for arrays of fractions (dtype object).
     """
@@ -153,13 +153,13 @@ def operations_2d(X: Matrix) -> Count:
 
 
 def multiplications_2d(m: int, r: int) -> tuple[int, int]:
-    """Return (direct, Winograd) multiplications of one tile and channel: F(2x2, 3x3) 36 and 16."""
+    """Returns (direct, Winograd) multiplications of one tile and channel: F(2x2, 3x3) 36 and 16."""
     return (m * r) ** 2, (m + r - 1) ** 2
 
 
 # -- as CUDA C++ ----------------------------------------------------------------------------------------
 def header() -> str:
-    """Return the text of kernels/conv/cuda/winograd_matrices.cuh: the matrices of F(m, 3) for each m of TILES."""
+    """Returns the text of kernels/conv/cuda/winograd_matrices.cuh: the matrices of F(m, 3) for each m of TILES."""
     points = ", ".join(map(str, POINTS[: max(TILES) + 1]))
     parts = [
         "// A^T, G and B^T of F(M, 3) in one dimension: M outputs of 3 taps from\n"
@@ -180,7 +180,7 @@ def _table(name: str, X: Matrix) -> str:
 
 
 def _literal(value: Fraction) -> str:
-    """Return a quotient that the compiler rounds once."""
+    """Returns a quotient that the compiler rounds once."""
     is_whole = value.denominator == 1
     return f"{value.numerator}" if is_whole else f"{value.numerator}.f/{value.denominator}"
 

@@ -14,14 +14,14 @@ NAMES = ("cuda", "cpu", "emulator")
 
 
 def load(name: str) -> Engine:
-    """Return an engine by its name, one of NAMES. RuleError for another name."""
+    """Returns an engine by its name, one of NAMES. RuleError for another name."""
     if name not in NAMES:
         raise RuleError(f"no engine {name!r}; there are: {', '.join(NAMES)}")
     return importlib.import_module(f"kernels.engines.{name}")
 
 
 def available() -> dict[str, Status]:
-    """Return for each engine's name whether it runs on this machine."""
+    """Returns for each engine's name whether it runs on this machine."""
     return {name: load(name).status() for name in NAMES}
 
 
@@ -32,5 +32,5 @@ def refusal(name: str, rung: Rung, shape: Any, tiles: Tiles) -> str:
 
 
 def default() -> str:
-    """Return the name of the default engine: "cuda" if a GPU is ready, else "cpu"."""
+    """Returns the name of the default engine: "cuda" if a GPU is ready, else "cpu"."""
     return "cuda" if load("cuda").status().ready else "cpu"

@@ -23,7 +23,7 @@ _GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 
 @cache
 def folders() -> tuple[Path, ...]:
-    """Return the folders of CUDA's headers: those of NVIDIA's wheels, then those of an installed toolkit.
+    """Returns the folders of CUDA's headers: those of NVIDIA's wheels, then those of an installed toolkit.
 
     Each is followed by its folder of CCCL (libcu++, CUB, Thrust), which is separate in CUDA 13.
     """
@@ -54,7 +54,7 @@ def options(text: str) -> tuple[str, ...]:
 
 
 def with_advice(log: str) -> str:
-    """Return the compiler's log. Advice precedes it if a header was not found, or if the log rejects host code."""
+    """Returns the compiler's log. Advice precedes it if a header was not found, or if the log rejects host code."""
     if missing := _NOT_FOUND.search(log):
         return f"{_advice(missing[1])}\n{log}"
     if HOST_CODE_ERROR in log:
@@ -63,7 +63,7 @@ def with_advice(log: str) -> str:
 
 
 def _advice(header: str) -> str:
-    """Return what to do about a header that was not found."""
+    """Returns what to do about a header that was not found."""
     if _CURAND_HEADER.match(header):
         return f"{header} was not found. It comes by pip install nvidia-curand."
     if _CUDA_HEADER.match(header):

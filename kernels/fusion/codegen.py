@@ -86,7 +86,7 @@ def groups(kinds: Sequence[str]) -> tuple[Group, ...]:
 
 
 def parse_source(source: str) -> Group:
-    """Return the group whose kernel has this name. Raises FileNotFoundError if no kernel has it."""
+    """Returns the group whose kernel has this name. Raises FileNotFoundError if no kernel has it."""
     kinds = tuple(source.removeprefix(PREFIX).removesuffix(".cu").split("_"))
     if source != Group(0, kinds).source or not set(kinds) <= set(KINDS) or len(groups(kinds)) != 1:
         raise FileNotFoundError(f"{source} names no fused kernel")
@@ -95,7 +95,7 @@ def parse_source(source: str) -> Group:
 
 @lru_cache(maxsize=256)
 def text(source: str) -> str:
-    """Return the CUDA C++ of a fused kernel, by its name.
+    """Returns the CUDA C++ of a fused kernel, by its name.
 
     Its arguments are x, the tensors of each block in turn (Stage.tensors), y, `Maps`, and the eps of each bn.
     """
@@ -117,7 +117,7 @@ class _Names:
         self.by_block = named([*TENSORS.get(kind, ()), *locals_.get(kind, ())] for kind in group.kinds)
 
     def fetch(self, blocks: Sequence[int], c: str, declare: bool = True) -> list[str]:
-        """Return lines that load the parameters of map `c` into local variables."""
+        """Returns lines that load the parameters of map `c` into local variables."""
         return [
             f"{'float ' if declare else ''}{self.by_block[n][local]} = {expression.format(c=c, **self.by_block[n])};"
             for n in blocks
@@ -125,7 +125,7 @@ class _Names:
         ]
 
     def apply(self, blocks: Sequence[int], v: str, at: str = "") -> list[str]:
-        """Return lines that apply the blocks to the value `v`, one line per block, with its name as a comment.
+        """Returns lines that apply the blocks to the value `v`, one line per block, with its name as a comment.
 
         `at` is the index at which an addend is read.
         """
@@ -138,7 +138,7 @@ class _Names:
         return out
 
     def locals(self, blocks: Sequence[int], kind: str) -> list[str]:
-        """Return the names of the local variables that blocks of a kind load (for "add", of its four values)."""
+        """Returns the names of the local variables that blocks of a kind load (for "add", of its four values)."""
         names = FETCH.get(kind, {"other": ""})
         return [self.by_block[n][name] for n in blocks if self.group.kinds[n] == kind for name in names]
 
@@ -151,7 +151,7 @@ _NEVER_STORED = "The maps between are never stored."
 
 
 def _opening(group: Group) -> str:
-    """Return the opening comment: the chain, the idea, what limits it, the launch."""
+    """Returns the opening comment: the chain, the idea, what limits it, the launch."""
     core, last = group.core, len(group.kinds)
     epilogue, prologue = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
     is_fused = last > 1
@@ -224,7 +224,7 @@ def _listed(words) -> str:
 
 
 def _signature(group: Group) -> str:
-    """Return the entry point and arguments, each pointer with its shape."""
+    """Returns the entry point and arguments, each pointer with its shape."""
     maps = "[N, C, H, W]"
     output_shape = {"conv": "[N, K, P, Q]", "gap": "[N, C, 1, 1]", "": maps}.get(group.core, "[N, C, P, Q]")
     output_maps = "K" if group.core == "conv" else "C"  # maps of the core's output
@@ -280,7 +280,7 @@ def _elementwise(names: _Names) -> list[str]:
 
 
 def _declared(names: Sequence[str]) -> list[str]:
-    """Return declarations of floats, on as many lines as needed."""
+    """Returns declarations of floats, on as many lines as needed."""
     return textwrap.wrap(f"float {', '.join(names)};", WIDTH - 8, subsequent_indent="    ") if names else []
 
 

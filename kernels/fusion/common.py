@@ -69,7 +69,7 @@ class Plan:
 
 # -- buffers -------------------------------------------------------------------------------------------------
 def buffers(s: ChainShape) -> tuple[Buffer, ...]:
-    """Return x, every tensor of every block (ChainShape.tensors), and y. A variance is positive."""
+    """Returns x, every tensor of every block (ChainShape.tensors), and y. A variance is positive."""
     tensors = (
         Buffer(name, INPUT, stage.tensors[tensor], positive=tensor == "var")
         for stage, names in zip(s.stages, s.tensors, strict=True)
@@ -88,7 +88,7 @@ class ComputedBlock:
 
 
 def computed_blocks(s: ChainShape) -> tuple[ComputedBlock, ...]:
-    """Return every block of the chain, unchanged."""
+    """Returns every block of the chain, unchanged."""
     return tuple(
         ComputedBlock(stage, tuple(names.values()), (stage.at,))
         for stage, names in zip(s.stages, s.tensors, strict=True)
@@ -97,7 +97,7 @@ def computed_blocks(s: ChainShape) -> tuple[ComputedBlock, ...]:
 
 # -- launches ------------------------------------------------------------------------------------------------
 def plan(s: ChainShape, blocks: Sequence[ComputedBlock], groups: Sequence[Group], tiles: Tiles) -> Plan:
-    """Return a plan with one launch for each group of the blocks.
+    """Returns a plan with one launch for each group of the blocks.
 
     The kernel of a group is generated. The kernel of a single block is hand-written. Maps between launches are named
     "t<number of the last block before>".
@@ -115,7 +115,7 @@ def plan(s: ChainShape, blocks: Sequence[ComputedBlock], groups: Sequence[Group]
 
 
 def source(group: Group) -> str:
-    """Return the source of a group's kernel."""
+    """Returns the source of a group's kernel."""
     first, *others = group.kinds
     return group.source if others else f"fusion/{HAND_WRITTEN.index(first) + 1:02}_{first}.cu"
 
@@ -138,7 +138,7 @@ def _part(group: Group, members: Sequence[ComputedBlock], from_: str, to: str, t
 
 
 def maps(stages: Sequence[Stage]) -> np.void:
-    """Return `Maps` of kernels/fusion/cuda/fusion.cuh for blocks that share a kernel."""
+    """Returns `Maps` of kernels/fusion/cuda/fusion.cuh for blocks that share a kernel."""
     before, after = stages[0].before, stages[-1].after
     core = next((stage.block for stage in stages if not stage.block.pointwise), stages[0].block)
     divisor = (
@@ -148,7 +148,7 @@ def maps(stages: Sequence[Stage]) -> np.void:
 
 
 def flops(group: Group, stages: Sequence[Stage]) -> int:
-    """Return the FLOPs of a group. A prologue is computed again for every window that contains a value."""
+    """Returns the FLOPs of a group. A prologue is computed again for every window that contains a value."""
     prologue = 0
     if group.prologue:
         core = stages[len(group.prologue)]
@@ -159,7 +159,7 @@ def flops(group: Group, stages: Sequence[Stage]) -> int:
 
 
 def with_labels(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the parts with a label for the second launch of a name: "relu 2"."""
+    """Returns the parts with a label for the second launch of a name: "relu 2"."""
     counts: dict[str, int] = {}
     out = []
     for part in parts:
@@ -172,7 +172,7 @@ def with_labels(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 # -- cost and rules --------------------------------------------------------------------------------------------
 def cost_of(plan: Callable[[ChainShape, Tiles], Plan]) -> Callable[[ChainShape, Program], Cost]:
-    """Return a cost function: FLOPs and bytes of a plan's launches, and the bytes of the maps between them."""
+    """Returns a cost function: FLOPs and bytes of a plan's launches, and the bytes of the maps between them."""
 
     def cost(s: ChainShape, program: Program) -> Cost:
         parts = plan(s, {"BLOCK": 256, "FOURS": 1}).parts  # tiles change neither
@@ -184,7 +184,7 @@ def cost_of(plan: Callable[[ChainShape, Tiles], Plan]) -> Callable[[ChainShape, 
 
 
 def rules(s: ChainShape, tiles: Tiles) -> Iterator[str]:
-    """Yield the rules on sizes: an index is an int, and a thread computes its next index in advance."""
+    """Yields the rules on sizes: an index is an int, and a thread computes its next index in advance."""
     yield from max_rules("values of x", math.prod(s.x_shape), MAX_VALUES)
     for stage in s.stages:
         where = f"block {stage.at + 1} ({stage.block.kind})"

@@ -20,7 +20,7 @@ Piece = tuple[int, slice]  # image, maps
 
 
 def group(kinds: Sequence[str]) -> Callable[..., None]:
-    """Return the NumPy function for the kernel of a group of blocks (kernels.fusion.codegen.Group) or of one block."""
+    """Returns the NumPy function for the kernel of a group of blocks (kernels.fusion.codegen.Group) or of one block."""
     fused_group = Group(0, tuple(kinds))
     core = {"": _elementwise, "conv": _conv, "maxpool": _pool, "avgpool": _pool, "gap": _gap}[
         fused_group.core
@@ -83,7 +83,7 @@ APPLY = {"bias": _bias, "bn": _bn, "relu": _relu, "add": _add}
 
 
 def pieces(maps: np.ndarray) -> Iterator[Piece]:
-    """Yield the pieces of maps [N, C, H, W]. A piece has about PIECE floats and at least one map."""
+    """Yields the pieces of maps [N, C, H, W]. A piece has about PIECE floats and at least one map."""
     N, C, H, W = maps.shape
     maps_per_piece = max(1, PIECE // (H * W))
     yield from (
@@ -133,7 +133,7 @@ def _gap(core, prologue, core_tensors, epilogue, x, y, s) -> None:
 
 
 def _after_prologue(prologue: Sequence, x: np.ndarray, piece: Piece) -> np.ndarray:
-    """Return a piece of x with the prologue applied."""
+    """Returns a piece of x with the prologue applied."""
     if not prologue:
         return x[piece]
     v = x[piece].copy()

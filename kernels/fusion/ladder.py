@@ -41,7 +41,7 @@ def _fused(s: ChainShape, blocks: tuple[ComputedBlock, ...], tiles: Tiles) -> Pl
 
 
 def folds(s: ChainShape) -> tuple[tuple[int, int], ...]:
-    """Return the pairs that can be folded: (number of a convolution, number of the batch norm after it).
+    """Returns the pairs that can be folded: (number of a convolution, number of the batch norm after it).
 
     At most a bias is between them.
     """
@@ -77,7 +77,7 @@ def folded(s: ChainShape, tiles: Tiles) -> Plan:
 
 
 def _fold(blocks: list[ComputedBlock], w: Buffer, b: Buffer, tiles: Tiles) -> Part:
-    """Return the launch that folds. `blocks` are a convolution, an optional bias, and a batch norm."""
+    """Returns the launch that folds. `blocks` are a convolution, an optional bias, and a batch norm."""
     conv, *bias, bn = blocks
     (weights,) = conv.tensors
     K, count = b.shape[0], w.nbytes // 4
@@ -109,7 +109,7 @@ def _rung(name: str, title: str, idea: str, rules) -> Rung:
     plan = PLANS[f"fusion/{name}"]
 
     def cost(s: ChainShape, program: Program) -> Cost:
-        """Return the FLOPs and, if caches are perfect, the bytes of the launches, and the bytes of the maps between."""
+        """Returns the FLOPs and, if caches are perfect, the bytes of the launches, and the bytes of the maps between."""
         launches = plan(
             s, {tile: choices[0] for tile, choices in TILES.items()}
         ).parts  # tiles change none of it

@@ -15,7 +15,7 @@ NAME = "fusion/torch"
 
 
 def build(s: ChainShape, tiles: Tiles) -> Program:
-    """Return a program with one call for the chain, passed as text. PyTorch allocates the maps between blocks."""
+    """Returns a program with one call for the chain, passed as text. PyTorch allocates the maps between blocks."""
     buffers = common.buffers(s)
     inputs = (b.name for b in buffers if b.role == INPUT)
     call = LibraryCall("torch_chain", (*inputs, "y", np.bytes_(s.chain.encode())), None, torch_chain.Chain)
@@ -23,7 +23,7 @@ def build(s: ChainShape, tiles: Tiles) -> Program:
 
 
 def cost(s: ChainShape, program: Program) -> Cost:
-    """Return the FLOPs of the blocks and the bytes that they move one by one. The workspace is not known ahead."""
+    """Returns the FLOPs of the blocks and the bytes that they move one by one. The workspace is not known ahead."""
     maps = sum(np.prod(stage.before) + np.prod(stage.after) for stage in s.stages)
     tensors = sum(np.prod(shape) for stage in s.stages for shape in stage.tensors.values())
     return Cost(s.flops, 4 * int(maps + tensors), None)

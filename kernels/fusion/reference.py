@@ -26,7 +26,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 
 
 def chain(s: ChainShape, **inputs: np.ndarray) -> Pair:
-    """Return (y, error scale), both float64 with y's shape: the blocks one after the other.
+    """Returns (y, error scale), both float64 with y's shape: the blocks one after the other.
 
     Batch norm is that of inference, (x - mean) / sqrt(var + eps) * gamma + beta, with eps rounded to float32, as for a
     kernel.
@@ -38,7 +38,7 @@ def chain(s: ChainShape, **inputs: np.ndarray) -> Pair:
 
 
 def library_scale(s: ChainShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the error scale if a library chooses the convolution algorithm. Float64 with y's shape.
+    """Returns the error scale if a library chooses the convolution algorithm. Float64 with y's shape.
 
     Winograd and Fourier transforms spread rounding errors over a whole map (kernels.conv.fft.scale).
     """
@@ -105,14 +105,14 @@ def _add(stage: Stage, v: np.ndarray, e: np.ndarray, z: np.ndarray) -> Pair:
 
 
 def windows(stage: Stage, x: np.ndarray, fill: float) -> np.ndarray:
-    """Return a view [N, C, P, Q, R, R] of the windows of a pool, padded with `fill`."""
+    """Returns a view [N, C, P, Q, R, R] of the windows of a pool, padded with `fill`."""
     b = stage.block
     padded = np.pad(x, ((0, 0), (0, 0), (b.pad,) * 2, (b.pad,) * 2), constant_values=fill)
     return sliding_window_view(padded, (b.R, b.R), axis=(2, 3))[:, :, :: b.stride, :: b.stride]
 
 
 def _maxpool(stage: Stage, v: np.ndarray, e: np.ndarray) -> Pair:
-    """Return the maximum. Its error is at most the largest error in the window."""
+    """Returns the maximum. Its error is at most the largest error in the window."""
     return windows(stage, v, -np.inf).max((4, 5)), windows(stage, e, 0).max((4, 5))
 
 

@@ -60,7 +60,7 @@ class Block:
         return self.kind in POINTWISE
 
     def __str__(self) -> str:
-        """Return the block's text in a chain, without options that have their default."""
+        """Returns the block's text in a chain, without options that have their default."""
         if self.kind == "conv":
             text = f"conv:K={self.K}:R={self.R}" + (f":stride={self.stride}" if self.stride != 1 else "")
             same = self.R % 2 and self.pad == self.R // 2
@@ -145,7 +145,7 @@ def _number(where: str, name: str, text: str) -> float:
 
 
 def _checked(where: str, b: Block) -> Block:
-    """Return the block with the options that were not given. Raises ShapeError if a rule is broken."""
+    """Returns the block with the options that were not given. Raises ShapeError if a rule is broken."""
     if b.kind == "conv" and b.pad == KEEP_SIZE:
         if b.R % 2 == 0:
             raise ShapeError(f"{where}: R must be odd where no pad is given, got {b.R}")
@@ -260,7 +260,7 @@ class ChainShape(Shape):
 
 
 def named(of_blocks) -> tuple[dict[str, str], ...]:
-    """Return the names of tensors, block by block, made unique with numbers: b, b_2, b_3."""
+    """Returns the names of tensors, block by block, made unique with numbers: b, b_2, b_3."""
     counts: dict[str, int] = {}
     out = []
     for names in of_blocks:

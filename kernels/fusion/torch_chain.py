@@ -54,7 +54,7 @@ class Chain:
 
 
 def _call(torch: Any, b: Block, tensors: list) -> Callable[[Any], Any]:
-    """Return a block as a function of its maps."""
+    """Returns a block as a function of its maps."""
     F = torch.nn.functional
     if b.kind == "bn":
         gamma, beta, mean, var = tensors

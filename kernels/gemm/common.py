@@ -25,7 +25,7 @@ def buffers(s: GemmShape) -> tuple[Buffer, ...]:
 
 
 def arguments(s: GemmShape) -> tuple[Arg, ...]:
-    """Return (A, B, C0, C, M, N, K, alpha, beta), the arguments of every kernel of the ladder.
+    """Returns (A, B, C0, C, M, N, K, alpha, beta), the arguments of every kernel of the ladder.
 
     alpha and beta have C's type. If beta is 0, no kernel reads C0, and C is passed instead of it.
     """
@@ -43,7 +43,7 @@ def one_launch(
     defines: Mapping[str, int],
     shared: int = 0,
 ) -> Program:
-    """Return a program that is one launch of kernels/gemm/cuda/`source`."""
+    """Returns a program that is one launch of kernels/gemm/cuda/`source`."""
     step = launch(f"gemm/{source}", grid, block, arguments(s), cpu_function, defines, shared)
     return Program(buffers(s), (step,))
 
@@ -51,7 +51,7 @@ def one_launch(
 def one_call(
     s: GemmShape, routine: str = "cublas_gemm", cpu_function=cpu.library, bind=cublas.gemm
 ) -> Program:
-    """Return a program that is one call of cuBLAS.
+    """Returns a program that is one call of cuBLAS.
 
     cuBLAS adds to C in place. If beta is not 0, a separate step copies C0 to C first.
     """
@@ -62,7 +62,7 @@ def one_call(
 
 
 def cost(s: GemmShape, program: Program) -> Cost:
-    """Return the FLOPs of the product and its HBM bytes if caches are perfect.
+    """Returns the FLOPs of the product and its HBM bytes if caches are perfect.
 
     The inputs are read once, the output is written once, the workspace is written and read once.
     """
@@ -71,7 +71,7 @@ def cost(s: GemmShape, program: Program) -> Cost:
 
 
 def extent_rules(s: GemmShape, bm: int, bn: int, bk: int = 1, rows: str = "BM") -> Iterator[str]:
-    """Yield the rules on M, N and K: blocks of bm rows along grid.y, and tile indices below 2^31.
+    """Yields the rules on M, N and K: blocks of bm rows along grid.y, and tile indices below 2^31.
 
     A tile may extend beyond the matrix, so its indices may be larger than the matrix.
     """

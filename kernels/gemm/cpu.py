@@ -25,7 +25,7 @@ def definition_by_columns(A: np.ndarray, B: np.ndarray, C0: np.ndarray, C: np.nd
 
 
 def tiled(bm: int, bn: int, bk: int):
-    """Return a function that computes C like the tiled kernels: one tile bm x bn at a time, in steps of bk along K.
+    """Returns a function that computes C like the tiled kernels: one tile bm x bn at a time, in steps of bk along K.
 
     A and B are converted to C's type tile by tile.
     """

@@ -63,7 +63,7 @@ def _rules(name: str, s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 
 def cost(name: str, s: GemmShape, program: Program) -> Cost:
-    """Return the FLOPs of the product and the DRAM bytes that cpu_traffic predicts for this CPU's last cache.
+    """Returns the FLOPs of the product and the DRAM bytes that cpu_traffic predicts for this CPU's last cache.
 
     For the library, or if the system reports no cache, the bytes are those of perfect caches.
     """

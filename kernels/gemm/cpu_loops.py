@@ -124,7 +124,7 @@ def _libraries() -> ThreadpoolController:
 
 
 def library(THREADS: int):
-    """Return a context in which NumPy's BLAS uses THREADS threads. Raises RuleError if its number cannot be set."""
+    """Returns a context in which NumPy's BLAS uses THREADS threads. Raises RuleError if its number cannot be set."""
     if not _libraries().lib_controllers:
         raise RuleError("NumPy's BLAS here takes no number of threads (Apple's Accelerate, say)")
     return _libraries().limit(limits=int(THREADS))

@@ -40,7 +40,7 @@ class Cache:
     floats: int  # in one line
 
     def footprint(self, rows: float, cols: int, stride: int) -> float:
-        """Return the number of lines that a rectangle of an array occupies; its rows begin `stride` floats apart."""
+        """Returns the number of lines that a rectangle of an array occupies; its rows begin `stride` floats apart."""
         line_count = ceil(rows * stride / self.floats)
         if cols >= stride:
             return line_count
@@ -49,7 +49,7 @@ class Cache:
 
 
 def traffic(order: str, s: GemmShape, line_bytes: int, cache_bytes: int, block: int | None = None) -> float:
-    """Return the bytes that "naive", "reordered" or "blocked" (with squares of `block`) moves past such a cache."""
+    """Returns the bytes that "naive", "reordered" or "blocked" (with squares of `block`) moves past such a cache."""
     cache = Cache(cache_bytes / line_bytes, line_bytes // FLOAT)
     if order == "blocked":
         return line_bytes * _blocked(s, block, cache)
@@ -63,7 +63,7 @@ def traffic(order: str, s: GemmShape, line_bytes: int, cache_bytes: int, block: 
 
 
 def traffic_ratio(s: GemmShape, block: int, line_bytes: int, cache_bytes: int) -> float:
-    """Return the bytes of the blocked loops as a fraction of those of the naive loops."""
+    """Returns the bytes of the blocked loops as a fraction of those of the naive loops."""
     blocked = traffic("blocked", s, line_bytes, cache_bytes, block)
     return blocked / traffic("naive", s, line_bytes, cache_bytes)
 
@@ -76,14 +76,14 @@ def _nest(
     cache: Cache,
     resident: float = 0,
 ) -> float:
-    """Return the lines moved by loops in this order, from the outermost.
+    """Returns the lines moved by loops in this order, from the outermost.
 
     `grain` is the step of each loop (1 by default). `resident` lines are in use all the time.
     """
     step = {loop: min(grain.get(loop, 1), extent) for loop, extent in extents.items()}
 
     def lines_touched(depth: int) -> list[float]:
-        """Return the lines of each array that one iteration of the loops outside `depth` uses."""
+        """Returns the lines of each array that one iteration of the loops outside `depth` uses."""
         size = {loop: extents[loop] if loop in order[depth:] else step[loop] for loop in order}
         return [cache.footprint(size[a.rows], size[a.cols], a.stride) for a in arrays]
 
@@ -96,7 +96,7 @@ def _nest(
 
 
 def _blocked(s: GemmShape, block: int, cache: Cache) -> float:
-    """Return the lines moved: A and B are copied to As and Bs, multiplied into Cs, and Cs is copied to C."""
+    """Returns the lines moved: A and B are copied to As and Bs, multiplied into Cs, and Cs is copied to C."""
     extents = {"row": s.M, "col": s.N, "k": s.K}
     rows, cols, depth = (min(block, extents[loop]) for loop in ("row", "col", "k"))
     A, B, C = (

@@ -20,30 +20,30 @@ Position = Callable[[int, int], tuple[int, int]]
 
 
 def a_position(lane, value):
-    """Return (row, column) in A [16, 16] of a lane's value 0 .. 7."""
+    """Returns (row, column) in A [16, 16] of a lane's value 0 .. 7."""
     group, within = lane // 4, lane % 4
     return group + value // 2 % 2 * 8, within * 2 + value % 2 + value // 4 * 8
 
 
 def b_position(lane, value):
-    """Return (row, column) in B [16, 8] of a lane's value 0 .. 3."""
+    """Returns (row, column) in B [16, 8] of a lane's value 0 .. 3."""
     group, within = lane // 4, lane % 4
     return within * 2 + value % 2 + value // 2 * 8, group
 
 
 def c_position(lane, value):
-    """Return (row, column) in C and D [16, 8] of a lane's value 0 .. 3."""
+    """Returns (row, column) in C and D [16, 8] of a lane's value 0 .. 3."""
     group, within = lane // 4, lane % 4
     return group + value // 2 * 8, within * 2 + value % 2
 
 
 def ldmatrix_row(lane):
-    """Return (matrix, row) whose address a lane passes to ldmatrix.x4."""
+    """Returns (matrix, row) whose address a lane passes to ldmatrix.x4."""
     return lane // 8, lane % 8
 
 
 def ldmatrix_position(lane, value, transposed: bool = False):
-    """Return (row, column) within one 8 x 8 matrix of a lane's value 0 or 1 in that matrix's register."""
+    """Returns (row, column) within one 8 x 8 matrix of a lane's value 0 or 1 in that matrix's register."""
     row, column = lane // 4, lane % 4 * 2 + value
     return (column, row) if transposed else (row, column)
 
@@ -60,7 +60,7 @@ class Fragment:
     position: Position
 
     def holders(self) -> np.ndarray:
-        """Return int [rows, columns, 2]: the lane and the value that hold each element."""
+        """Returns int [rows, columns, 2]: the lane and the value that hold each element."""
         lane, value = np.divmod(np.arange(LANES * self.values), self.values)
         out = np.full((self.rows, self.columns, 2), -1)
         out[self.position(lane, value)] = np.stack([lane, value], axis=-1)

@@ -43,7 +43,7 @@ def build_naive(s: GemmShape, tiles: Tiles) -> Program:
 
 
 def tiled(source: str, shared: Callable[[Tiles], int] = lambda tiles: 0):
-    """Return the builder of a kernel whose block computes BM x BN of C, and each thread TM x TN of that.
+    """Returns the builder of a kernel whose block computes BM x BN of C, and each thread TM x TN of that.
 
     `shared` returns the bytes of dynamic shared memory.
     """
@@ -61,7 +61,7 @@ def threads(tiles: Tiles) -> int:
 
 
 def stages_bytes(tiles: Tiles) -> int:
-    """Return the bytes of tile_a (transposed and padded) and tile_b, STAGES times."""
+    """Returns the bytes of tile_a (transposed and padded) and tile_b, STAGES times."""
     return 4 * tiles["STAGES"] * tiles["BK"] * (tiles["BM"] + 4 + tiles["BN"])
 
 
@@ -83,7 +83,7 @@ def naive_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 
 def block_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """Yield the rules of every kernel whose block computes BM x BN of C."""
+    """Yields the rules of every kernel whose block computes BM x BN of C."""
     yield from dtype_rules(s, "fp32")
     depth = tiles["BK"] * tiles.get("STAGES", 1)
     yield from common.extent_rules(s, tiles["BM"], tiles["BN"], depth)
@@ -93,7 +93,7 @@ def block_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 
 def scalar_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """Yield the rules if tiles are loaded float by float, neither transposed nor padded."""
+    """Yields the rules if tiles are loaded float by float, neither transposed nor padded."""
     yield from block_rules(s, tiles)
     yield from _register_rules(tiles)
     yield from fetch_rules(tiles, threads(tiles), "BM", "BK", 1)
@@ -102,7 +102,7 @@ def scalar_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 
 def vector_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """Yield the rules if tiles are loaded four floats at a time, A transposed and padded by 32 floats in all."""
+    """Yields the rules if tiles are loaded four floats at a time, A transposed and padded by 32 floats in all."""
     yield from block_rules(s, tiles)
     yield from multiple_rules(tiles, ("TM", 4), ("TN", 4))
     yield from _register_rules(tiles)
@@ -112,7 +112,7 @@ def vector_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 
 def async_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """Yield the rules for STAGES tiles, A loaded float by float, B four floats at a time."""
+    """Yields the rules for STAGES tiles, A loaded float by float, B four floats at a time."""
     yield from block_rules(s, tiles)
     yield from multiple_rules(tiles, ("TM", 4), ("TN", 4))
     yield from _register_rules(tiles)

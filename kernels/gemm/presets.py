@@ -14,7 +14,7 @@ def _square(n: int, label: str, source: str, dtype: str = "fp32") -> Preset:
 
 
 def _layer(key: str, label: str, M: int, N: int, K: int, source: str) -> Preset:
-    """Return a preset of Y = X W^T + b as one product: beta is 1 and C0 holds b in each of its rows."""
+    """Returns a preset of Y = X W^T + b as one product: beta is 1 and C0 holds b in each of its rows."""
     return Preset(key, label, GemmShape(M, N, K, beta=1.0), source)
 
 

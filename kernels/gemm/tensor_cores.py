@@ -59,13 +59,13 @@ def warps(tiles: Tiles) -> int:
 
 
 def wmma_shared(tiles: Tiles) -> int:
-    """Return the bytes of tile_a and tile_b with padded rows, or of tile_c, which replaces them at the end."""
+    """Returns the bytes of tile_a and tile_b with padded rows, or of tile_c, which replaces them at the end."""
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
     return max(2 * (BM * (BK + PAD) + BK * (BN + PAD)), 4 * BM * (BN + PAD))
 
 
 def mma_shared(tiles: Tiles) -> int:
-    """Return the bytes of tile_a and tile_b, swizzled and not padded, STAGES times."""
+    """Returns the bytes of tile_a and tile_b, swizzled and not padded, STAGES times."""
     return 2 * tiles["STAGES"] * (tiles["BM"] + tiles["BN"]) * tiles["BK"]
 
 
@@ -105,14 +105,14 @@ def build_cublas_fp16(s: GemmShape, tiles: Tiles) -> Program:
 
 # -- rules ----------------------------------------------------------------------------------------------
 def copy_rules(threads: int, formulas: Mapping[str, int]) -> Iterator[str]:
-    """Yield a rule for each formula whose count of copies is not divided evenly among the threads."""
+    """Yields a rule for each formula whose count of copies is not divided evenly among the threads."""
     for formula, count in formulas.items():
         if threads and count % threads:
             yield f"{formula} % threads == 0, got {count} % {threads}"
 
 
 def _warp_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """Yield the rules of wmma and mma-sync: whole fragments, a block size CUDA allows, sums in registers."""
+    """Yields the rules of wmma and mma-sync: whole fragments, a block size CUDA allows, sums in registers."""
     yield from dtype_rules(s, *HALVES)
     yield from common.extent_rules(s, tiles["BM"], tiles["BN"], tiles["BK"])
     yield from multiple_rules(tiles, ("BM", "WM"), ("BN", "WN"), ("WM", MMA_K), ("WN", MMA_K), ("BK", MMA_K))
@@ -125,7 +125,7 @@ def _warp_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 
 def copy_pass_rules(tiles: Tiles, ROWS: str, COLS: str) -> Iterator[str]:
-    """Yield a rule if the copy passes of mma-sync do not divide a part of a tile ROWS x COLS.
+    """Yields a rule if the copy passes of mma-sync do not divide a part of a tile ROWS x COLS.
 
     In each step of 16 products, mma-sync copies a part of the tile. In a pass, each thread copies 16 bytes.
     A pass that has more rows than the part, or does not divide it, writes beyond the part.

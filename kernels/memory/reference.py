@@ -23,7 +23,7 @@ def banks(s: BanksShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _banks(s: BanksShape, x: np.ndarray) -> np.ndarray:
-    """Return the sums of the words each thread reads, from sums of windows of rows.
+    """Returns the sums of the words each thread reads, from sums of windows of rows.
 
     Each window is computed once: threads with the same i modulo 1,024 read the same words.
     """

@@ -139,7 +139,7 @@ class LayoutShape(MemoryShape):
 
 
 def parser(cls: type[MemoryShape]) -> Callable[[str], MemoryShape]:
-    """Return a function that parses "n=1024,stride=2" into the shape. It raises ShapeError if the text is malformed."""
+    """Returns a function that parses "n=1024,stride=2" into the shape. It raises ShapeError if the text is malformed."""
     names = [f.name for f in fields(cls)]
     needed = [f.name for f in fields(cls) if f.default is MISSING]
     return lambda text: cls(**parse(text, names, needed))

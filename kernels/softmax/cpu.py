@@ -47,7 +47,7 @@ def registers(x: np.ndarray, y: np.ndarray, N) -> None:
 
 
 def running(x: np.ndarray, scratch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (m, l), float32 [M, 1]: the maximum of each row and the sum of exp(x - m), one tile of columns at a time.
+    """Returns (m, l), float32 [M, 1]: the maximum of each row and the sum of exp(x - m), one tile of columns at a time.
 
     The sum is rescaled whenever the maximum grows. `scratch` has the shape of x and is overwritten.
     """

@@ -34,7 +34,7 @@ def buffers(s: SoftmaxShape) -> tuple[Buffer, ...]:
 
 
 def reads(rung: str) -> int:
-    """Return how often a hand-written rung ("softmax/online") reads x."""
+    """Returns how often a hand-written rung ("softmax/online") reads x."""
     return WORK[rung.partition("/")[2]][0]
 
 
@@ -64,19 +64,19 @@ def build_library(s: SoftmaxShape, tiles: Tiles) -> Program:
 # -- cost and rules -------------------------------------------------------------------------------------
 def _cost(passes: int, operations: int):
     def cost(s: SoftmaxShape, program: Program) -> Cost:
-        """Return the cost with the bytes of every pass over x and of y. Cache hits in later passes are not subtracted."""
+        """Returns the cost with the bytes of every pass over x and of y. Cache hits in later passes are not subtracted."""
         return Cost(operations * s.elements, 4 * (passes + WRITES) * s.elements, 0)
 
     return cost
 
 
 def library_cost(s: SoftmaxShape, program: Program) -> Cost:
-    """Return the FLOPs of the definition and the minimum traffic. PyTorch's own passes are not known."""
+    """Returns the FLOPs of the definition and the minimum traffic. PyTorch's own passes are not known."""
     return Cost(s.flops, s.bytes, None)
 
 
 def block_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
-    """Yield the rule on N: a thread's last index may be BLOCK beyond the row."""
+    """Yields the rule on N: a thread's last index may be BLOCK beyond the row."""
     yield from index_rules({"N": s.N}, tiles["BLOCK"])
 
 

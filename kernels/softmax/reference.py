@@ -12,7 +12,7 @@ CHUNK = 2**20  # numbers at a time: limits the float64 copies in memory
 
 
 def softmax(s: SoftmaxShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (y, error scale), both float64 [M, N], along the rows of x [M, N].
+    """Returns (y, error scale), both float64 [M, N], along the rows of x [M, N].
 
     Infinities and NaN give the same as in NumPy and PyTorch. A row with NaN or +infinity in it is all NaN. A row of
     only -infinity is all NaN too. Elsewhere -infinity gives 0.

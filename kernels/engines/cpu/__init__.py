@@ -27,7 +27,7 @@ def status() -> Status:
 
 
 def free_bytes() -> int:
-    """Return the bytes of memory that a run may take."""
+    """Returns the bytes of memory that a run may take."""
     return processor.free_bytes()
 
 
@@ -37,7 +37,7 @@ def conditions() -> dict:
 
 @cache
 def ceilings() -> dict:
-    """Return this processor's ceilings as a row (machine.ceilings.Ceilings). They are measured once in a process."""
+    """Returns this processor's ceilings as a row (machine.ceilings.Ceilings). They are measured once in a process."""
     from kernels.engines.cpu import probes as cpu_probes
 
     return cpu_probes.ceilings().to_row()
@@ -145,7 +145,7 @@ def sample(
 
 
 def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], ...]:
-    """Return the median in ms of each step, in separate rounds; nothing for a program of one step."""
+    """Returns the median in ms of each step, in separate rounds; nothing for a program of one step."""
     steps = session.program.steps
     if len(steps) < 2:
         return ()

@@ -44,7 +44,7 @@ def _ms(work: Callable[[], object]) -> float:
 
 
 def _copy() -> tuple[int, float, int]:
-    """Return (bytes read by a copy, bytes read and written a second, n). A copy reads twice the last-level cache."""
+    """Returns (bytes read by a copy, bytes read and written a second, n). A copy reads twice the last-level cache."""
     size = max(2 * processor.last_level_cache(), MIN_COPY)
     source, target = np.ones(size // 4, np.float32), np.zeros(size // 4, np.float32)
     target[...] = 0  # every page exists before a copy is timed
@@ -53,7 +53,7 @@ def _copy() -> tuple[int, float, int]:
 
 
 def _product() -> tuple[float, int]:
-    """Return (FLOP a second, n) of NumPy's BLAS. The result is checked on its diagonal."""
+    """Returns (FLOP a second, n) of NumPy's BLAS. The result is checked on its diagonal."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, EXTENT, EXTENT), dtype=np.float32)
     c = np.full((EXTENT, EXTENT), np.nan, np.float32)
@@ -65,7 +65,7 @@ def _product() -> tuple[float, int]:
 
 
 def _call() -> tuple[float, int]:
-    """Return (ms of one call, n): the cost of a NumPy call on one number."""
+    """Returns (ms of one call, n): the cost of a NumPy call on one number."""
     one = np.zeros(1, np.float32)
 
     def many() -> None:

@@ -73,7 +73,7 @@ def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
 
 
 def conditions() -> dict:
-    """Return the versions of the driver, CUDA and the libraries, the clocks now (MHz, from nvidia-smi), and floor_ms().
+    """Returns the versions of the driver, CUDA and the libraries, the clocks now (MHz, from nvidia-smi), and floor_ms().
 
     Each cold figure contains floor_ms(), the time of an empty sample.
     """
@@ -104,14 +104,14 @@ def _cuda_version(number: int) -> tuple[int, int]:
 
 @cache
 def ceilings() -> dict:
-    """Return this GPU's ceilings as a row (machine.ceilings.Ceilings). They are measured once in a process. RuleError
+    """Returns this GPU's ceilings as a row (machine.ceilings.Ceilings). They are measured once in a process. RuleError
     if its memory is too full."""
     with refused_when_full():
         return probes.ceilings().to_row()
 
 
 def copies(session: Session) -> dict | None:
-    """Return medians in ms of copying the inputs to the GPU and the output back; None if they are too large."""
+    """Returns medians in ms of copying the inputs to the GPU and the output back; None if they are too large."""
     return probes.copies(session)
 
 
@@ -144,7 +144,7 @@ def sample(
 
 
 def floor_ms(n: int = 50) -> float:
-    """Return the median in ms of an empty cold sample: the cost of the events themselves."""
+    """Returns the median in ms of an empty cold sample: the cost of the events themselves."""
     stream = own_stream()
     with stream:
         flush = flusher(stream)
@@ -152,7 +152,7 @@ def floor_ms(n: int = 50) -> float:
 
 
 def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:
-    """Return the median in ms of each step timed alone, in the same mode; nothing for a program of one step."""
+    """Returns the median in ms of each step timed alone, in the same mode; nothing for a program of one step."""
     steps = session.program.steps
     if len(steps) < 2:
         return ()

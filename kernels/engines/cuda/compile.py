@@ -12,7 +12,7 @@ from kernels.model.program import RuleError
 
 @lru_cache(maxsize=sources.MAX_CACHED)
 def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]):
-    """Return the compiled entry point. RuleError with the compiler's message if it does not compile, or if NVRTC is
+    """Returns the compiled entry point. RuleError with the compiler's message if it does not compile, or if NVRTC is
     missing."""
     import cupy
 

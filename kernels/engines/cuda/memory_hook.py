@@ -11,7 +11,7 @@ from kernels.model.result import Memory
 
 @cache
 def memory_hook():
-    """Return a class, a MemoryHook that records bytes by role and stage. It is defined when CuPy is first needed."""
+    """Returns a class, a MemoryHook that records bytes by role and stage. It is defined when CuPy is first needed."""
     import cupy
 
     class RoleHook(cupy.cuda.MemoryHook):

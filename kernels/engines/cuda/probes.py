@@ -57,7 +57,7 @@ def _l2_bytes() -> int:
 
 
 def _fma(stream):
-    """Return (function that queues the kernel once, array that it writes)."""
+    """Returns (function that queues the kernel once, array that it writes)."""
     import cupy
 
     kernel = compile_kernel("machine/02_fma.cu", "fma_chains", (("CHAINS", FMA_CHAINS),))
@@ -77,7 +77,7 @@ def _verify_fma(out) -> None:
 
 
 def _copy(stream, busy: Callable[[], None]) -> tuple[int, float, int]:
-    """Return (bytes read by a copy, bytes read and written a second, n). A copy reads more than twice the L2."""
+    """Returns (bytes read by a copy, bytes read and written a second, n). A copy reads more than twice the L2."""
     import cupy
 
     free = free_bytes()
@@ -138,7 +138,7 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
 
 # -- copies ------------------------------------------------------------------------------------
 def copies(session: Session) -> dict | None:
-    """Return medians in ms by the wall clock: all inputs to the device and the output back.
+    """Returns medians in ms by the wall clock: all inputs to the device and the output back.
 
     Host memory is NumPy's (pageable), then pinned. None for more than MAX_PINNED bytes, or if the system pins no more.
     """
@@ -160,7 +160,7 @@ def copies(session: Session) -> dict | None:
 
 
 def _pinned(like) -> np.ndarray:
-    """Return an array like `like` in pinned memory. RefusedError if the system pins no more memory."""
+    """Returns an array like `like` in pinned memory. RefusedError if the system pins no more memory."""
     import cupy
 
     try:
@@ -171,7 +171,7 @@ def _pinned(like) -> np.ndarray:
 
 
 def _fetched(device, host: np.ndarray) -> np.ndarray:
-    """Return `host` filled with the device's values: the real data is copied later, and every page exists."""
+    """Returns `host` filled with the device's values: the real data is copied later, and every page exists."""
     host[...] = device.get(stream=own_stream())
     return host
 

@@ -15,12 +15,12 @@ MAX_FLUSHES = 64  # before a sample
 
 
 def between_events(run: Callable[[], None], stream, before: Callable[[], None] | None) -> float:
-    """Return the ms of `run` on the GPU. `before` keeps the GPU busy while Python queues `run`."""
+    """Returns the ms of `run` on the GPU. `before` keeps the GPU busy while Python queues `run`."""
     return _timed(run, stream, before)[0]
 
 
 def _timed(run: Callable[[], None], stream, before: Callable[[], None] | None) -> tuple[float, bool]:
-    """Return (ms of `run` on the GPU, whether all of it was queued before the GPU began it).
+    """Returns (ms of `run` on the GPU, whether all of it was queued before the GPU began it).
 
     It was queued in time if queueing took the host less than the GPU's time from the first event to `run`. The GPU does
     not reach the first event before it is recorded. (A query of an unfinished event leaves an error in the runtime,
@@ -43,7 +43,7 @@ def _timed(run: Callable[[], None], stream, before: Callable[[], None] | None) -
 
 
 def sampler(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Sampler:
-    """Return a function that takes one sample, in ms, at each call: cold with `flush`, else hot."""
+    """Returns a function that takes one sample, in ms, at each call: cold with `flush`, else hot."""
     return _Cold(run, stream, flush) if flush else _Hot(run, stream)
 
 

@@ -31,12 +31,12 @@ def status() -> Status:
 
 
 def check(step: Launch) -> None:
-    """Raise RuleError if a launch has more threads than can be emulated."""
+    """Raises RuleError if a launch has more threads than can be emulated."""
     check_threads(step.entry, step.grid, step.block)
 
 
 def check_threads(entry: str, grid: Dim, block: Dim) -> None:
-    """Raise RuleError if a grid has more threads than can be emulated."""
+    """Raises RuleError if a grid has more threads than can be emulated."""
     threads = math.prod(grid) * math.prod(block)
     if threads > MAX_THREADS:
         raise RuleError(

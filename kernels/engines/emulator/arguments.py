@@ -50,7 +50,7 @@ class Array:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def values(self, rng: np.random.Generator) -> np.ndarray:
-        """Return the filled array. RuleError if its file has changed."""
+        """Returns the filled array. RuleError if its file has changed."""
         if isinstance(self.fill, Path):
             array = _mapped(self.fill)
             return (
@@ -109,7 +109,7 @@ def parse(text: str, depth: int = 0) -> Argument:
 
 
 def _number(type_: str, text: str) -> np.generic:
-    """Return a value of the type. RuleError if the type cannot represent it."""
+    """Returns a value of the type. RuleError if the type cannot represent it."""
     dtype = DTYPES[type_]
     if dtype.kind in "iu":
         value = numerals.whole(text)
@@ -155,7 +155,7 @@ def _struct(text: str, align: str, inside: str, depth: int) -> Struct:
 
 # -- files ---------------------------------------------------------------------------------------
 def _mapped(path: Path) -> np.ndarray:
-    """Return the array of an .npy file, memory-mapped. RuleError if it is no .npy file."""
+    """Returns the array of an .npy file, memory-mapped. RuleError if it is no .npy file."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except OSError:
@@ -165,7 +165,7 @@ def _mapped(path: Path) -> np.ndarray:
 
 
 def _of_file(path: Path) -> Argument:
-    """Return an array with the values of a file, or a number if the file's array has no shape."""
+    """Returns an array with the values of a file, or a number if the file's array has no shape."""
     array = _mapped(path)
     # NumPy writes bfloat16 as two bytes without a type.
     dtype = DTYPES["bf16"] if array.dtype == "V2" else array.dtype.newbyteorder("=")

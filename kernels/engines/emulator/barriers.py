@@ -34,7 +34,7 @@ class Barriers:
         self._arrived_warps, self._expected = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def _readers(self, i: Instruction) -> tuple[Read, Read | None, Read | None]:
-        """Return readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
+        """Returns readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
         red = "red" in i.parts
         id_, *count = i.operands[1:-1] if red else i.operands
         return (
@@ -58,7 +58,7 @@ class Barriers:
         return {} if self._operands[pc][1] is None else self._complete(pc, here)
 
     def release(self) -> Groups:
-        """Return the threads that may continue when no other thread runs, by the barrier's instruction."""
+        """Returns the threads that may continue when no other thread runs, by the barrier's instruction."""
         if not self.parked:
             return {}
         pc, threads = next(iter(self.parked.items()))
@@ -81,7 +81,7 @@ class Barriers:
         np.maximum.at(self._expected, key, count // LANES)
 
     def _numbers(self, pc: int, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (key, count of threads or 0), one a slot, checked for these threads."""
+        """Returns (key, count of threads or 0), one a slot, checked for these threads."""
         read_id, read_count, _ = self._operands[pc]
         id_ = np.broadcast_to(read_id(), self.m.slots).astype(np.int64)
         count = np.broadcast_to(read_count() if read_count else 0, self.m.slots).astype(np.int64)
@@ -118,7 +118,7 @@ class Barriers:
         return self._leave(going, key) if going.any() else {}
 
     def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (key of the barrier at which each thread waits, -1 if it does not; its count, 0 for all)."""
+        """Returns (key of the barrier at which each thread waits, -1 if it does not; its count, 0 for all)."""
         key, expected = np.full(self.m.slots, -1), np.zeros(self.m.slots, np.int64)
         for pc, threads in self.parked.items():
             keys, counts = self._numbers(pc, threads)
@@ -126,11 +126,11 @@ class Barriers:
         return key, expected
 
     def _incomplete(self, first: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Return the warps with a live thread that does not wait at the warp's barrier."""
+        """Returns the warps with a live thread that does not wait at the warp's barrier."""
         return (self.m.live & (key != np.repeat(first, LANES))).reshape(-1, LANES).any(axis=1)
 
     def _required(self, first: np.ndarray, arrived: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        """Return the number of warps that each barrier waits for, by key."""
+        """Returns the number of warps that each barrier waits for, by key."""
         live = self.m.live.reshape(-1, LANES).any(axis=1)
         block = self.m.block_of[::LANES]
         all_ = np.bincount(block[live], minlength=self._keys // NAMED)[block]
@@ -232,7 +232,7 @@ class Barriers:
             self._fail(pc, message, threads)
 
     def _of_blocks(self, threads: np.ndarray) -> np.ndarray:
-        """Return all slots of the blocks of these threads."""
+        """Returns all slots of the blocks of these threads."""
         blocks = np.zeros(self._keys // NAMED, bool)
         blocks[self.m.block_of[threads]] = True
         return blocks[self.m.block_of]
@@ -242,5 +242,5 @@ class Barriers:
 
 
 def _of_warps(values: np.ndarray) -> np.ndarray:
-    """Return the largest value of each warp."""
+    """Returns the largest value of each warp."""
     return values.reshape(-1, LANES).max(axis=1)

@@ -29,7 +29,7 @@ Threads = np.ndarray
 
 
 def addresses(kernel: Kernel) -> dict[str, int]:
-    """Return the address of each function of the kernel's module, the same for all of its kernels."""
+    """Returns the address of each function of the kernel's module, the same for all of its kernels."""
     return {name: ADDRESSES + APART * n for n, name in enumerate(kernel.names)}
 
 
@@ -121,7 +121,7 @@ class Frames:
         return _Site(self._by_start[self._starts.index(i.targets[0])], None, copied_arguments, copied_results)
 
     def reader(self, o: Operand, dtype) -> Callable[[], np.ndarray]:
-        """Return a function that returns the address of a variable of the current frame for every thread."""
+        """Returns a function that returns the address of a variable of the current frame for every thread."""
         offset = np.uint64(self.offsets[o.value] + o.offset)
         return lambda: (self.base + offset).astype(dtype)
 
@@ -158,7 +158,7 @@ class Frames:
             yield layout.function.start, group
 
     def _pointed(self, pc: int, site: _Site, pointer: int, slot: int) -> _Layout:
-        """Return the function at an address. EmulatorError if its parameters or results differ from the call's."""
+        """Returns the function at an address. EmulatorError if its parameters or results differ from the call's."""
         name = self._named.get(pointer)
         layout = self._layouts.get(name)
         if pointer == 0:
@@ -184,7 +184,7 @@ class Frames:
         _write(local, at, 8, np.uint64(pc + 1))
         _write(local, at + np.uint64(8), 8, caller)
         for n, offset, width in layout.saved:
-            bits = m.R[n].view(VIEWS[width])
+            bits = m.registers[n].view(VIEWS[width])
             _write(local, at + np.uint64(offset), width, bits[slots] if bits.ndim else bits)
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = layout.state
@@ -203,9 +203,9 @@ class Frames:
             self._copy(layout.results, at[group], site.results, m.local_base[slots[group]] + caller[group])
             yield int(to), slots[group]
         for n, offset, width in layout.saved:
-            register = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])
+            register = m.registers[n].copy() if m.registers[n].ndim else np.full(m.slots, m.registers[n])
             register[slots] = local.load(at + np.uint64(offset), width).view(register.dtype)
-            m.R[n] = register
+            m.registers[n] = register
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = OUTSIDE
 
@@ -239,7 +239,7 @@ class Frames:
         self.m.fail(pc, f"{message}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
 
     def _returns(self, pc: int, slot: int) -> Iterator[int]:
-        """Yield the calls around a thread at `pc`, innermost first."""
+        """Yields the calls around a thread at `pc`, innermost first."""
         local, base = self.m.local, self.base[slot]
         while pc < self.m.kernel.start:
             at = (self.m.local_base[slot] + base)[None]
@@ -247,7 +247,7 @@ class Frames:
             yield pc
 
     def caller(self, pc: int, slot: int) -> str:
-        """Return the call of the function that a thread is in, as text for a message; empty in the kernel itself."""
+        """Returns the call of the function that a thread is in, as text for a message; empty in the kernel itself."""
         call = next(self._returns(pc, slot), None)
         return "" if call is None else f" (called at {self.m.kernel.code[call].line or 'unknown line'})"
 

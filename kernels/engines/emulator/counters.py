@@ -58,7 +58,7 @@ class Counters:
 
 
 def _derived(counts: dict[str, int]) -> dict[str, float]:
-    """Return bytes moved, and sectors per request (0 if there is no request)."""
+    """Returns bytes moved, and sectors per request (0 if there is no request)."""
     out: dict[str, float] = {}
     for op in ("ld", "st"):
         sectors, requests = counts[f"sectors_{op}"], counts[f"requests_{op}"]
@@ -68,7 +68,7 @@ def _derived(counts: dict[str, int]) -> dict[str, float]:
 
 
 def add_up(parts: Sequence[Counters], uncounted: Sequence[str] = ()) -> Counters:
-    """Return the sum of the counters of several launches."""
+    """Returns the sum of the counters of several launches."""
     lines: dict[Line, dict[str, int]] = {}
     for part in parts:
         for line, counts in part.lines.items():
@@ -132,7 +132,7 @@ def _warps(lines: np.ndarray, active: np.ndarray | None) -> int:
 
 
 def distinct(values: np.ndarray, active: np.ndarray | None) -> int:
-    """Return the sum over rows of the number of different values in the row's active entries."""
+    """Returns the sum over rows of the number of different values in the row's active entries."""
     if active is not None:
         rows = active.any(axis=1)
         if not rows.all():
@@ -150,7 +150,7 @@ def distinct(values: np.ndarray, active: np.ndarray | None) -> int:
 
 
 def wavefronts(lines: np.ndarray, active: np.ndarray | None, width: int) -> tuple[int, int]:
-    """Return (wavefronts, fewest possible) of shared accesses; arguments as of global_access.
+    """Returns (wavefronts, fewest possible) of shared accesses; arguments as of global_access.
 
     A wavefront delivers 128 bytes. So lanes that load 4 bytes each form one group, lanes that load 8 bytes a group for
     each half of the warp, and lanes that load 16 a group for each quarter. Two groups form one if each lane loads the
@@ -180,7 +180,7 @@ def wavefronts(lines: np.ndarray, active: np.ndarray | None, width: int) -> tupl
 
 
 def _group_wavefronts(words: np.ndarray, mask: np.ndarray | None, wide: int) -> tuple[int, int]:
-    """Return (wavefronts, groups); each row of lanes is a group. A lane accesses `wide` words from its word on."""
+    """Returns (wavefronts, groups); each row of lanes is a group. A lane accesses `wide` words from its word on."""
     if mask is not None:
         rows = mask.any(axis=1)
         words, mask = words[rows], mask[rows]

@@ -28,7 +28,7 @@ class Heap:
         self._freed: dict[int, list[int]] = {}  # starts to reuse, by width
 
     def allocate(self, size: int) -> int | None:
-        """Return the start of `size` new, unwritten bytes; None if the heap is full."""
+        """Returns the start of `size` new, unwritten bytes; None if the heap is full."""
         width = -(-size // APART) * APART + APART
         reusable = self._freed.get(width)
         if reusable:
@@ -50,7 +50,7 @@ class Heap:
         self._freed.setdefault(-(-size // APART) * APART + APART, []).append(start)
 
     def describe(self, offset: int) -> str:
-        """Return a text that names the byte of the allocation that an offset falls into or follows."""
+        """Returns a text that names the byte of the allocation that an offset falls into or follows."""
         starts = sorted(self.sizes)
         n = bisect(starts, offset) - 1
         if n < 0:

@@ -90,7 +90,7 @@ class Loops:
         return tuple(self.m.bits_of(name, iterations.threads) for name in iterations.loop.registers)
 
     def stuck(self, waiting: list[Iterations]) -> bool:
-        """Whether all these groups repeat an earlier state and no thread has written since."""
+        """Returns whether all these groups repeat an earlier state and no thread has written since."""
         return all(iterations.repeats and iterations.writes == self.m.writes for iterations in waiting)
 
     def never_end(self, iterations: Iterations) -> None:

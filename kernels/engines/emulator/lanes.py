@@ -36,7 +36,7 @@ class Lanes:
         return self.release()
 
     def release(self) -> Groups:
-        """Return the threads that wait for no lane any more, by instruction."""
+        """Returns the threads that wait for no lane any more, by instruction."""
         released: Groups = {}
         for pc, threads in list(self.waiting.items()):
             ready = threads & ~self._missing(pc).astype(bool)
@@ -49,7 +49,7 @@ class Lanes:
         return released
 
     def of_one_mask(self, pc: int, threads: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the threads in groups. In a group, the threads of one warp name the same lanes."""
+        """Yields the threads in groups. In a group, the threads of one warp name the same lanes."""
         masks = self._masks[pc]()
         if masks.ndim == 0 or pc in self._barriers:
             yield threads
@@ -62,7 +62,7 @@ class Lanes:
             threads = threads & ~group
 
     def _missing(self, pc: int) -> np.ndarray:
-        """Return for each slot the lanes, as bits, that the mask at pc names and that have not arrived."""
+        """Returns for each slot the lanes, as bits, that the mask at pc names and that have not arrived."""
         arrived = self.waiting[pc]
         for at in self._barriers & self.waiting.keys() if pc in self._barriers else ():
             arrived = arrived | self.waiting[at]
@@ -94,7 +94,7 @@ class Lanes:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Return numbers as text: "0 to 3, 7"."""
+    """Returns numbers as text: "0 to 3, 7"."""
     starts = [n for n in numbers if n - 1 not in numbers]
     ends = [n for n in numbers if n + 1 not in numbers]
     return ", ".join(f"{a} to {b}" if a != b else f"{a}" for a, b in zip(starts, ends, strict=True))

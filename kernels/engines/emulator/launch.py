@@ -104,7 +104,7 @@ def launch(
 def _param_bytes(
     kernel: Kernel, entry: str, args: Sequence[str | np.generic], memory: Global
 ) -> dict[str, bytes]:
-    """Return the bytes of each parameter. EmulatorError if the arguments differ from the parameters in number or size."""
+    """Returns the bytes of each parameter. EmulatorError if the arguments differ from the parameters in number or size."""
     if len(args) != len(kernel.params):
         raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
     params = {}
@@ -137,7 +137,7 @@ def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]
 
 
 def _order(order: str | int, grid: Dim, block: Dim) -> np.ndarray | None:
-    """Return a permutation of the warps for an order, None for "forward". A block's warps may be apart in it."""
+    """Returns a permutation of the warps for an order, None for "forward". A block's warps may be apart in it."""
     if order == "forward":
         return None
     warps = int(np.prod(grid)) * -(-int(np.prod(block)) // 32)
@@ -147,6 +147,6 @@ def _order(order: str | int, grid: Dim, block: Dim) -> np.ndarray | None:
 
 
 def device_memory(arrays: Mapping[str, np.ndarray], written: Sequence[str]) -> Global:
-    """Return a device memory with copies of `arrays`. Reading an array that is not in `written` is an error until a
+    """Returns a device memory with copies of `arrays`. Reading an array that is not in `written` is an error until a
     kernel has written it."""
     return Global(arrays, written)

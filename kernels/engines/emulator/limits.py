@@ -20,7 +20,7 @@ MAX_THREADS_OF_BLOCK = 1024
 
 
 def check_grid(grid: Dim, block: Dim) -> None:
-    """Raise RuleError if a grid or a block is larger than CUDA's limits."""
+    """Raises RuleError if a grid or a block is larger than CUDA's limits."""
     for name, extents, unit, limits in (
         ("grid", grid, "blocks", MAX_BLOCKS),
         ("block", block, "threads", MAX_THREADS),
@@ -35,7 +35,7 @@ def check_grid(grid: Dim, block: Dim) -> None:
 
 
 def check_shared(kernel: Kernel, dynamic: int) -> None:
-    """Raise RuleError if a block takes more shared memory than exists. `dynamic`: bytes given at the launch."""
+    """Raises RuleError if a block takes more shared memory than exists. `dynamic`: bytes given at the launch."""
     numerals.check_whole("dynamic shared memory, in bytes,", dynamic)
     static = sum(v.size for v in kernel.variables if v.space == "shared")
     if static > MAX_STATIC_SHARED:
@@ -51,7 +51,7 @@ def check_shared(kernel: Kernel, dynamic: int) -> None:
 
 
 def check_memory(kernel: Kernel, grid: Dim, block: Dim, dynamic: int, arrays: Collection[Array]) -> None:
-    """Raise RuleError if a run needs more of the host's memory than is free. Nothing is allocated yet.
+    """Raises RuleError if a run needs more of the host's memory than is free. Nothing is allocated yet.
 
     An array exists as its values, as the device's memory with a state for each byte, and as the values after the run.
     While an array is filled, its elements are doubles.

@@ -22,7 +22,7 @@ VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def space_at(address: int) -> str:
-    """Return the name of the state space that a generic address points into."""
+    """Returns the name of the state space that a generic address points into."""
     return next((name for name, start in WINDOWS.items() if start <= address < start + WINDOW), "global")
 
 
@@ -45,7 +45,7 @@ class Region:
     dtype: np.dtype
 
     def element(self, offset: int) -> str:
-        """Return the element at a byte offset of the space as text: "x[0, 3, 2]"."""
+        """Returns the element at a byte offset of the space as text: "x[0, 3, 2]"."""
         flat = (offset - self.start) // self.dtype.itemsize
         inside = self.shape and flat < np.prod(self.shape)  # a last element may be cut short
         index = np.unravel_index(flat, self.shape) if inside else (flat,) if self.shape else ()
@@ -91,7 +91,7 @@ class Space:
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
 
     def load(self, offsets: np.ndarray, width: int) -> np.ndarray:
-        """Return uint8/16/32/64 values at checked offsets."""
+        """Returns uint8/16/32/64 values at checked offsets."""
         return self._as[width].take(offsets >> np.uint64(width.bit_length() - 1))
 
     def store(self, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
@@ -150,7 +150,7 @@ class Global(Space):
         return GLOBAL_BASE + next(p.start for p in self.regions if p.name == name)
 
     def array(self, name: str) -> np.ndarray:
-        """Return a copy of a buffer's current content."""
+        """Returns a copy of a buffer's current content."""
         p = next(p for p in self.regions if p.name == name)
         return self.bytes[p.start : p.stop].copy().view(p.dtype).reshape(p.shape)
 

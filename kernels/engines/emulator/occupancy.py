@@ -40,7 +40,7 @@ class Occupancy:
 
 
 def occupancy(registers: int, shared_bytes: int, threads: int, sm: Sm = H200) -> Occupancy:
-    """Return the occupancy of a kernel from its registers a thread, and shared bytes and threads a block."""
+    """Returns the occupancy of a kernel from its registers a thread, and shared bytes and threads a block."""
     warps = -(-threads // WARP)
     per_warp = -(-max(registers, 1) * WARP // sm.register_grain) * sm.register_grain
     shared = -(-(shared_bytes + sm.reserved_shared) // sm.shared_grain) * sm.shared_grain

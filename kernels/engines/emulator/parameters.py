@@ -12,7 +12,7 @@ from kernels.model.program import RuleError
 
 
 def arrays(name: str, argument: Argument) -> Iterator[tuple[str, Array]]:
-    """Yield each array of an argument with its name: arg0, or arg0.1 for the second member of a struct."""
+    """Yields each array of an argument with its name: arg0, or arg0.1 for the second member of a struct."""
     if isinstance(argument, Array):
         yield name, argument
     elif isinstance(argument, Struct):
@@ -21,7 +21,7 @@ def arrays(name: str, argument: Argument) -> Iterator[tuple[str, Array]]:
 
 
 def packed(name: str, argument: Argument, address: Callable[[str], int]) -> bytes:
-    """Return the bytes of an argument that a kernel gets. For an array it is the address that belongs to its name."""
+    """Returns the bytes of an argument that a kernel gets. For an array it is the address that belongs to its name."""
     if isinstance(argument, Array):
         return address(name).to_bytes(8, "little")
     if not isinstance(argument, Struct):
@@ -33,12 +33,12 @@ def packed(name: str, argument: Argument, address: Callable[[str], int]) -> byte
 
 
 def size(argument: Argument) -> int:
-    """Return the size in bytes of an argument that a kernel gets."""
+    """Returns the size in bytes of an argument that a kernel gets."""
     return len(packed("", argument, lambda name: 0))
 
 
 def alignment(argument: Argument) -> int:
-    """Return an argument's alignment in bytes, as in C."""
+    """Returns an argument's alignment in bytes, as in C."""
     if isinstance(argument, Array):
         return 8
     if isinstance(argument, Struct):
@@ -51,7 +51,7 @@ def _padded(content: bytes, align: int) -> bytes:
 
 
 def check_arguments(kernel: Kernel, entry: str, args: Mapping[str, Argument]) -> None:
-    """Raise RuleError if an argument does not match the kernel's parameter."""
+    """Raises RuleError if an argument does not match the kernel's parameter."""
     if len(args) != len(kernel.params):
         raise RuleError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
     for n, ((name, value), p) in enumerate(zip(args.items(), kernel.params, strict=True)):
@@ -62,7 +62,7 @@ def check_arguments(kernel: Kernel, entry: str, args: Mapping[str, Argument]) ->
 
 
 def _mismatch(value: Argument, p: Variable) -> tuple[str, str] | None:
-    """Return what a parameter requires and what the argument is instead; None if they agree."""
+    """Returns what a parameter requires and what the argument is instead; None if they agree."""
     if size(value) != p.size:
         actual = "an array, which is a pointer" if isinstance(value, Array) else f"{size(value)} bytes wide"
         return f"{p.size} bytes wide", actual
@@ -81,7 +81,7 @@ def check_variables(
     variables: Mapping[str, Argument],
     args: Mapping[str, Argument],
 ) -> None:
-    """Raise RuleError if a value and its variable differ in size, or if a variable has the name of an argument."""
+    """Raises RuleError if a value and its variable differ in size, or if a variable has the name of an argument."""
     sizes = {v.name: v.size for v in kernel.variables if v.space in ("global", "const")}
     if shared_names := sizes.keys() & args.keys():
         raise RuleError(

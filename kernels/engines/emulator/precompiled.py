@@ -17,18 +17,18 @@ Defines = tuple[tuple[str, int], ...]
 
 
 def options(defines: Defines) -> tuple[str, ...]:
-    """Return the compiler's options for a kernel with these defines."""
+    """Returns the compiler's options for a kernel with these defines."""
     return (*compile.OPTIONS, *(f"-D{name}={value}" for name, value in defines))
 
 
 def archive_entry(source: str, defines: Defines) -> tuple[str, str]:
-    """Return the archive and the name in it of a source with its defines: ("conv", "03_gemm.TILE16")."""
+    """Returns the archive and the name in it of a source with its defines: ("conv", "03_gemm.TILE16")."""
     topic, _, file = source.removesuffix(".cu").rpartition("/")
     return topic, "".join((file, *(f".{name}{value}" for name, value in defines)))
 
 
 def ptx(source: str, defines: Defines) -> str:
-    """Return the PTX of a project's source. CompilerMissing lists the precompiled kernels if none matches and NVRTC is
+    """Returns the PTX of a project's source. CompilerMissing lists the precompiled kernels if none matches and NVRTC is
     missing."""
     text = sources.translation_unit(source)
     topic, name = archive_entry(source, defines)
@@ -47,7 +47,7 @@ def ptx(source: str, defines: Defines) -> str:
 
 
 def resources(source: str, defines: Defines) -> dict[str, int] | None:
-    """Return registers, shared_bytes and spill_bytes of a kernel on sm_90, from ptxas; None if it is not precompiled."""
+    """Returns registers, shared_bytes and spill_bytes of a kernel on sm_90, from ptxas; None if it is not precompiled."""
     topic, name = archive_entry(source, defines)
     listed_fields = ptx_archive.listed(FOLDER, topic).get(name)
     return listed_fields and {field: count for field, count in listed_fields.items() if field != "digest"}

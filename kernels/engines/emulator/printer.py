@@ -46,5 +46,5 @@ class Printer:
         return Printed(*self.threads.position(slot), text.decode("utf-8", "replace"))
 
     def lines(self) -> tuple[Printed, ...]:
-        """Return all complete lines in the order of their ends, then the incomplete ones."""
+        """Returns all complete lines in the order of their ends, then the incomplete ones."""
         return (*self._lines, *(self._line(slot, text) for slot, text in self._begun.items()))

@@ -50,7 +50,7 @@ def _line(kernel: Compiled) -> dict[str, Any]:
 
 @lru_cache(maxsize=32)
 def listed(folder: Path, topic: str) -> dict[str, dict[str, Any]]:
-    """Return the digest and the resources of each kernel of a topic, by name; empty if nothing is precompiled."""
+    """Returns the digest and the resources of each kernel of a topic, by name; empty if nothing is precompiled."""
     try:
         return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["kernels"]
     except FileNotFoundError:
@@ -58,13 +58,13 @@ def listed(folder: Path, topic: str) -> dict[str, dict[str, Any]]:
 
 
 def nvrtc(folder: Path, topic: str) -> str:
-    """Return the version of NVRTC that compiled a topic's kernels."""
+    """Returns the version of NVRTC that compiled a topic's kernels."""
     return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["nvrtc"]
 
 
 @lru_cache(maxsize=64)  # each launch reads its kernel's PTX
 def read(folder: Path, topic: str, name: str) -> str:
-    """Return the PTX of a listed kernel."""
+    """Returns the PTX of a listed kernel."""
     with ZipFile(_paths(folder, topic)[0]) as file:
         return file.read(f"{name}.ptx").decode()
 

@@ -18,7 +18,7 @@ _ELSEWHERE = {"global", "local", "param", "const"}
 
 
 def _unit(m: Machine) -> int:
-    """Return the bytes of a word: at most 4, and the width of the narrowest access to shared memory."""
+    """Returns the bytes of a word: at most 4, and the width of the narrowest access to shared memory."""
     widths = [4]
     for i in m.kernel.code:
         if i.parts[0] in ("ld", "st") and not _ELSEWHERE & set(i.parts):
@@ -43,12 +43,12 @@ class _Accesses:
         self.latest = -1  # epoch of the last access to any word
 
     def conflicts(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
-        """Return for each word whether another thread accessed it with no barrier between that access and this."""
+        """Returns for each word whether another thread accessed it with no barrier between that access and this."""
         other = self._several[words] | (self.who[words] != slots)
         return self._unordered(words, slots, epoch, warp_epoch) & other
 
     def _unordered(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
-        """Return for each word whether an access since the block's barrier is unordered: no barrier of the warp is
+        """Returns for each word whether an access since the block's barrier is unordered: no barrier of the warp is
         between it and this access."""
         one_warp = (self.who[words] // 32 == slots // 32) & ~self._warps[words]
         ordered = one_warp & (self._warp_epoch[words] < warp_epoch[slots // 32])
@@ -92,7 +92,7 @@ class Races:
 
     def warp_barrier(self) -> None:
         m = self.m
-        warps = slice(None) if m.am is None else m.am.reshape(-1, 32).any(axis=1)
+        warps = slice(None) if m.active_mask is None else m.active_mask.reshape(-1, 32).any(axis=1)
         self.warp_epoch[warps] += 1
 
     def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
@@ -116,9 +116,9 @@ class Races:
         self._check(pc, words, slots, self._writes, (self._atomics, self._reads))
 
     def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words that the active threads access and, for each, the thread's slot."""
+        """Returns the words that the active threads access and, for each, the thread's slot."""
         m = self.m
-        slots = np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
+        slots = np.arange(m.slots) if m.active_mask is None else np.flatnonzero(m.active_mask)
         words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
         if width > self.unit:
             n = width // self.unit

@@ -86,15 +86,15 @@ class Scheduler:
             m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(self._last(pc) - pc)
 
     def _count(self, threads: np.ndarray) -> tuple[int, int]:
-        """Return (number of warps with one of the threads, number of threads)."""
+        """Returns (number of warps with one of the threads, number of threads)."""
         return int(np.count_nonzero(threads.reshape(-1, LANES).any(axis=1))), int(np.count_nonzero(threads))
 
     def _last(self, pc: int) -> int:
-        """Return the end of the instructions that run together from pc on, including the one that ends their block."""
+        """Returns the end of the instructions that run together from pc on, including the one that ends their block."""
         return self.stop[pc] + (self.stop[pc] in self._leave)
 
     def _instructions(self) -> int:
-        """Return the number of instructions that all warps have issued so far."""
+        """Returns the number of instructions that all warps have issued so far."""
         return sum(warps * (self._last(pc) - pc) for pc, (warps, _) in self._issued.items())
 
     def _add_to_tally(self) -> None:
@@ -114,7 +114,7 @@ class Scheduler:
         join(self.pending, pc, threads)
 
     def _canonical(self, threads: np.ndarray) -> np.ndarray:
-        """Return `live` itself if the threads are all live ones: then no mask is needed."""
+        """Returns `live` itself if the threads are all live ones: then no mask is needed."""
         live = self.m.live
         if threads is live or (threads is self._partial and live is self._partial_live):
             return threads
@@ -175,7 +175,7 @@ class Scheduler:
             self._execute(self.lanes.arrive(pc, take))
 
     def _guarded(self, pc: int, here: np.ndarray) -> np.ndarray:
-        """Return the threads whose guard is true. The others continue at the next instruction."""
+        """Returns the threads whose guard is true. The others continue at the next instruction."""
         take = self._taken(pc, here)
         if take is not here:
             self._join(pc + 1, here & ~take)
@@ -190,7 +190,7 @@ class Scheduler:
             self._join(pc + 1, threads)
 
     def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:
-        """Return the threads whose guard is true; `here` itself if all are."""
+        """Returns the threads whose guard is true; `here` itself if all are."""
         guard = self.guards.get(pc)
         if guard is None:
             return here

@@ -51,15 +51,15 @@ class Machine:
         self._allocate_variables(dynamic_shared, symbols or {})
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
-        self.R: list = [dtype(0) for dtype in self._storage]
+        self.registers: list = [dtype(0) for dtype in self._storage]
         self.printer = Printer(self.threads)
         self.carry = np.bool_(False)
-        self.am = self.wm = None  # active threads, threads whose registers are written; None: all
+        # The active threads and those whose registers are written (bool, one a slot); None: all.
+        self.active_mask = self.write_mask = None
         # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
         self.frames = self.races = self.trace = None
-        self.flops_of: dict[
-            int, tuple[str, int]
-        ] = {}  # by instruction: the counter, and the operations of each thread
+        # By instruction: the counter, and the operations of each thread.
+        self.flops_of: dict[int, tuple[str, int]] = {}
         self.flow = flow.flow_of(kernel)
         # Instructions that each warp has issued. Clocks read these.
         self.issued = np.zeros(self.slots // LANES, np.uint64) if self.flow.clocks else None
@@ -94,7 +94,7 @@ class Machine:
         self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
 
     def space(self, name: str) -> tuple[PerBlock | PerThread, np.ndarray]:
-        """Return shared or local memory, and the byte offset of each slot's part of it."""
+        """Returns shared or local memory, and the byte offset of each slot's part of it."""
         return (self.shared, self.shared_base) if name == "shared" else (self.local, self.local_base)
 
     # -- operands --------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Machine:
         return self.kernel.registers[register]
 
     def reader(self, o: Operand, type_: str) -> Callable[[], np.ndarray]:
-        """Return a function that returns the operand's value as `type_`."""
+        """Returns a function that returns the operand's value as `type_`."""
         dtype = DTYPES[type_]
         if o.kind == "symbol" and o.value in self._index:
             o = Operand("reg", o.value)
@@ -122,25 +122,25 @@ class Machine:
         return lambda: value
 
     def _clock(self, name: str, dtype) -> Callable[[], np.ndarray]:
-        """Return a reader of a clock or timer: the number of instructions that the thread's warp has issued so far."""
+        """Returns a reader of a clock or timer: the number of instructions that the thread's warp has issued so far."""
         shift = np.uint64(32 if name.endswith("_hi") else 0)
         return lambda: np.repeat(self.issued >> shift, LANES).astype(dtype)
 
     def _register(self, n: int, dtype) -> Callable[[], np.ndarray]:
-        """Return a reader of register n as `dtype`. A register holds the last value written, in any type of its width."""
-        R, read_dtype = self.R, np.dtype(dtype)
+        """Returns a reader of register n as `dtype`. A register holds the last value written, in any type of its width."""
+        registers, read_dtype = self.registers, np.dtype(dtype)
         stored_bytes, read_bytes = np.dtype(self._storage[n]).itemsize, read_dtype.itemsize
         if stored_bytes == read_bytes:
 
             def read() -> np.ndarray:
-                value = R[n]
+                value = registers[n]
                 if value.dtype is not read_dtype:
-                    R[n] = value = value.view(read_dtype)
+                    registers[n] = value = value.view(read_dtype)
                 return value
 
             return read
         raw, unsigned = UNSIGNED[stored_bytes], UNSIGNED[read_bytes]
-        return lambda: R[n].view(raw).astype(unsigned).view(dtype)
+        return lambda: registers[n].view(raw).astype(unsigned).view(dtype)
 
     def _constant(self, o: Operand, dtype) -> np.generic:
         if o.kind == "symbol":
@@ -174,22 +174,24 @@ class Machine:
         return value
 
     def _grid_workspace(self) -> int:
-        """Return the address of the words by which cooperative groups synchronise a grid: size in bytes, counter."""
+        """Returns the address of the words by which cooperative groups synchronise a grid: size in bytes, counter."""
         return GLOBAL_BASE + self.memory.add("grid workspace", 8, np.array([8, 0], np.uint32).tobytes())
 
     def writer(self, o: Operand, type_: str) -> Callable[[np.ndarray], None]:
-        """Return a function that writes a value of `type_` into a register of the active threads."""
+        """Returns a function that writes a value of `type_` into a register of the active threads."""
         if o.kind == "sink":
             return lambda value: None
-        n, R = self._index[o.value], self.R
+        n, registers = self._index[o.value], self.registers
         storage_dtype, dtype = self._storage[n], DTYPES[type_]
         stored_bytes, written_bytes = np.dtype(storage_dtype).itemsize, np.dtype(dtype).itemsize
 
         def put(value) -> None:
-            if self.wm is not None:
-                old = R[n]
-                value = np.where(self.wm, value, old if old.dtype is value.dtype else old.view(value.dtype))
-            R[n] = value
+            if self.write_mask is not None:
+                old = registers[n]
+                value = np.where(
+                    self.write_mask, value, old if old.dtype is value.dtype else old.view(value.dtype)
+                )
+            registers[n] = value
 
         if stored_bytes == written_bytes:
             return put
@@ -203,28 +205,28 @@ class Machine:
 
     # -- active threads ----------------------------------------------------------------------------
     def active(self, value) -> np.ndarray:
-        """Return the values of the active threads; a scalar is repeated."""
+        """Returns the values of the active threads; a scalar is repeated."""
         if value.ndim == 0:
-            return np.full(self.slots if self.am is None else int(self.am.sum()), value)
-        return value if self.am is None else value[self.am]
+            return np.full(self.slots if self.active_mask is None else int(self.active_mask.sum()), value)
+        return value if self.active_mask is None else value[self.active_mask]
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return values of the active threads in their slots, zero in the others."""
-        if self.am is None or (values.size == 1 and values.size != int(self.am.sum())):
+        """Returns values of the active threads in their slots, zero in the others."""
+        if self.active_mask is None or (values.size == 1 and values.size != int(self.active_mask.sum())):
             return values if values.size == self.slots else values[0]
         out = np.zeros(self.slots, values.dtype)
-        out[self.am] = values
+        out[self.active_mask] = values
         return out
 
     def slot_of(self, at: int) -> int:
-        """Return the slot of the at-th active thread."""
-        return at if self.am is None else int(np.flatnonzero(self.am)[at])
+        """Returns the slot of the at-th active thread."""
+        return at if self.active_mask is None else int(np.flatnonzero(self.active_mask)[at])
 
     def flops(self, pc: int, each: int, kind: str = "flops_fp") -> None:
         self.flops_of[pc] = (kind, each)
 
     def where(self, pc: int) -> str:
-        """Return the kernel's name and the CUDA line of an instruction."""
+        """Returns the kernel's name and the CUDA line of an instruction."""
         i = self.kernel.code[pc]
         return f"{self.name}, {i.line or 'unknown line'}" + (
             f" (in code from {i.inlined})" if i.inlined else ""
@@ -241,8 +243,8 @@ class Machine:
     # -- running -----------------------------------------------------------------------------------
     def enter(self, threads: np.ndarray) -> None:
         """Make these threads the active ones."""
-        self.wm = None if threads is self.live else threads
-        self.am = None if threads is self.live and self._all_live else threads
+        self.write_mask = None if threads is self.live else threads
+        self.active_mask = None if threads is self.live and self._all_live else threads
 
     def end(self, threads: np.ndarray) -> None:
         """Mark these threads as ended."""
@@ -250,14 +252,14 @@ class Machine:
         self._all_live = False
 
     def whole_warps(self, threads: np.ndarray) -> bool:
-        """Whether the threads include every live thread of their warps."""
+        """Returns whether the threads include every live thread of their warps."""
         if threads is self.live:
             return True
         warps = threads.reshape(-1, LANES).any(axis=1)
         return np.count_nonzero(self.live.reshape(-1, LANES)[warps]) == np.count_nonzero(threads)
 
     def whole_blocks(self, threads: np.ndarray) -> bool:
-        """Whether the threads include every live thread of their blocks."""
+        """Returns whether the threads include every live thread of their blocks."""
         blocks = np.zeros(int(np.prod(self.grid)), bool)
         blocks[self.block_of[threads]] = True
         return np.count_nonzero(self.live & blocks[self.block_of]) == np.count_nonzero(threads)
@@ -268,10 +270,10 @@ class Machine:
         return self.memory.writes + self.shared.writes + self.local.writes
 
     def bits_of(self, register: str, threads: np.ndarray) -> bytes:
-        """Return a register's bytes in these threads; empty for a name that is no register."""
+        """Returns a register's bytes in these threads; empty for a name that is no register."""
         if register not in self._index:
             return (
                 self.carry[threads].tobytes() if register == ptx_registers.CARRY and self.carry.ndim else b""
             )
-        value = self.R[self._index[register]]
+        value = self.registers[self._index[register]]
         return (value if value.ndim == 0 else value[threads]).tobytes()

@@ -26,7 +26,7 @@ class Threads:
         self.exists = self.thread_of < per_block
 
     def special(self, name: str) -> np.ndarray | np.generic | None:
-        """Return the value of a special register such as "tid.x" as uint32; None if it is not emulated."""
+        """Returns the value of a special register such as "tid.x" as uint32; None if it is not emulated."""
         axis = "xyz".find(name[-1]) if "." in name else 0
         lane = (self.thread_of % LANES).astype(np.uint64)
         bit = np.uint64(1) << lane
@@ -63,15 +63,15 @@ class Threads:
         return None
 
     def thread(self, slot: int) -> str:
-        """Return threadIdx of a slot as text for a message."""
+        """Returns threadIdx of a slot as text for a message."""
         return str(_xyz(int(self.thread_of[slot]), self.block))
 
     def block_at(self, slot: int) -> str:
-        """Return blockIdx of a slot as text for a message."""
+        """Returns blockIdx of a slot as text for a message."""
         return str(_xyz(int(self.block_of[slot]), self.grid))
 
     def position(self, slot: int) -> tuple[Dim, Dim]:
-        """Return (blockIdx, threadIdx) of a slot."""
+        """Returns (blockIdx, threadIdx) of a slot."""
         return _xyz(int(self.block_of[slot]), self.grid), _xyz(int(self.thread_of[slot]), self.block)
 
 
@@ -81,7 +81,7 @@ def join(groups: Groups, pc: int, threads: np.ndarray) -> None:
 
 
 def bits_of_lanes(threads: np.ndarray) -> np.ndarray:
-    """Return uint32, one a warp: bit i is set if lane i is among the threads (bool, one a slot)."""
+    """Returns uint32, one a warp: bit i is set if lane i is among the threads (bool, one a slot)."""
     return np.packbits(threads.reshape(-1, LANES), axis=1, bitorder="little").view(np.uint32).reshape(-1)
 
 

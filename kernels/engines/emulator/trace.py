@@ -106,15 +106,15 @@ class Trace:
             return
         in_block = np.zeros(m.slots, bool)
         in_block[self._slots] = True
-        if m.am is not None:
-            in_block &= m.am
+        if m.active_mask is not None:
+            in_block &= m.active_mask
         slots = np.flatnonzero(in_block)
         if not slots.size:
             return
         if len(offsets) == 1:
             offsets = np.full(m.slots, offsets[0])
         by_slot = np.zeros(m.slots, values.dtype)
-        by_slot[slice(None) if m.am is None else m.am] = values
+        by_slot[slice(None) if m.active_mask is None else m.active_mask] = values
         bits = by_slot[slots].view(dtype)
         space = m.memory if name in ("global", "const") else m.shared
         base = np.uint64(0) if space is m.memory else m.shared_base[slots]

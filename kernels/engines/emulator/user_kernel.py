@@ -53,7 +53,7 @@ class Emulated:
         }
 
     def text(self) -> str:
-        """Return the totals, then the counts of each line that executed, then the printed lines."""
+        """Returns the totals, then the counts of each line that executed, then the printed lines."""
         out = [f"{name:22} {count:>14,}" for name, count in self.counters.total.items() if count]
         out.append("\nline   warp instr.   sectors ld / st   shared waves ld / st   source")
         for line, c in self.counters.lines.items():
@@ -147,13 +147,13 @@ def _save(arrays: Mapping[str, np.ndarray], folder: Path) -> None:
 
 
 def _printed_before(e: EmulatorError) -> str:
-    """Return the last lines that the kernel printed before an error, as a part of a message."""
+    """Returns the last lines that the kernel printed before an error, as a part of a message."""
     lines = [str(line) for line in e.printed[-LAST_PRINTED:]]
     return "\n".join(["\nprinted before, the last lines:", *lines]) if lines else ""
 
 
 def _check_texts(name: str, texts: Sequence[str]) -> None:
-    """Raise RuleError if an argument is not a list of texts."""
+    """Raises RuleError if an argument is not a list of texts."""
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise RuleError(f"{name} is a list of texts, got {texts!r}")
 
@@ -164,7 +164,7 @@ def _fill_memory(
     lowered: Mapping[str, str],
     rng: np.random.Generator,
 ) -> tuple[Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
-    """Return the device's memory with every array and variable, and the (name in memory, type, shape) of each.
+    """Returns the device's memory with every array and variable, and the (name in memory, type, shape) of each.
 
     An array that is a variable's value is the variable's content. An array in a struct is a buffer it points to.
     """

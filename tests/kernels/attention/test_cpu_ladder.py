@@ -308,7 +308,7 @@ def test_numba_is_imported_only_to_run_a_loop():
 
 # -- traffic -------------------------------------------------------------------------------------------
 def cases(name: str, count: int = 40):
-    """Yield (shape, floats of a line, lines of the cache, tile sizes) at which a few lines do not change the formula.
+    """Yields (shape, floats of a line, lines of the cache, tile sizes) at which a few lines do not change the formula.
 
     A cache two thirds as large or half as large again gives the same traffic.
     """
@@ -326,7 +326,7 @@ def cases(name: str, count: int = 40):
 
 
 def predicted_lines(name: str, s: AttentionShape, floats: int, lines: int, sides: dict[str, int]) -> float:
-    """Return the predicted traffic in lines."""
+    """Returns the predicted traffic in lines."""
     line_bytes = floats * cpu_traffic.FLOAT
     return cpu_traffic.traffic(name, s, line_bytes, lines * line_bytes, sides) / line_bytes
 

@@ -33,7 +33,7 @@ POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 
 
 def open_session(rung, s: AttentionShape, tiles=None, inputs=None):
-    """Return (session, its output, its inputs)."""
+    """Returns (session, its output, its inputs)."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = inputs or seeded_inputs(program.of_role(INPUT))
     session = cuda.open(program, inputs)
@@ -41,7 +41,7 @@ def open_session(rung, s: AttentionShape, tiles=None, inputs=None):
 
 
 def run_and_verify(rung, s: AttentionShape, tiles=None, inputs=None) -> float:
-    """Return the relative error of a rung, with every element compared with the float64 reference."""
+    """Returns the relative error of a rung, with every element compared with the float64 reference."""
     session, out, inputs = open_session(rung, s, tiles, inputs)
     session.close()
     ref, scale = attention_ladder.reference(s, **inputs)
@@ -76,7 +76,7 @@ def test_every_legal_set_of_tile_sizes_runs(data):
 
 
 def hard_inputs(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
-    """Return inputs in the shape's type. "far" scores are about 1e9, where neighbouring floats differ by 64."""
+    """Returns inputs in the shape's type. "far" scores are about 1e9, where neighbouring floats differ by 64."""
     seeded = seeded_inputs([b for b in common.buffers(s) if b.role == INPUT], 4)
     inputs = {name: x.astype("f4") for name, x in seeded.items()}
     Q, K = inputs["Q"], inputs["K"]

@@ -148,7 +148,7 @@ class Allocated:
 
 
 def pytorch(refuses: bool = False):
-    """Return (a fake PyTorch with the functions used, its calls). `allocated` counts its bytes."""
+    """Returns (a fake PyTorch with the functions used, its calls). `allocated` counts its bytes."""
     allocated, calls = Allocated(), []
 
     def sdpa(q, k, v, is_causal, scale) -> Tensor:

@@ -37,7 +37,7 @@ def three_by_three(draw) -> ConvShape:
 
 
 def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
-    """Return a bound on the relative L2 errors measured in float32.
+    """Returns a bound on the relative L2 errors measured in float32.
 
     The error of a sum grows with the root of its length, in any order of its terms. Winograd's transforms add an error
     of their own. The error of FFT grows with the image.

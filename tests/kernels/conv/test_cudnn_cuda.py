@@ -41,7 +41,7 @@ def library() -> cudnn.Cudnn:
 
 
 def open_or_none(rung: Rung, s: ConvShape, inputs: dict):
-    """Return (session, output), or None if cuDNN refuses."""
+    """Returns (session, output), or None if cuDNN refuses."""
     try:
         session = cuda.open(rung.build(s, rung.check(s, {})), inputs)
         return session, session.verify_run()
@@ -51,7 +51,7 @@ def open_or_none(rung: Rung, s: ConvShape, inputs: dict):
 
 
 def run_supported(s: ConvShape) -> dict[str, float]:
-    """Return the relative error of each rung that cuDNN supports, with each element verified."""
+    """Returns the relative error of each rung that cuDNN supports, with each element verified."""
     inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
     ref, scale = reference.conv(s, **inputs)
     errors = {}

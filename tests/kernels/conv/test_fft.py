@@ -32,7 +32,7 @@ some_shapes = st.builds(
 
 
 def output(engine, s: ConvShape, tiles: dict, options=None):
-    """Return (output, reference, scale, inputs) of a run with all buffers poisoned before."""
+    """Returns (output, reference, scale, inputs) of a run with all buffers poisoned before."""
     out, inputs = computed(engine, RUNG, s, tiles, options=options)
     return out, *reference_and_scale(RUNG, s, tiles, inputs), inputs
 

@@ -28,7 +28,7 @@ MOST_ERROR = 2e-6
 
 
 def verified(s: ConvShape, tiles: dict):
-    """Return a session whose output was checked, its relative error, its program."""
+    """Returns a session whose output was checked, its relative error, its program."""
     program = RUNG.build(s, RUNG.check(s, tiles))
     inputs = seeded_inputs(program.of_role(INPUT))
     session = cuda.open(program, inputs)

@@ -56,7 +56,7 @@ def m_of(rung, tiles) -> int:
 
 
 def on_cpu(rung, shape, tiles, inputs=None):
-    """Return (output, reference, scale) of one rung. The scale is that of its tolerance."""
+    """Returns (output, reference, scale) of one rung. The scale is that of its tolerance."""
     out, inputs = computed(cpu, rung, shape, tiles, inputs)
     return out, *reference_and_scale(rung, shape, tiles, inputs)
 

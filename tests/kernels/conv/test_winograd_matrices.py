@@ -19,7 +19,7 @@ fractions = st.fractions(-100, 100, max_denominator=50)
 
 
 def defined(g: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Return the correlation in one or two dimensions, computed term by term."""
+    """Returns the correlation in one or two dimensions, computed term by term."""
     extent = [n - r + 1 for n, r in zip(d.shape, g.shape, strict=True)]
     y = np.zeros(extent, object)
     for i in np.ndindex(*extent):

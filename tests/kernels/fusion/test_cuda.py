@@ -26,7 +26,7 @@ POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 
 
 def verified_session(rung, s: ChainShape, tiles=None):
-    """Return a session whose output agrees with the float64 reference."""
+    """Returns a session whose output agrees with the float64 reference."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = seeded_inputs(program.of_role(INPUT))
     session = cuda.open(program, inputs)

@@ -100,7 +100,7 @@ def torch(monkeypatch):
 
 
 def bound_call(s: ChainShape):
-    """Return (the call, its arrays by name), bound as by the cuda engine."""
+    """Returns (the call, its arrays by name), bound as by the cuda engine."""
     program = TORCH.build(s, {})
     (step,) = program.steps
     arrays = seeded_inputs(program.of_role(INPUT)) | {"y": np.full(s.y_shape, np.nan, "f4")}

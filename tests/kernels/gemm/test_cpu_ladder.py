@@ -189,7 +189,7 @@ def test_digests_of_loops_differ():
 
 # -- traffic -----------------------------------------------------------------------------------------------
 def cases(order: str, count: int = 60):
-    """Yield (shape, floats of a line, lines of the cache, block) at which a few lines do not change the formula.
+    """Yields (shape, floats of a line, lines of the cache, block) at which a few lines do not change the formula.
 
     A cache two thirds as large or half as large again gives the same traffic.
     """
@@ -205,7 +205,7 @@ def cases(order: str, count: int = 60):
 
 
 def predicted_lines(order: str, s: GemmShape, floats: int, lines: int, block: int) -> float:
-    """Return the predicted traffic in lines."""
+    """Returns the predicted traffic in lines."""
     line_bytes = floats * FLOAT
     return traffic(order, s, line_bytes, lines * line_bytes, block) / line_bytes
 

@@ -71,7 +71,7 @@ def test_values_of_every_size_and_sign(dtype, M, N, K):
 
 
 def max_error(rung: str, K: int) -> float:
-    """Return at least twice the error measured on an H200.
+    """Returns at least twice the error measured on an H200.
 
     The error of a sum grows with the root of its length. Tensor cores truncate sums, and TF32 truncates the factors.
     """

@@ -41,7 +41,7 @@ def _distributed(name: str, matrix: np.ndarray) -> np.ndarray:
 
 
 def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Return the result of mma.sync for matrices distributed by position, as a matrix."""
+    """Returns the result of mma.sync for matrices distributed by position, as a matrix."""
     operands = {
         "A": _distributed("A", a.astype(np.float16)).view(np.uint32),
         "B": _distributed("B", b.astype(np.float16)).view(np.uint32),

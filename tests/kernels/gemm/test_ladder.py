@@ -231,7 +231,7 @@ def test_int8_reference_is_exact():
 
 # -- the ladder --------------------------------------------------------------------------------------
 def _code(source: str) -> list[str]:
-    """Return the lines of a source without comments and blank lines."""
+    """Returns the lines of a source without comments and blank lines."""
     lines = (re.sub(r"\s*//.*", "", line).rstrip() for line in kernels_sources.text(source).splitlines())
     return [line for line in lines if line]
 

@@ -34,7 +34,7 @@ KERNELS = [(name, dtype) for name, dtypes in DTYPES.items() for dtype in dtypes]
 
 
 def covering(name: str, s: GemmShape) -> Iterator[dict[str, int]]:
-    """Yield few legal sets, small tiles before large ones, that together have each choice of each size."""
+    """Yields few legal sets, small tiles before large ones, that together have each choice of each size."""
     missing = {(size, value) for size, values in RUNGS[name].tiles.items() for value in values}
     sets = sorted(legal(RUNGS[name], s), key=lambda tiles: tiles["BM"] * tiles["BN"])
     while missing:
@@ -87,7 +87,7 @@ def emulated(
 
 
 def excess_error(s: GemmShape, result: EmulatedRun) -> float:
-    """Return by how much the worst element exceeds the emulator's rounding error.
+    """Returns by how much the worst element exceeds the emulator's rounding error.
 
     The emulator rounds a sum to FP32 once in 16 products, then for alpha and for beta. Each rounding is at most 2^-24
     of the sum of absolute products.

@@ -24,7 +24,7 @@ shapes = st.builds(SoftmaxShape, st.integers(1, 300), st.one_of(st.integers(1, 4
 
 
 def computed(rung, s: SoftmaxShape, tiles=None, inputs=None):
-    """Return (y, x) of a rung, without a comparison with the reference."""
+    """Returns (y, x) of a rung, without a comparison with the reference."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = inputs or seeded_inputs(program.of_role("input"))
     session = cuda.open(program, inputs)
@@ -34,7 +34,7 @@ def computed(rung, s: SoftmaxShape, tiles=None, inputs=None):
 
 
 def run_and_verify(rung, s: SoftmaxShape, tiles=None, inputs=None) -> float:
-    """Return the relative error of a rung, with every element compared with the float64 reference."""
+    """Returns the relative error of a rung, with every element compared with the float64 reference."""
     y, inputs = computed(rung, s, tiles, inputs)
     ref, scale = softmax_ladder.reference(s, **inputs)
     error = relative_error(y, ref)

@@ -34,7 +34,7 @@ shapes = st.builds(SoftmaxShape, st.integers(1, 6), extents)
 
 
 def make_inputs(kind: str, s: SoftmaxShape) -> dict[str, np.ndarray]:
-    """Return an input x of the given kind."""
+    """Returns an input x of the given kind."""
     rng, x = np.random.default_rng(3), np.empty((s.M, s.N), np.float32)
     x[...] = {
         "logits of 1e4": 1e4 * np.sign(rng.standard_normal(x.shape)),

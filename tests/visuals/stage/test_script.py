@@ -28,7 +28,7 @@ _PARTS = re.compile(
 
 
 def nested(code: str) -> list[int]:
-    """Return the lines on which a template begins within a template."""
+    """Returns the lines on which a template begins within a template."""
     found, at = [], 0
     open_ = []  # "`" for a template, "$" for a substitution in it, "{" for a block there
     while at < len(code):

@@ -38,7 +38,7 @@ class CompilerMissing(RuleError):
 
 @cache
 def _nvrtc() -> ctypes.CDLL:
-    """Return the library of the nvidia-cuda-nvrtc wheel."""
+    """Returns the library of the nvidia-cuda-nvrtc wheel."""
     try:
         import nvidia
     except ImportError:
@@ -69,7 +69,7 @@ def digest(text: str, options: Sequence[str]) -> str:
 
 
 def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
-    """Return the PTX of a translation unit called `name`, from the cache on disk if it was compiled before.
+    """Returns the PTX of a translation unit called `name`, from the cache on disk if it was compiled before.
 
     Raises CompileError with the compiler's messages, CompilerMissing without NVRTC.
     """
@@ -85,7 +85,7 @@ class Unit:
 
 
 def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[str] = ()) -> Unit:
-    """Return the PTX of a translation unit, and the names in it of the C++ expressions `names` ("sgemm<16, float>",
+    """Returns the PTX of a translation unit, and the names in it of the C++ expressions `names` ("sgemm<16, float>",
     "&mask"). Naming an expression also instantiates it.
 
     `name` is the file's path if the text is a file's, so that #include "..." is found beside it.
@@ -101,7 +101,7 @@ def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[s
 
 
 def _key(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the file name of a compilation in the cache; None if it is unknown which files it reads."""
+    """Returns the file name of a compilation in the cache; None if it is unknown which files it reads."""
     fixed = cuda_headers.folders()
     folders = tuple(Path(option.removeprefix("-I")) for option in options if option.startswith("-I"))
     read = includes.fingerprint(text, Path(name).parent, (*folders, *fixed), fixed)
@@ -117,7 +117,7 @@ def _cached(key: str) -> Unit | None:
 
 
 def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]]) -> str:
-    """Return ptxas's report of a kernel on sm_90: registers, shared memory, spills."""
+    """Returns ptxas's report of a kernel on sm_90: registers, shared memory, spills."""
     options = ("--std=c++17", "--gpu-architecture=sm_90", "--ptxas-options=-v")
     with _program(text, name, (*options, *(f"-D{name}={value}" for name, value in defines)), ()) as program:
         return _fetch(program, "ProgramLog")
@@ -144,7 +144,7 @@ def _compile(text: str, name: str, options: Sequence[str], names: Sequence[str] 
 
 
 def _without_folder(file: re.Match) -> str:
-    """Return a .file directive with only the file's name. NVRTC writes bytes beyond ASCII as octal numbers."""
+    """Returns a .file directive with only the file's name. NVRTC writes bytes beyond ASCII as octal numbers."""
     latin1 = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], file[2])
     path = latin1.encode("latin-1", "replace").decode(errors="surrogateescape")
     name = re.split(r"[/\\]", path)[-1]
@@ -153,7 +153,7 @@ def _without_folder(file: re.Match) -> str:
 
 @contextmanager
 def _program(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Iterator[ctypes.c_void_p]:
-    """Yield a compiled program of NVRTC and destroy it at the end. CompileError has the compiler's messages."""
+    """Yields a compiled program of NVRTC and destroy it at the end. CompileError has the compiler's messages."""
     if "\0" in text:
         raise CompileError(f"{name} holds a zero byte: it is not a text in UTF-8 or Latin-1")
     library, options = _nvrtc(), (*options, *cuda_headers.options(text))
@@ -192,13 +192,13 @@ def _array(texts: Iterable[str]) -> ctypes.Array:
 
 
 def _shortened(log: str, name: str) -> str:
-    """Return the compiler's messages without the folder of the file that it compiled."""
+    """Returns the compiler's messages without the folder of the file that it compiled."""
     folder, slash, _ = re.match(r"(.*?)([/\\]?)([^/\\]*)$", name, re.DOTALL).groups()
     return log.replace(folder + slash, "") if slash else log
 
 
 def _lowered(program: ctypes.c_void_p, expression: str) -> str:
-    """Return the PTX's name for a C++ name of a compiled program."""
+    """Returns the PTX's name for a C++ name of a compiled program."""
     name = ctypes.c_char_p()
     _nvrtc().nvrtcGetLoweredName(program, _bytes(expression), ctypes.byref(name))
     return name.value.decode()

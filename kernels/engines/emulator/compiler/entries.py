@@ -24,7 +24,7 @@ _NAME_EXPRESSION_ERROR = "__nv_name_map"  # in the compiler's message, the varia
 def compile_entry(
     text: str, file: str, options: Sequence[str], entry: str, variables: Sequence[str] = ()
 ) -> tuple[str, str, dict[str, str]]:
-    """Return the PTX of a file's text and the PTX names of the kernel `entry` and of each of these variables.
+    """Returns the PTX of a file's text and the PTX names of the kernel `entry` and of each of these variables.
 
     RuleError lists the existing names if none or several match. Other errors are those of compile_ptx.
     """
@@ -39,7 +39,7 @@ def compile_entry(
 
 
 def _compiled(text: str, file: str, options: Sequence[str], names: Sequence[str]) -> Unit | None:
-    """Return the compiled file; None if one of these names is the reason that it does not compile."""
+    """Returns the compiled file; None if one of these names is the reason that it does not compile."""
     try:
         return compile_unit(text, file, options, names)
     except CompileError as e:
@@ -51,7 +51,7 @@ def _compiled(text: str, file: str, options: Sequence[str], names: Sequence[str]
 def _named(
     name: str, unit: Unit, pattern: re.Pattern, kind: str, expression: str, templates: Sequence[str] = ()
 ) -> str:
-    """Return the PTX's name for `expression`, as the compiler found it, or of the only one whose name ends with `name`."""
+    """Returns the PTX's name for `expression`, as the compiler found it, or of the only one whose name ends with `name`."""
     available = pattern.findall(unit.ptx)
     if unit.lowered.get(expression) in available:
         return unit.lowered[expression]
@@ -67,7 +67,7 @@ def _named(
 
 
 def _is_called(known: str, name: str) -> bool:
-    """Whether a name of C++ ends with `name`; a template's arguments may be left out."""
+    """Returns whether a name of C++ ends with `name`; a template's arguments may be left out."""
     return any(f"::{form}".endswith(f"::{name}") for form in (known, known.partition("<")[0]))
 
 
@@ -76,5 +76,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _templates(text: str) -> list[str]:
-    """Return a note on each template of a kernel. Its instances exist only if they are named."""
+    """Returns a note on each template of a kernel. Its instances exist only if they are named."""
     return [f"{name}<...>, a template: name its arguments" for name in dict.fromkeys(_TEMPLATE.findall(text))]

@@ -22,7 +22,7 @@ _INCLUDE = re.compile(
 
 
 def fingerprint(text: str, folder: Path, folders: Iterable[Path], fixed: Iterable[Path]) -> str | None:
-    """Return a digest of the files that `text`, a file in `folder`, may include from there and from `folders`.
+    """Returns a digest of the files that `text`, a file in `folder`, may include from there and from `folders`.
 
     Headers in the `fixed` folders, CUDA's, count only by their folder and its date. None if an #include names its file
     by a macro, or if a file cannot be read: then it is unknown what the compiler reads.
@@ -50,7 +50,7 @@ def fingerprint(text: str, folder: Path, folders: Iterable[Path], fixed: Iterabl
 
 
 def _date(folder: Path) -> str:
-    """Return when files of an installed folder were last added or removed. An upgrade changes these times."""
+    """Returns when files of an installed folder were last added or removed. An upgrade changes these times."""
     folders = [
         folder,
         *(entry.path for entry in sorted(os.scandir(folder), key=lambda e: e.name) if entry.is_dir()),

@@ -46,13 +46,13 @@ class Source:
         return cls(path, content.decode(errors="surrogateescape"), lines)
 
     def line(self, file: str, number: int) -> str:
-        """Return a line of the source; the name of the file, in brackets, if it is another file."""
+        """Returns a line of the source; the name of the file, in brackets, if it is another file."""
         if file != self.path.name:
             return f"({file})"
         return self.lines[number - 1].rstrip() if number <= len(self.lines) else ""
 
     def quoted(self, message: str) -> str:
-        """Return a message that names a line of the file with that line below it, as compilers do."""
+        """Returns a message that names a line of the file with that line below it, as compilers do."""
         at = re.search(rf"{re.escape(self.path.name)}:([0-9]+)", message)
         code = at and self.line(self.path.name, int(at[1]))
         return f"{message}\n{int(at[1]):5} | {code}" if code else message
@@ -61,7 +61,7 @@ class Source:
 def options(
     file: Path, defines: Sequence[str], folders: Sequence[str], arch: str, standard: str
 ) -> tuple[str, ...]:
-    """Return the compiler's options. The file's own folder is the last that is searched for <headers>."""
+    """Returns the compiler's options. The file's own folder is the last that is searched for <headers>."""
     for text in defines:
         if not _DEFINE.fullmatch(text):
             raise RuleError(f"a define is NAME or NAME=VALUE, got {text!r}")

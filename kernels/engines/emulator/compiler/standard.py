@@ -98,7 +98,7 @@ HEADERS = {
 
 
 def provided(folders: Iterable[Path]) -> dict[str, str]:
-    """Return the texts, by name, of the headers that none of these folders has (NVRTC would prefer a text to a file),
+    """Returns the texts, by name, of the headers that none of these folders has (NVRTC would prefer a text to a file),
     and of those that replace a file."""
     return {
         name: text

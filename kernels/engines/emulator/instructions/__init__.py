@@ -43,7 +43,7 @@ _MODIFIERS = {
 
 
 def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int, tuple[Callable, bool]]]:
-    """Return the closures of all instructions (of a jump table: its index) and the guards of control instructions,
+    """Returns the closures of all instructions (of a jump table: its index) and the guards of control instructions,
     by index."""
     closures: list[Callable[[], object] | None] = []
     guards: dict[int, tuple[Callable, bool]] = {}
@@ -62,7 +62,7 @@ def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int,
 
 
 def decode(m: Machine, pc: int, i: Instruction) -> Run:
-    """Return the closure of an instruction that is no branch, return or block barrier."""
+    """Returns the closure of an instruction that is no branch, return or block barrier."""
     base = i.parts[0]
     if base in NOTHING:
         return lambda: None
@@ -87,12 +87,12 @@ def _guarded(m: Machine, guard: tuple[str, bool], run: Run) -> Run:
                 run()
             return
         take = ~p if negated else p
-        am, wm = m.am, m.wm
-        m.am = m.wm = take if am is None else am & take
+        active_mask, write_mask = m.active_mask, m.write_mask
+        m.active_mask = m.write_mask = take if active_mask is None else active_mask & take
         try:
-            if m.am.any():
+            if m.active_mask.any():
                 run()
         finally:
-            m.am, m.wm = am, wm
+            m.active_mask, m.write_mask = active_mask, write_mask
 
     return guarded

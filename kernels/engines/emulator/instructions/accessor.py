@@ -15,7 +15,7 @@ SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(i: Instruction) -> str:
-    """Return the state space that an access names; "generic" if its addresses decide."""
+    """Returns the state space that an access names; "generic" if its addresses decide."""
     for part in i.parts[1:]:
         name = part.partition("::")[0]
         if name in SPACES:
@@ -24,7 +24,7 @@ def space_of(i: Instruction) -> str:
 
 
 def operands_of(i: Instruction) -> tuple[Operand, ...]:
-    """Return the operands without a cache hint, which may be the last."""
+    """Returns the operands without a cache hint, which may be the last."""
     return i.operands[:-1] if "L2::cache_hint" in i.parts else i.operands
 
 
@@ -41,7 +41,7 @@ class Accessor:
         self._offset = operand.offset
 
     def locate(self, inside: np.ndarray | None = None) -> tuple[Space, str, np.ndarray]:
-        """Return (space, its name, byte offsets into it as uint64: scalar or one a slot). `inside`: bytes to add to
+        """Returns (space, its name, byte offsets into it as uint64: scalar or one a slot). `inside`: bytes to add to
         each slot's address."""
         m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
         if inside is not None:
@@ -80,7 +80,7 @@ class Accessor:
         m = self.m
         if offsets.ndim == 0:
             offsets = np.full(m.slots, offsets) if write or name != "const" else offsets[None]
-        chosen = offsets if m.am is None or len(offsets) == 1 else offsets[m.am]
+        chosen = offsets if m.active_mask is None or len(offsets) == 1 else offsets[m.active_mask]
         try:
             space.check(chosen, self.width, write)
         except Fault as fault:
@@ -106,7 +106,7 @@ class Accessor:
             (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
         if m.tally is None or name not in ("global", "shared"):
             return
-        active = None if m.am is None else m.am.reshape(-1, 32)
+        active = None if m.active_mask is None else m.active_mask.reshape(-1, 32)
         lines, width = offsets.reshape(-1, 32), self.width
         if name == "global":
             m.tally.global_access(self.pc, op, lines, active, width)

@@ -44,7 +44,7 @@ def _count_flops(m: Machine, pc: int, type_: str, each: int) -> None:
 
 
 def _rounding(i: Instruction, f):
-    """Return f, or f with the instruction's rounding mode. The default is to nearest even."""
+    """Returns f, or f with the instruction's rounding mode. The default is to nearest even."""
     mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), None)
     if mode is None:
         return f
@@ -129,7 +129,7 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _fma_wide(a, b, c):
-    """Return a b + c of a 16-bit type's float32 values. The product is exact, the float64 sum nearly exact."""
+    """Returns a b + c of a 16-bit type's float32 values. The product is exact, the float64 sum nearly exact."""
     return a.astype(np.float64) * b + c
 
 

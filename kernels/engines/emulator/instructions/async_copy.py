@@ -44,7 +44,7 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np.ndarray:
-    """Return uint8 [active, size]: the first `count` bytes of each active thread's source, then zeros. No byte beyond
+    """Returns uint8 [active, size]: the first `count` bytes of each active thread's source, then zeros. No byte beyond
     `count` is read."""
     data = np.zeros((len(count), size), np.uint8)
     memory, name, offsets = source.locate()
@@ -64,9 +64,9 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
             except Fault as fault:
                 m.fail(source.pc, fault.description, m.slot_of(int(np.flatnonzero(readable)[fault.index])))
             data[readable, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
-    am = m.am
-    m.am = m.spread(count > 0).astype(bool)
-    if m.am.any():
+    active_mask = m.active_mask
+    m.active_mask = m.spread(count > 0).astype(bool)
+    if m.active_mask.any():
         source.count("ld", name, offsets)
-    m.am = am
+    m.active_mask = active_mask
     return data

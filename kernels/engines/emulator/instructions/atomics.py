@@ -34,7 +34,7 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _elements(i: Instruction) -> Iterator[Instruction]:
-    """Yield the scalar atomics of an atomic on a vector."""
+    """Yields the scalar atomics of an atomic on a vector."""
     opcode = ".".join(p for p in i.parts if p not in ("v2", "v4", "v8"))
     width = type_bytes(i.parts[-1])
     for n in range(i.elements):
@@ -81,7 +81,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _update(op: str, type_: str) -> Update:
-    """Return a function of an element's old value and the instruction's operands that returns the new value."""
+    """Returns a function of an element's old value and the instruction's operands that returns the new value."""
     if op == "cas":
         return lambda old, values: np.where(old == values[0], values[1], old)
     f = table.ATOMIC[op]
@@ -114,7 +114,7 @@ def _apply(update: Update, memory: Space, at: np.ndarray, values: Sequence[np.nd
 
 
 def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
-    """Return the entries of each round: the first at each address, then the second, and so on."""
+    """Returns the entries of each round: the first at each address, then the second, and so on."""
     ranks = compare_and_swap.rank_among_equal(addresses)
     return np.split(np.argsort(ranks, kind="stable"), np.cumsum(np.bincount(ranks))[:-1])
 

@@ -12,7 +12,7 @@ from kernels.engines.emulator.state import Machine
 
 
 def _three(f):
-    """Return the builder of an opcode whose last two sources are u32 and whose other ones have its type."""
+    """Returns the builder of an opcode whose last two sources are u32 and whose other ones have its type."""
 
     def build(m: Machine, pc: int, i: Instruction) -> Run:
         type_ = i.parts[-1]

@@ -8,7 +8,7 @@ from kernels.engines.emulator.state import Machine
 
 
 def is_loop(op: str, type_: str) -> bool:
-    """Return whether the hardware lacks this instruction for shared memory. It has those of 32-bit integers, and
+    """Returns whether the hardware lacks this instruction for shared memory. It has those of 32-bit integers, and
     exchanges and compare-and-swaps from 32 bits up."""
     return type_ not in ("u32", "s32", "b32") and (op not in ("exch", "cas") or type_ == "b16")
 
@@ -21,7 +21,7 @@ def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
     Warps do not interfere here. On the hardware, warps that update one word at once need more iterations.
     """
     bits16, width = width < 4, max(width, 4)
-    waiting = np.ones(m.slots, bool) if m.am is None else m.am.copy()
+    waiting = np.ones(m.slots, bool) if m.active_mask is None else m.active_mask.copy()
     words = (offsets // np.uint64(width)).astype(np.int64)
     lines = (words * width).astype(np.uint64).reshape(-1, 32)
     lane = np.arange(m.slots)
@@ -37,7 +37,7 @@ def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
 
 
 def rank_among_equal(keys: np.ndarray) -> np.ndarray:
-    """Return for each entry the number of equal entries before it."""
+    """Returns for each entry the number of equal entries before it."""
     order = np.argsort(keys, kind="stable")
     by_key, at = keys[order], np.arange(len(keys))
     new = np.ones(len(keys), bool)

@@ -30,7 +30,7 @@ EACH = {
 
 
 def shape_of(i: Instruction) -> tuple[int, int, int]:
-    """Return (rows, columns, depth) of an instruction's "m16n8k16"."""
+    """Returns (rows, columns, depth) of an instruction's "m16n8k16"."""
     name = next((p for p in i.parts if re.fullmatch(r"m\d+n\d+k\d+", p)), None)
     if name is None:
         raise Unknown(f"unknown opcode {i.opcode}")
@@ -39,7 +39,7 @@ def shape_of(i: Instruction) -> tuple[int, int, int]:
 
 # -- positions -----------------------------------------------------------------------------------------
 def positions(which: str, shape: tuple[int, int, int], type_: str) -> Positions:
-    """Return the positions of the values of the fragment "a", "b", "c" or "d" of mma.sync.
+    """Returns the positions of the values of the fragment "a", "b", "c" or "d" of mma.sync.
 
     A larger shape, of wmma, consists of tiles of mma.sync's 16 rows or 8 columns, one after the other. m8n32k16 is
     m32n8k16 transposed, and so is its product.
@@ -61,7 +61,7 @@ def positions(which: str, shape: tuple[int, int, int], type_: str) -> Positions:
 
 
 def _a_tile(rows: int, registers: int, each: int) -> Positions:
-    """Return the positions of A's tile. Registers alternate between the upper and the lower eight rows, then move 4
+    """Returns the positions of A's tile. Registers alternate between the upper and the lower eight rows, then move 4
     lanes' values to the right."""
     halves = rows // 8
     r, v = np.divmod(np.arange(registers * each), each)
@@ -77,7 +77,7 @@ def _concatenated(tiles: Iterable[Positions]) -> Positions:
 
 # -- numbers in registers ------------------------------------------------------------------------------
 def unpack(bits: np.ndarray, type_: str) -> np.ndarray:
-    """Return float64 values (..., values) of register contents (..., registers): a register's lowest bits first."""
+    """Returns float64 values (..., values) of register contents (..., registers): a register's lowest bits first."""
     if type_ == "tf32":  # the hardware ignores the low 13 bits
         return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
     bits = np.ascontiguousarray(bits)
@@ -92,14 +92,14 @@ def unpack(bits: np.ndarray, type_: str) -> np.ndarray:
 
 
 def pack(values: np.ndarray, type_: str) -> np.ndarray:
-    """Return register contents (..., registers) of float64 values (..., values), rounded to the type."""
+    """Returns register contents (..., registers) of float64 values (..., values), rounded to the type."""
     register = np.uint64 if type_ == "f64" else np.uint32
     rounded = to_bf16(values) if type_ == "bf16" else values.astype(DTYPES[type_])
     return np.ascontiguousarray(rounded).view(register)
 
 
 def reader(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that reads a fragment's registers for given warps: bits [warps, 32, registers]."""
+    """Returns a function that reads a fragment's registers for given warps: bits [warps, 32, registers]."""
     word = "f64" if type_ == "f64" else "f32" if type_ == "f32" else "b32"
     bits = UNSIGNED[type_bytes(word)]
     reads = [m.reader(r, word) for r in registers(o)]
@@ -113,7 +113,7 @@ def reader(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray], np.ndar
 
 
 def writer(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray, np.ndarray], None]:
-    """Return a function that writes a fragment's registers for given warps: bits [warps, 32, registers]."""
+    """Returns a function that writes a fragment's registers for given warps: bits [warps, 32, registers]."""
     word = "b64" if type_ == "f64" else "b32"
     puts = [m.writer(r, word) for r in registers(o)]
 
@@ -125,25 +125,29 @@ def writer(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray, np.ndarr
 
 
 def registers(o: Operand) -> tuple[Operand, ...]:
-    """Return the registers of a fragment: one, or those of a vector."""
+    """Returns the registers of a fragment: one, or those of a vector."""
     return o.value if o.kind == "vector" else (o,)
 
 
 # -- warps and products --------------------------------------------------------------------------------
 def active_warps(m: Machine) -> np.ndarray:
-    """Return the active warps. These instructions require whole warps."""
-    return np.arange(m.slots // 32) if m.am is None else np.flatnonzero(m.am.reshape(-1, 32).any(axis=1))
+    """Returns the active warps. These instructions require whole warps."""
+    return (
+        np.arange(m.slots // 32)
+        if m.active_mask is None
+        else np.flatnonzero(m.active_mask.reshape(-1, 32).any(axis=1))
+    )
 
 
 def spread(m: Machine, warps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return values of the active warps (warps, 32) in their slots, zero in the others."""
+    """Returns values of the active warps (warps, 32) in their slots, zero in the others."""
     out = np.zeros((m.slots // 32, 32), values.dtype)
     out[warps] = values
     return out.reshape(-1)
 
 
 def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray, type_: str, saturate: bool) -> np.ndarray:
-    """Return a b + c of float64 matrices; of integers as s32, wrapped or clamped to its limits."""
+    """Returns a b + c of float64 matrices; of integers as s32, wrapped or clamped to its limits."""
     out = a @ b + c  # integers: below 2^53, so exact
     if type_ != "s32":
         return out

@@ -15,7 +15,7 @@ _WINDOW_BITS = np.uint64(min(WINDOWS.values()).bit_length() - 1)
 
 
 def by_space(build: Build) -> Build:
-    """Return the builder of an access that runs separately for the threads of each space if its addresses are
+    """Returns the builder of an access that runs separately for the threads of each space if its addresses are
     generic."""
 
     def built(m: Machine, pc: int, i: Instruction) -> Run:
@@ -44,13 +44,15 @@ def by_space(build: Build) -> Build:
 
 def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
     """Run for the active threads of each space, one space after the other."""
-    am, wm = m.am, m.wm
+    active_mask, write_mask = m.active_mask, m.write_mask
     try:
         for space in each:
-            m.am = m.wm = (spaces == space) if am is None else (spaces == space) & am
+            m.active_mask = m.write_mask = (
+                (spaces == space) if active_mask is None else (spaces == space) & active_mask
+            )
             run()
     finally:
-        m.am, m.wm = am, wm
+        m.active_mask, m.write_mask = active_mask, write_mask
 
 
 def is_space(m: Machine, pc: int, i: Instruction) -> Run:

@@ -16,7 +16,7 @@ BITS = np.int64(32)
 
 
 def _of(function: Callable, *types: str) -> Build:
-    """Return the builder of an instruction that writes 32 bits: function(instruction, sources as these types)."""
+    """Returns the builder of an instruction that writes 32 bits: function(instruction, sources as these types)."""
 
     def build(m: Machine, pc: int, i: Instruction) -> Run:
         put = m.writer(i.operands[0], "u32")
@@ -31,7 +31,7 @@ def _u32(values) -> np.ndarray | np.generic:
 
 
 def _position(i: Instruction, value):
-    """Return a bit position or width: at most 32 with .clamp, its low five bits with .wrap."""
+    """Returns a bit position or width: at most 32 with .clamp, its low five bits with .wrap."""
     if i.parts[1] not in ("clamp", "wrap"):
         raise Unknown(f"unknown opcode {i.opcode}")
     wide = value.astype(np.int64)
@@ -39,7 +39,7 @@ def _position(i: Instruction, value):
 
 
 def _fns(i: Instruction, mask, base, offset):
-    """Return the position of the |offset|-th set bit from `base` on, upwards or downwards; all ones if there is none."""
+    """Returns the position of the |offset|-th set bit from `base` on, upwards or downwards; all ones if there is none."""
     mask, base, offset = np.broadcast_arrays(*(np.asarray(x, np.int64) for x in (mask, base, offset)))
     found, remaining = np.full(mask.shape, -1), np.where(offset == 0, 1, np.abs(offset))
     step, steps = np.where(offset < 0, -1, 1), np.where(offset == 0, 1, BITS)
@@ -52,7 +52,7 @@ def _fns(i: Instruction, mask, base, offset):
 
 
 def _szext(i: Instruction, a, b):
-    """Return the low b bits of a, extended by their sign (.s32) or by zeros."""
+    """Returns the low b bits of a, extended by their sign (.s32) or by zeros."""
     width = _position(i, b)
     low = a.astype(np.int64) & ((np.int64(1) << width) - 1)
     top = (np.int64(1) << width) >> 1
@@ -60,7 +60,7 @@ def _szext(i: Instruction, a, b):
 
 
 def _bmsk(i: Instruction, a, b):
-    """Return b set bits from bit a on."""
+    """Returns b set bits from bit a on."""
     start, width = _position(i, a), _position(i, b)
     return _u32(((np.int64(1) << width) - 1) << start)
 

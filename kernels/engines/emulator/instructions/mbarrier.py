@@ -79,7 +79,7 @@ def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
         return lambda: access.checked(write=False) and None
 
     def run() -> None:
-        ones = np.ones(m.slots if m.am is None else np.count_nonzero(m.am), np.uint32)
+        ones = np.ones(m.slots if m.active_mask is None else np.count_nonzero(m.active_mask), np.uint32)
         _arrivals(m, access, ones, False)
 
     return run

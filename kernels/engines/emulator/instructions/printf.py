@@ -33,7 +33,7 @@ class Spec:
         return [*stars, 4 if self.kind == "c" else 8]
 
     def text(self, args: Sequence[int], string: bytes = b"") -> bytes:
-        """Return the value as C formats it. `args`: the arguments' bits, one for each of `sizes`; `string`: the text
+        """Returns the value as C formats it. `args`: the arguments' bits, one for each of `sizes`; `string`: the text
         that %s points at."""
         stars = [_signed(bits, 4) for bits in args[:-1]]
         flags = self.flags
@@ -51,7 +51,7 @@ class Spec:
         return (sign + body).rjust(width)
 
     def _body(self, bits: int, string: bytes, flags: str, precision: int | None) -> tuple[bytes, bytes, bool]:
-        """Return sign and prefix, the rest, and whether the flag 0 fills the gap between them."""
+        """Returns sign and prefix, the rest, and whether the flag 0 fills the gap between them."""
         if self.kind == "s":
             return b"", string[:precision], False
         if self.kind == "c":
@@ -93,7 +93,7 @@ class Spec:
 
 
 def parts(text: bytes) -> list[bytes | Spec]:
-    """Return a format string as plain text and conversions, in order. A conversion that C does not define stays text."""
+    """Returns a format string as plain text and conversions, in order. A conversion that C does not define stays text."""
     out: list[bytes | Spec] = []
     at = 0
     for m in _SPEC.finditer(text):
@@ -110,7 +110,7 @@ def parts(text: bytes) -> list[bytes | Spec]:
 
 
 def _extent(text: bytes | None) -> int | str | None:
-    """Return a width or precision: a number, "*" or None; a precision of only a dot is zero."""
+    """Returns a width or precision: a number, "*" or None; a precision of only a dot is zero."""
     return text if text is None else "*" if text == b"*" else int(text or 0)
 
 
@@ -124,7 +124,7 @@ def _sign(negative: bool, flags: str) -> str:
 
 
 def _hexadecimal(value: float, precision: int | None, point: bool) -> str:
-    """Return a number that is not negative as %a writes it: 0x1.8p+0."""
+    """Returns a number that is not negative as %a writes it: 0x1.8p+0."""
     whole, _, exponent = value.hex().partition("p")
     lead, _, digits = whole[2:].partition(".")
     digits = digits.ljust(13, "0")

@@ -55,13 +55,13 @@ def _result(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[Val
 
 
 def _slots(m: Machine) -> np.ndarray:
-    """Return the slots of the active threads."""
-    return np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
+    """Returns the slots of the active threads."""
+    return np.arange(m.slots) if m.active_mask is None else np.flatnonzero(m.active_mask)
 
 
 # -- memory at pointers -------------------------------------------------------------------------------
 def _resolve(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
-    """Return the space that generic addresses point into (that of the first) and the bytes' offsets there."""
+    """Returns the space that generic addresses point into (that of the first) and the bytes' offsets there."""
     name = space_at(int(addresses[0]))
     if name == "global":
         return m.memory, addresses - np.uint64(GLOBAL_BASE)
@@ -70,7 +70,7 @@ def _resolve(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, n
 
 
 def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
-    """Return the bytes up to the next zero."""
+    """Returns the bytes up to the next zero."""
     space, start = _resolve(m, np.array([address], np.uint64), np.array([slot]))
     stop = offset = int(start[0])
     while stop < space.bytes.size and space.bytes[stop] and space.state[stop] == WRITTEN:
@@ -114,7 +114,7 @@ def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
 
 
 def _arguments(m: Machine, pc: int, pieces, buffer: Values, slots: np.ndarray) -> list[list[int]]:
-    """Return the bits of each argument for each thread. Arguments are aligned, one after the other."""
+    """Returns the bits of each argument for each thread. Arguments are aligned, one after the other."""
     out, at = [], 0
     for size in (size for piece in pieces if isinstance(piece, printf.Spec) for size in piece.sizes):
         at = -(-at // size) * size
@@ -148,7 +148,7 @@ def _heap(m: Machine) -> Heap:
 
 
 def _malloc(m: Machine, pc: int, sizes: Values) -> Values:
-    """Return addresses of new memory, null if the heap is full."""
+    """Returns addresses of new memory, null if the heap is full."""
     heap = _heap(m)
     starts = [heap.allocate(size) for size in sizes.tolist()]
     return np.array([0 if start is None else GLOBAL_BASE + start for start in starts], np.uint64)

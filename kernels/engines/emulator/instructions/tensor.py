@@ -61,13 +61,13 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         warps = active_warps(m)
-        am = m.am
-        m.am = address_lanes if am is None else am & address_lanes
+        active_mask = m.active_mask
+        m.active_mask = address_lanes if active_mask is None else active_mask & address_lanes
         try:
             memory, name, offsets, _ = access.checked(write=False)
             access.count("ld", name, offsets)
         finally:
-            m.am = am
+            m.active_mask = active_mask
         rows = offsets.reshape(-1, 32)[warps, : 8 * count].reshape(-1, count, 8)
         element_offsets = rows[:, :, row] + (2 * column).astype(np.uint64)  # (warps, matrices, 2, 32)
         values = memory.load(element_offsets, 2)
@@ -115,7 +115,7 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _is_supported(i: Instruction, shape: tuple[int, int, int]) -> bool:
-    """Return whether an mma.sync has a shape, types and modifiers of the table."""
+    """Returns whether an mma.sync has a shape, types and modifiers of the table."""
     to, a_type, b_type, c_type = i.parts[-4:]
     name = "m{}n{}k{}".format(*shape)
     same = a_type == b_type or {a_type, b_type} in _MIXED

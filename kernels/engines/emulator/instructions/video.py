@@ -23,7 +23,7 @@ _THEN = {"add": lambda value, c: value + c, "min": np.minimum, "max": np.maximum
 
 
 def _operation(i: Instruction) -> tuple[Callable, str, str, str, list[str]]:
-    """Return (function of a and b, types of the result, of a and of b, modifiers after the types)."""
+    """Returns (function of a and b, types of the result, of a and of b, modifiers after the types)."""
     name, parts = i.parts[0].rstrip("24"), i.parts[1:]
     if name == "vset":
         compare = table.COMPARE[parts[2]]
@@ -43,7 +43,7 @@ def _u32(value) -> np.ndarray | np.generic:
 
 
 def _part(m: Machine, o: Operand, type_: str) -> Callable[[], np.ndarray]:
-    """Return a reader of a register, or of the byte or half of it that the operand selects, as int64."""
+    """Returns a reader of a register, or of the byte or half of it that the operand selects, as int64."""
     signed = type_ == "s32"
     if o.kind != "part":
         read = m.reader(o, type_)

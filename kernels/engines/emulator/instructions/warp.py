@@ -13,8 +13,8 @@ LANE = np.arange(32)
 
 
 def _active(m: Machine) -> np.ndarray:
-    """Return the active lanes as bool (warps, 32)."""
-    return np.ones((m.slots // 32, 32), bool) if m.am is None else m.am.reshape(-1, 32)
+    """Returns the active lanes as bool (warps, 32)."""
+    return np.ones((m.slots // 32, 32), bool) if m.active_mask is None else m.active_mask.reshape(-1, 32)
 
 
 def _lanes(m: Machine, value) -> np.ndarray:

@@ -48,7 +48,7 @@ def _checked_shape(i: Instruction, type_: str) -> tuple[int, int, int]:
 
 # -- memory --------------------------------------------------------------------------------------------
 def _accesses(at: Positions, width: int, matrices: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the accesses of a fragment: the line of the tile and the element along it at which each lane begins, both
+    """Returns the accesses of a fragment: the line of the tile and the element along it at which each lane begins, both
     [accesses, lanes], and the bytes of a lane.
 
     `at`: line and element of the lanes' values, of `width` bytes. `matrices`: whether ldmatrix may be used; then only
@@ -91,25 +91,25 @@ class _Tile:
     def locate(self) -> tuple[Space, str, np.ndarray, np.ndarray]:
         """Check and count all accesses. Return (space, its name, active warps, byte offsets of their lanes' values
         [warps, 32, values])."""
-        m, am = self.m, self.m.am
+        m, active_mask = self.m, self.m.active_mask
         warps = active_warps(m)
         stride = np.broadcast_to(self.stride(), m.slots).reshape(-1, 32)[warps].astype(np.int64)
-        m.am = whole = (
+        m.active_mask = whole = (
             None if len(warps) == m.slots // 32 else spread(m, warps, np.ones((len(warps), 32), bool))
         )
         if self.address_lanes is not None:
-            m.am = self.address_lanes if whole is None else self.address_lanes & whole
+            m.active_mask = self.address_lanes if whole is None else self.address_lanes & whole
         for line, along in zip(*self.starts, strict=True):
             inside = np.zeros((len(warps), 32), np.int64)
             inside[:, : len(line)] = (line * stride[:, : len(line)] + along) * self.width
             begin = spread(m, warps, inside.astype(np.uint64))
             _, name, offsets, _ = self.access.checked(self.op == "st", begin)
             self.access.count(self.op, name, offsets)
-        m.am = whole
+        m.active_mask = whole
         space, name, base = self.access.locate()
         inside = (self.line * stride[..., None] + self.along) * self.width
         base = np.broadcast_to(base, m.slots).reshape(-1, 32)[warps]
-        m.am = am
+        m.active_mask = active_mask
         return space, name, warps, base[..., None] + inside.astype(np.uint64)
 
     def trace(self, name: str, warps: np.ndarray, offsets: np.ndarray, values: np.ndarray) -> None:

@@ -38,7 +38,7 @@ def convert(value, to: str, from_: str, modifiers):
 
 
 def _truncated(values, target, is_wide: bool):
-    """Return floats as integers of a dtype, clamped to its range. `is_wide`: whether either type has 64 bits."""
+    """Returns floats as integers of a dtype, clamped to its range. `is_wide`: whether either type has 64 bits."""
     info = np.iinfo(target)
     # The PTX ISA: NaN becomes zero, but only the top bit set if either type has 64 bits.
     isnan = np.isnan(values)
@@ -56,7 +56,7 @@ def _direction(modifiers) -> str | None:
 
 
 def _exact_enough(integers):
-    """Return integers as float64, 64-bit ones rounded to odd so that they can be rounded again."""
+    """Returns integers as float64, 64-bit ones rounded to odd so that they can be rounded again."""
     if integers.dtype.itemsize < 8:
         return integers.astype(np.float64)
     high = (integers >> integers.dtype.type(32)).astype(np.float64) * 2.0**32

@@ -31,7 +31,7 @@ def to_bf16(values):
 
 
 def halves(bits, type_: str):
-    """Return (low, high) of a packed pair as float32 values."""
+    """Returns (low, high) of a packed pair as float32 values."""
     low, high = (bits & np.uint32(0xFFFF)).astype(np.uint16), (bits >> np.uint32(16)).astype(np.uint16)
     if type_ == "bf16x2":
         return from_bf16(low), from_bf16(high)

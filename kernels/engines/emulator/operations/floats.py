@@ -6,7 +6,7 @@ import numpy as np
 
 
 def fma(a, b, c):
-    """Return a b + c. float32 is computed in float64: exact except for rare double rounding."""
+    """Returns a b + c. float32 is computed in float64: exact except for rare double rounding."""
     if a.dtype.itemsize == 8:
         return _fma_double(a, b, c)
     if a.ndim or b.ndim or c.ndim:
@@ -15,14 +15,14 @@ def fma(a, b, c):
 
 
 def two_sum(a, b):
-    """Return a + b as its rounded value and the exact rest."""
+    """Returns a + b as its rounded value and the exact rest."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def _two_product(a, b):
-    """Return a b as its rounded value and the exact rest."""
+    """Returns a b as its rounded value and the exact rest."""
 
     def split(x):
         big = x * 134217729.0  # 2^27 + 1
@@ -35,14 +35,14 @@ def _two_product(a, b):
 
 
 def rounded_to_odd(value, rest):
-    """Return value + rest rounded to odd. Rounded again to fewer bits, it equals one rounding."""
+    """Returns value + rest rounded to odd. Rounded again to fewer bits, it equals one rounding."""
     even = (np.asarray(value).view(np.uint64) & np.uint64(1)) == 0
     adjust = (rest != 0) & even & np.isfinite(value)
     return np.where(adjust, np.nextafter(value, np.where(rest > 0, np.inf, -np.inf)), value)
 
 
 def _fma_double(a, b, c):
-    """Return a b + c by Boldo and Melquiond's method: the rests of product and sum, rounded to odd, then added."""
+    """Returns a b + c by Boldo and Melquiond's method: the rests of product and sum, rounded to odd, then added."""
     product, low = _two_product(a, b)
     high, tail = two_sum(c, low)
     high, middle = two_sum(product, high)
@@ -64,7 +64,7 @@ def _step_towards(nearest, rest, mode: str):
 
 
 def in_mode(name: str, mode: str):
-    """Return a function of float32 or float64 that rounds towards zero, down or up; `name` is one of EXACT."""
+    """Returns a function of float32 or float64 that rounds towards zero, down or up; `name` is one of EXACT."""
 
     def f(*values):
         value, rest = EXACT[name](*(v.astype(np.float64) for v in values))
@@ -102,7 +102,7 @@ EXACT = {
 
 
 def in_double(function):
-    """Return a function that computes in float64 and rounds to its argument's type."""
+    """Returns a function that computes in float64 and rounds to its argument's type."""
     return lambda a: function(a.astype(np.float64)).astype(a.dtype)
 
 

@@ -94,7 +94,7 @@ def clz(a):
 
 
 def bfind(a):
-    """Return the position of the highest set bit (of a negative number: the highest zero); all ones for none."""
+    """Returns the position of the highest set bit (of a negative number: the highest zero); all ones for none."""
     u = (np.where(a < 0, ~a, a) if a.dtype.kind == "i" else a).view(UNSIGNED[a.dtype.itemsize])
     return (np.uint32(8 * a.dtype.itemsize - 1) - clz(u)).astype(np.uint32)
 
@@ -130,20 +130,20 @@ def shf(a, b, count, left: bool, wrap: bool):
 
 
 def _bytes(word, signed: bool):
-    """Return the four bytes of 32-bit words as int64, last axis of length 4."""
+    """Returns the four bytes of 32-bit words as int64, last axis of length 4."""
     raw = np.ascontiguousarray(np.atleast_1d(word)).view(np.int8 if signed else np.uint8)
     return raw.reshape(*np.shape(np.atleast_1d(word)), 4).astype(np.int64)
 
 
 def fields(word, bits: int, signed: bool) -> list:
-    """Return the fields of `bits` bits of 32-bit words, lowest first, as int64."""
+    """Returns the fields of `bits` bits of 32-bit words, lowest first, as int64."""
     wide = word.astype(np.int64)
     out = [wide >> at & ((1 << bits) - 1) for at in range(0, 32, bits)]
     return [(v ^ 1 << bits - 1) - (1 << bits - 1) for v in out] if signed else out
 
 
 def dp4a(a, b, c, a_signed: bool, b_signed: bool):
-    """Return c plus the dot product of four bytes."""
+    """Returns c plus the dot product of four bytes."""
     total = (_bytes(a, a_signed) * _bytes(b, b_signed)).sum(axis=-1) + np.atleast_1d(c).astype(np.int64)
     total = total.astype(np.uint32)
     return total if np.ndim(a) or np.ndim(b) or np.ndim(c) else total[0]

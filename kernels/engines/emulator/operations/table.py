@@ -36,7 +36,7 @@ ATOMIC = {
 
 
 def compare(op: str, a, b):
-    """Return a setp comparison. Float comparisons are ordered (false for NaN) except the -u forms."""
+    """Returns a setp comparison. Float comparisons are ordered (false for NaN) except the -u forms."""
     if op == "num":
         return ~(np.isnan(a) | np.isnan(b))
     if op == "nan":

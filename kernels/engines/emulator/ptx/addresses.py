@@ -32,11 +32,11 @@ class Addresses:
                     self._zeros[name], changed = zeros, True
 
     def zeros(self, root: Root) -> int:
-        """Return how many low bits of the root are known to be zero."""
+        """Returns how many low bits of the root are known to be zero."""
         return MAX_ZEROS if root is None else self._zeros.get(root, 0)
 
     def address(self, o: Operand) -> tuple[Root, int]:
-        """Return a memory operand, or a register, as (root, constant)."""
+        """Returns a memory operand, or a register, as (root, constant)."""
         constant = o.offset
         if o.kind == "mem":
             o = o.base
@@ -64,7 +64,7 @@ class Addresses:
         return str(o.value), constant
 
     def arrays(self, root: Root) -> set[str] | None:
-        """Return the shared array that a root points into, as a set; None if it is unknown."""
+        """Returns the shared array that a root points into, as a set; None if it is unknown."""
         if root is None:
             return None
         found: set[str] = set()
@@ -83,7 +83,7 @@ class Addresses:
         return found if len(found) == 1 else None
 
     def _zeros_of(self, i: Instruction) -> int:
-        """Return the number of zero bits at the end of an instruction's result."""
+        """Returns the number of zero bits at the end of an instruction's result."""
         base = i.parts[0]
         z = [self._operand(o) for o in i.operands[1:]]
         amount = i.operands[2] if len(i.operands) > 2 else None

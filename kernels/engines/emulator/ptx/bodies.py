@@ -173,7 +173,7 @@ class BodyReader:
         return stop
 
     def _whole(self, start: int) -> tuple[str, int]:
-        """Return a statement that may continue on the next lines, and the line after it."""
+        """Returns a statement that may continue on the next lines, and the line after it."""
         text, stop = self.lines[start], start + 1
         while ";" not in text:
             text += " " + self.lines[stop]
@@ -206,7 +206,7 @@ class BodyReader:
 
     @contextmanager
     def _body_scope(self) -> Iterator[_Scope]:
-        """A scope for a function's body, which does not see the names around the call."""
+        """Enter a scope for a function's body, which does not see the names around the call."""
         outer, scope = self.scopes, self._new_scope()
         self.scopes = [scope]
         yield scope
@@ -283,7 +283,7 @@ class BodyReader:
         self._append(opcode, (), guard)
 
     def _operand(self, o: Operand) -> Operand:
-        """Return an operand with unique names."""
+        """Returns an operand with unique names."""
         if o.base is not None:
             return replace(o, base=self._operand(o.base))
         if o.kind == "vector":
@@ -313,7 +313,7 @@ class BodyReader:
         self._append(opcode, tuple(values), guard)
 
     def _passed(self, text: str | None) -> list[str]:
-        """Return the unique names of a call's arguments or of its results."""
+        """Returns the unique names of a call's arguments or of its results."""
         names = [n.strip() for n in (text or "").split(",") if n.strip()]
         for name in names:
             if not re.match(r"[A-Za-z_$]", name):
@@ -339,5 +339,5 @@ class BodyReader:
 
 
 def _is_result(args: tuple[Operand, ...]) -> bool:
-    """Return whether a load is of a call's result, whose name ends with its scope; a kernel's parameter's does not."""
+    """Returns whether a load is of a call's result, whose name ends with its scope; a kernel's parameter's does not."""
     return any(o.kind == "mem" and o.base.kind == "symbol" and "." in str(o.base.value) for o in args)

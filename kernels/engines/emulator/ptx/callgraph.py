@@ -14,7 +14,7 @@ Edges = Mapping[str, Iterable[str]]
 
 
 def framed(entry: str, bodies: Mapping[str, str], initial: Mapping[str, Iterable[str]]) -> dict[str, bool]:
-    """Return the functions that need frames, callees first, each with whether one thread may be in it twice.
+    """Returns the functions that need frames, callees first, each with whether one thread may be in it twice.
 
     `bodies`: PTX text of each function; `initial`: symbols in the initial content of each module variable.
     """
@@ -34,7 +34,7 @@ def framed(entry: str, bodies: Mapping[str, str], initial: Mapping[str, Iterable
 
 
 def _reachable(edges: Edges, start: str) -> set[str]:
-    """Return the names reached from `start` by one edge or more."""
+    """Returns the names reached from `start` by one edge or more."""
     seen: set[str] = set()
     todo = list(edges[start])
     while todo:
@@ -46,7 +46,7 @@ def _reachable(edges: Edges, start: str) -> set[str]:
 
 
 def _callees_first(edges: Edges, start: str) -> list[str]:
-    """Return names in post-order of a depth-first search, so that threads in a callee run before those of its
+    """Returns names in post-order of a depth-first search, so that threads in a callee run before those of its
     callers."""
     out: list[str] = []
     seen = {start}

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(
 
 
 def variable(statement: str) -> Variable | None:
-    """Return the variable that a statement declares; None if it is no declaration."""
+    """Returns the variable that a statement declares; None if it is no declaration."""
     m = _VARIABLE.match(statement)
     if not m:
         return None
@@ -34,7 +34,7 @@ def variable(statement: str) -> Variable | None:
 
 
 def params(header: str) -> list[Variable]:
-    """Return the parameters declared in a text, such as a function's header."""
+    """Returns the parameters declared in a text, such as a function's header."""
     out = []
     for m in _PARAM.finditer(header):
         align, type_, name, count = m.groups()
@@ -44,7 +44,7 @@ def params(header: str) -> list[Variable]:
 
 
 def _initial_content(text: str, width: int) -> tuple[bytes, tuple[Address, ...]]:
-    """Return the bytes of a variable's elements, `width` bytes each, and the addresses among them."""
+    """Returns the bytes of a variable's elements, `width` bytes each, and the addresses among them."""
     data, addresses = bytearray(), []
     for value in re.split(r"[\s,]+", re.sub(r"[{}]", " ", text).strip()):
         if m := _ADDRESS.match(value):

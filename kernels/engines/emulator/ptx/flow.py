@@ -21,7 +21,7 @@ ORDERS = ("membar", "fence", "nanosleep")
 
 
 def ending(i: Instruction) -> str:
-    """Return how an instruction ends a basic block: "branch", "table", "frame" (a call of a function with a frame, or
+    """Returns how an instruction ends a basic block: "branch", "table", "frame" (a call of a function with a frame, or
     its return), "return" (of the kernel), "trap", "barrier" (of the block) or "lanes" (the lanes in its mask wait for
     each other); "" if it does not."""
     kind = ENDINGS.get(i.opcode.partition(".")[0], "")
@@ -103,7 +103,7 @@ class Flow:
         self._past: dict[int, frozenset[int]] = {}
 
     def following(self, pc: int) -> tuple[int, ...]:
-        """Return the blocks that may follow the block that begins at pc; len(code) is the end."""
+        """Returns the blocks that may follow the block that begins at pc; len(code) is the end."""
         at = self.stop[pc]
         if at not in self.endings:
             return (at,)
@@ -114,11 +114,11 @@ class Flow:
         return (*i.targets, at + 1) if falls else i.targets
 
     def reachable(self, pc: int) -> set[int]:
-        """Return the blocks that control may reach from pc, including the one at pc."""
+        """Returns the blocks that control may reach from pc, including the one at pc."""
         return _closure(pc, lambda at: self.following(at) if at < len(self.code) else ())
 
     def leading(self, pc: int) -> set[int]:
-        """Return the blocks from which control may reach the block pc, including itself."""
+        """Returns the blocks from which control may reach the block pc, including itself."""
         return _closure(pc, lambda at: self._before.get(at, ()))
 
     @cached_property
@@ -130,7 +130,7 @@ class Flow:
         return before
 
     def loop(self, target: int) -> Loop:
-        """Return the loop around the block `target`, the target of a backward branch."""
+        """Returns the loop around the block `target`, the target of a backward branch."""
         if target not in self._loops:
             self._loops[target] = self._loop(target)
         return self._loops[target]
@@ -142,7 +142,7 @@ class Flow:
         return Loop(body, len(self.code) in after)
 
     def past(self, barrier: int) -> frozenset[int]:
-        """Return the blocks after a barrier from which no path leads back to it, without those that only return.
+        """Returns the blocks after a barrier from which no path leads back to it, without those that only return.
 
         A thread in one of these blocks that did not wait at the barrier with the others can no longer reach it.
         """
@@ -155,7 +155,7 @@ class Flow:
 
 @lru_cache(maxsize=16)  # a kernel is launched more often than it is parsed
 def flow_of(kernel: Kernel) -> Flow:
-    """Return the control flow of a kernel."""
+    """Returns the control flow of a kernel."""
     return Flow(kernel.code)
 
 
@@ -169,5 +169,5 @@ def _closure(start: int, neighbours: Callable[[int], Iterable[int]]) -> set[int]
 
 
 def is_clock(o: Operand) -> bool:
-    """Return whether an operand is a clock or a timer."""
+    """Returns whether an operand is a clock or a timer."""
     return o.kind == "special" and str(o.value).startswith(("clock", "globaltimer"))

@@ -122,5 +122,5 @@ class Kernel:
 
 
 def type_bytes(type_: str) -> int:
-    """Return the bytes of a PTX type: "f32" -> 4."""
+    """Returns the bytes of a PTX type: "f32" -> 4."""
     return _TYPE_BYTES.get(type_) or _TYPE_BYTES[re.sub(r"\D", "", type_)]

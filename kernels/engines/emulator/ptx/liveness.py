@@ -9,7 +9,7 @@ from kernels.engines.emulator.ptx.registers import read, written
 
 
 def live_after_calls(code: Sequence[Instruction], start: int, stop: int) -> set[str]:
-    """Return the registers that a function's code start .. stop-1 may read after one of its calls without writing them
+    """Returns the registers that a function's code start .. stop-1 may read after one of its calls without writing them
     first."""
     live: list[set[str]] = [set() for _ in range(stop - start + 1)]  # live registers before each instruction
     changed = True

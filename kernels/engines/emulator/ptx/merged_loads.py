@@ -52,7 +52,7 @@ class _Group:
 
 
 def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int, int]:
-    """Return for each merged load (instruction index) the width in bytes of its access.
+    """Returns for each merged load (instruction index) the width in bytes of its access.
 
     The load with the lowest address has the width, the others of its access 0; single loads are left out. The access
     starts at the lowest address rounded down to a multiple of the width.
@@ -98,7 +98,7 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
 
 
 def _may_overlap(known: Addresses, group: _Group, root: Root, start: int, stop: int) -> bool:
-    """Return whether a store to root + start .. root + stop may write bytes that the group reads."""
+    """Returns whether a store to root + start .. root + stop may write bytes that the group reads."""
     if root == group.root:
         return group.reads(start, stop)
     read_arrays, written_arrays = known.arrays(group.root), known.arrays(root)
@@ -136,7 +136,7 @@ def _space(i: Instruction) -> str:
 
 
 def _is_plain(i: Instruction) -> bool:
-    """Return whether an access is neither volatile nor ordered with other threads' accesses."""
+    """Returns whether an access is neither volatile nor ordered with other threads' accesses."""
     return not {"volatile", "relaxed", "acquire", "release", "mmio"} & set(i.parts)
 
 

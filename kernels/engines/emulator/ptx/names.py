@@ -8,7 +8,7 @@ from functools import cache
 
 
 def plain(name: str) -> str:
-    """Return the C++ form of a name in PTX, without parameters: "ns::naive", "sgemm<16, float>".
+    """Returns the C++ form of a name in PTX, without parameters: "ns::naive", "sgemm<16, float>".
 
     Without the C++ runtime it also lacks a template's arguments.
     """
@@ -21,7 +21,7 @@ def plain(name: str) -> str:
 
 
 def _nested(name: str) -> str:
-    """Return the names that a mangled one contains: _ZNK1A4areaEv -> A::area."""
+    """Returns the names that a mangled one contains: _ZNK1A4areaEv -> A::area."""
     m = re.match(r"_ZN?K?", name)
     rest, parts = name[m.end() :] if m else "", []
     while m := re.match(r"\d+", rest):
@@ -33,7 +33,7 @@ def _nested(name: str) -> str:
 
 @cache
 def demangled(name: str) -> str:
-    """Return the C++ form of a name in PTX, from the C++ runtime; the name itself if that is missing."""
+    """Returns the C++ form of a name in PTX, from the C++ runtime; the name itself if that is missing."""
     demangle = _demangler()
     if not demangle or not name.startswith("_Z"):
         return name
@@ -56,7 +56,7 @@ def _demangler() -> ctypes._CFuncPtr | None:
 
 
 def variable(name: str) -> str:
-    """Return the C++ name of a function's variable in a mangled one: _ZZ4gemmE6tile_a -> tile_a."""
+    """Returns the C++ name of a function's variable in a mangled one: _ZZ4gemmE6tile_a -> tile_a."""
     for m in re.finditer(r"E(\d+)", name) if name.startswith("_ZZ") else ():
         end = m.end() + int(m[1])
         # A second variable of the same name ends with _0, a third with _1.

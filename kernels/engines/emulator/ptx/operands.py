@@ -16,12 +16,12 @@ _FLOATS = {"0f": "<f", "0d": "<d"}  # prefix of a float's bits in hexadecimal ->
 
 
 def operands(text: str) -> tuple[Operand, ...]:
-    """Return the operands of an instruction: "%f1, [%rd2+4]"."""
+    """Returns the operands of an instruction: "%f1, [%rd2+4]"."""
     return tuple(operand(part) for part in _split(text))
 
 
 def operand(text: str) -> Operand:
-    """Return one operand."""
+    """Returns one operand."""
     text = text.strip()
     if text.startswith("{"):
         return Operand("vector", tuple(operand(p) for p in _split(text[1:-1])))
@@ -49,7 +49,7 @@ def operand(text: str) -> Operand:
 
 
 def _split(text: str) -> list[str]:
-    """Return the parts of a list between commas, except commas within brackets."""
+    """Returns the parts of a list between commas, except commas within brackets."""
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         if c in "{[(":
@@ -77,5 +77,5 @@ def _number(text: str) -> float | int:
 
 
 def float_bytes(text: str) -> bytes:
-    """Return the bytes of a float whose bits are written in hexadecimal, "0f3F800000"; empty for any other number."""
+    """Returns the bytes of a float whose bits are written in hexadecimal, "0f3F800000"; empty for any other number."""
     return bytes.fromhex(text[2:])[::-1] if text[:2].lower() in _FLOATS else b""

@@ -22,7 +22,7 @@ _LABELLED = re.compile(r"^([\w$]+\s*:)(?!:)\s*(\S.*)$")
 
 @lru_cache(maxsize=16)  # a kernel is launched more often than it is parsed
 def parse(ptx: str, entry: str) -> Kernel:
-    """Return the kernel `entry` of a PTX module, with the module's variables. Callers must not change it: the next
+    """Returns the kernel `entry` of a PTX module, with the module's variables. Callers must not change it: the next
     launch gets the same object. PtxError if the module has no such kernel."""
     lines = _statements(re.sub(r"/\*.*?\*/", "", ptx, flags=re.DOTALL))
     files = {int(m[1]): m[2].replace("\\", "/").rpartition("/")[2] for m in map(_FILE.match, lines) if m}
@@ -35,7 +35,7 @@ def parse(ptx: str, entry: str) -> Kernel:
 
 
 def _declarations(lines: Sequence[str]) -> tuple[dict[str, FunctionText], list[Variable]]:
-    """Return the module's kernels and functions that have a body, by name, and its variables."""
+    """Returns the module's kernels and functions that have a body, by name, and its variables."""
     functions: dict[str, FunctionText] = {}
     variables = []
     i = 0
@@ -55,7 +55,7 @@ def _declarations(lines: Sequence[str]) -> tuple[dict[str, FunctionText], list[V
 
 
 def _framed(kernel: Kernel, lines: Sequence[str], functions: dict[str, FunctionText]) -> dict[str, bool]:
-    """Return the functions that need call frames, callees first, each with whether it is recursive."""
+    """Returns the functions that need call frames, callees first, each with whether it is recursive."""
     bodies = {name: "\n".join(lines[slice(*f.body)]) for name, f in functions.items()}
     if "call" not in bodies[kernel.name]:
         return {}
@@ -64,7 +64,7 @@ def _framed(kernel: Kernel, lines: Sequence[str], functions: dict[str, FunctionT
 
 
 def _closing(lines: Sequence[str], start: int) -> int:
-    """Return the line that closes the body opened at or after `start`."""
+    """Returns the line that closes the body opened at or after `start`."""
     depth = 0
     for i in range(start, len(lines)):
         stripped = lines[i].strip()
@@ -77,7 +77,7 @@ def _closing(lines: Sequence[str], start: int) -> int:
 
 
 def _statements(text: str) -> list[str]:
-    """Return the lines of a module without comments, no more than one statement on a line.
+    """Returns the lines of a module without comments, no more than one statement on a line.
 
     Inline assembly has several statements on a line, "{add.f16 a,b,c;}", or one on several lines.
     """

@@ -10,14 +10,14 @@ _NO_RESULT = ("st", "red", "bra", "brx", "ret", "exit", "return", "call", "exter
 
 
 def written(i: Instruction) -> set[str]:
-    """Return the registers that an instruction writes, with or without a guard."""
+    """Returns the registers that an instruction writes, with or without a guard."""
     if not _has_result(i):
         return set()
     return names(i.operands[0]) | ({CARRY} if ".cc" in i.opcode else set())
 
 
 def read(i: Instruction) -> set[str]:
-    """Return the registers that an instruction reads, including its guard."""
+    """Returns the registers that an instruction reads, including its guard."""
     found = {name for o in i.operands[_has_result(i) :] for name in names(o)}
     if i.guard is not None:
         found.add(i.guard[0])
@@ -25,7 +25,7 @@ def read(i: Instruction) -> set[str]:
 
 
 def _has_result(i: Instruction) -> bool:
-    """Return whether the first operand is written. For one in memory, only the registers of its address are read."""
+    """Returns whether the first operand is written. For one in memory, only the registers of its address are read."""
     base = i.parts[0]
     if base in ("bar", "barrier"):
         return "red" in i.parts
@@ -33,7 +33,7 @@ def _has_result(i: Instruction) -> bool:
 
 
 def names(o: Operand) -> set[str]:
-    """Return the registers in an operand."""
+    """Returns the registers in an operand."""
     if o.kind == "vector":
         return {name for part in o.value for name in names(part)}
     if o.base is not None:

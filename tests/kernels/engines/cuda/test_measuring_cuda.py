@@ -44,7 +44,7 @@ def test_second_measurement_is_within_10_percent(ceilings):
 
 
 def run_fma(change=lambda out: None):
-    """Return the output of the FMA kernel after `change`."""
+    """Returns the output of the FMA kernel after `change`."""
     stream = cuda.own_stream()
     with stream:
         fma, out = cuda_probes._fma(stream)

@@ -131,7 +131,7 @@ def worker():
 
 
 def error_text(worker) -> str:
-    """Return the error of a run on the GPU, and check that the next run, on the CPU, works."""
+    """Returns the error of a run on the GPU, and check that the next run, on the CPU, works."""
     with pytest.raises(JobError) as raised:
         worker.submit(Request(("conv/direct",), TOY, engine="cuda")).result(60)
     (row,) = worker.submit(Request(("conv/direct",), TOY, engine="cpu", seconds=0.05)).result(60)

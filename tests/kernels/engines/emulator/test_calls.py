@@ -503,7 +503,7 @@ def test_trees_are_built_and_deleted_recursively():
     }"""
 
     def depths(values: list[int]) -> list[tuple[int, int]]:
-        """Return (value, depth) of each node, in order."""
+        """Returns (value, depth) of each node, in order."""
 
         def visit(remaining: list[int], depth: int) -> list[tuple[int, int]]:
             if not remaining:

@@ -122,7 +122,7 @@ def emulated(name: str) -> bench.Emulated:
 
 # -- hardware and emulator --------------------------------------------------------------------------------
 def compared_counters(name: str) -> dict[str, tuple[float, int]]:
-    """Return (hardware, emulator) of each counter."""
+    """Returns (hardware, emulator) of each counter."""
     assert name in measured(), f"{name} was not measured: {MEASURE_AGAIN}"
     metrics, got = measured()[name]["metrics"], emulated(name)
     return {counter: (bench.hardware(metrics, counter), got.counted(counter)) for counter in bench.COMPARED}
@@ -292,7 +292,7 @@ COLUMNS = "ID,Process ID,Process Name,Host Name,Kernel Name,Context,Stream,Block
 
 
 def ncu_output(rows: list[tuple[bench.Case, dict]]) -> str:
-    """Return these launches as `ncu --csv --page raw` prints them, unordered, among other lines."""
+    """Returns these launches as `ncu --csv --page raw` prints them, unordered, among other lines."""
     metrics = (*bench.REQUIRED, "launch__func_cache_config")
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")

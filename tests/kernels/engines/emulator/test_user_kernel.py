@@ -39,7 +39,7 @@ template <class T> __global__ void __launch_bounds__(64) never(T* x) { x[0] = 6;
 
 @pytest.fixture
 def cu(tmp_path):
-    """Return a function that writes a file and returns its path as text."""
+    """Returns a function that writes a file and returns its path as text."""
 
     def write(content: str | bytes, name: str = "own.cu") -> str:
         path = tmp_path / name
@@ -51,13 +51,13 @@ def cu(tmp_path):
 
 
 def emulate(file: str, entry: str, *options: str, grid: str = "1", block: str = "1") -> int:
-    """Return the exit code of the command. Each option that does not begin with - is an argument."""
+    """Returns the exit code of the command. Each option that does not begin with - is an argument."""
     command_options = [word for o in options for word in ([o] if o.startswith("-") else ["--arg", o])]
     return main(["emulate", file, entry, "--grid", grid, "--block", block, *command_options])
 
 
 def result(file: str, entry: str, *args: str, **settings) -> list[np.ndarray]:
-    """Return each array after a run of one block."""
+    """Returns each array after a run of one block."""
     block = settings.pop("block", 1)
     return list(user_kernel.emulate(file, entry, (1, 1, 1), (block, 1, 1), args, **settings).arrays.values())
 

@@ -21,7 +21,7 @@ KERNEL = 'extern "C" __global__ void k(int* x) { x[0] = VALUE; }\n'
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Return a function that writes files into a folder and returns it. The cache is empty at first."""
+    """Returns a function that writes files into a folder and returns it. The cache is empty at first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
 
@@ -36,7 +36,7 @@ def files(tmp_path, monkeypatch):
 
 
 def value(folder: Path, *folders: str, **settings) -> int:
-    """Return the value that the kernel of k.cu stores."""
+    """Returns the value that the kernel of k.cu stores."""
     given = {"folders": [str(folder / f) for f in folders], **settings}
     return int(
         user_kernel.emulate(folder / "k.cu", "k", (1, 1, 1), (1, 1, 1), ["i32:1:empty"], **given).arrays[

@@ -27,7 +27,7 @@ pytestmark = needs_nvrtc
 
 # -- conversions ---------------------------------------------------------------------------------------
 def _to_int(x: float, dtype, nan: int, rounding=math.trunc) -> int:
-    """Return x as a clamped integer, as PTX does."""
+    """Returns x as a clamped integer, as PTX does."""
     info = np.iinfo(dtype)
     if math.isnan(x):
         return nan
@@ -70,7 +70,7 @@ def test_floats_to_integers():
 
 
 def _nearest(value, dtype) -> float:
-    """Return a Fraction rounded to nearest even: the best of a first guess and its neighbours."""
+    """Returns a Fraction rounded to nearest even: the best of a first guess and its neighbours."""
     guess = dtype(float(value))
     candidates = [guess, np.nextafter(guess, dtype(np.inf)), np.nextafter(guess, dtype(-np.inf))]
     candidates = [n for n in candidates if np.isfinite(n)]
@@ -340,7 +340,7 @@ def test_pairs_of_halves():
 
 
 def _bf16(x: np.ndarray) -> np.ndarray:
-    """Return float64 rounded to the nearest bfloat16, as bits, by exact comparison of neighbours."""
+    """Returns float64 rounded to the nearest bfloat16, as bits, by exact comparison of neighbours."""
     x32 = np.asarray(x, f64).astype(f32)
     down = (x32.view(u32) & u32(0xFFFF0000)).view(f32).astype(f64)
     up = ((x32.view(u32) & u32(0xFFFF0000)) + u32(0x10000)).view(f32).astype(f64)

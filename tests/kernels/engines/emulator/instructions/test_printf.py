@@ -32,7 +32,7 @@ FLOATS = st.sampled_from("eEfFgGaA")
 
 
 def formatted(text: str, *arguments) -> bytes:
-    """Return the format applied to `arguments`: int, float or bytes."""
+    """Returns the format applied to `arguments`: int, float or bytes."""
     out, remaining = [], list(arguments)
     for piece in printf.parts(text.encode()):
         if not isinstance(piece, printf.Spec):
@@ -48,7 +48,7 @@ def formatted(text: str, *arguments) -> bytes:
 
 
 def _format_by_c(text: str, *arguments) -> bytes:
-    """Return the output of this machine's C library."""
+    """Returns the output of this machine's C library."""
     buffer = ctypes.create_string_buffer(1 << 10)
     kinds = {float: ctypes.c_double, bytes: ctypes.c_char_p}
     stars = len(arguments) - 1
@@ -66,7 +66,7 @@ needs_c_library = pytest.mark.skipif(
 
 
 def _stars(flags: str, width: str, precision: str, drawn_stars: tuple[int, int]) -> list[int]:
-    """Return the arguments for each *. A negative width means the flag -, which overrides 0; glibc then pads with
+    """Returns the arguments for each *. A negative width means the flag -, which overrides 0; glibc then pads with
     zeros."""
     first = abs(drawn_stars[0]) if "0" in flags else drawn_stars[0]
     return [star for text, star in ((width, first), (precision, drawn_stars[1])) if "*" in text]

@@ -18,7 +18,7 @@ MAX_U32 = (1 << 32) - 1
 
 
 def _asm(name: str, text: str, sources: int, result: str = "unsigned", source: str = "unsigned") -> str:
-    """Return a device function of some sources that runs PTX; %0 is the result."""
+    """Returns a device function of some sources that runs PTX; %0 is the result."""
     letter = {"unsigned": "r", "int": "r", "float": "f", "double": "d"}
     parameters = ", ".join(f"{source} x{n}" for n in range(sources))
     read = ", ".join(f'"{letter[source]}"(x{n})' for n in range(sources))
@@ -230,7 +230,7 @@ MODES = {
 
 
 def _rounded(exact: Fraction, mode: str, dtype) -> float:
-    """Return `exact` rounded to a float by a mode."""
+    """Returns `exact` rounded to a float by a mode."""
     nearest = dtype(float(exact))
     if MODES[mode](exact):
         return nearest if Fraction(float(nearest)) <= exact else np.nextafter(nearest, dtype(-np.inf))

@@ -15,7 +15,7 @@ f16, f32, f64, i32, u32, u16 = np.float16, np.float32, np.float64, np.int32, np.
 
 
 def _to_bf16(x: np.ndarray) -> np.ndarray:
-    """Return the bits. The values used here are small integers and halves, exact in bfloat16."""
+    """Returns the bits. The values used here are small integers and halves, exact in bfloat16."""
     return (np.asarray(x, f32).view(u32) >> u32(16)).astype(u16)
 
 
@@ -171,7 +171,7 @@ def test_unknown_mma_shape_is_an_error():
 
 # -- ldmatrix ------------------------------------------------------------------------------------------------
 def _ldmatrix(count: int, trans: bool, pitch: int) -> str:
-    """Return a kernel that loads matrices stored one below the other and writes the registers unchanged."""
+    """Returns a kernel that loads matrices stored one below the other and writes the registers unchanged."""
     regs = ", ".join(f"%{n}" for n in range(count))
     outs = ", ".join(f'"=r"(r[{n}])' for n in range(count))
     return f"""extern "C" __global__ void k(unsigned* out, const unsigned short* in) {{
@@ -298,7 +298,7 @@ NUMPY = {
 
 
 def _padded(values: np.ndarray, layout: str, pad: int) -> tuple[np.ndarray, int]:
-    """Return a matrix in memory, by rows or columns with a gap after each, and its stride."""
+    """Returns a matrix in memory, by rows or columns with a gap after each, and its stride."""
     lines = values if layout == "row" else values.T
     padded = np.full((lines.shape[0], lines.shape[1] + pad), 77, values.dtype)
     padded[:, : lines.shape[1]] = lines

@@ -14,7 +14,7 @@ needs_nvrtc = pytest.mark.skipif(compiler.version() is None, reason="NVRTC is no
 
 
 def shared_offsets(kernel: Kernel) -> dict[str, int]:
-    """Return the offsets of the kernel's shared arrays, one after the other."""
+    """Returns the offsets of the kernel's shared arrays, one after the other."""
     out, at = {}, 0
     for v in kernel.variables:
         if v.space == "shared":
@@ -24,7 +24,7 @@ def shared_offsets(kernel: Kernel) -> dict[str, int]:
 
 
 def widths(kernel: Kernel) -> list[int]:
-    """Return the bytes of each load from shared memory after merging, the widest first."""
+    """Returns the bytes of each load from shared memory after merging, the widest first."""
     access_widths = merged(kernel.code, shared_offsets(kernel))
     out = []
     for pc, i in enumerate(kernel.code):
