@@ -81,6 +81,7 @@ def topics_of(name: str) -> list[str]:
     return [part for part in name.split(".")[1:2] if part in TOPICS]
 
 
+@pytest.mark.slow
 def test_no_import_cycles():
     assert not import_cycles(graph())
 

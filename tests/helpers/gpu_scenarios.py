@@ -74,6 +74,7 @@ def test_run_measures_every_rung_that_no_library_refuses(device, page):
     assert len(at.get("plotly_chart")) >= 4
 
 
+@pytest.mark.slow
 def test_library_figures_are_unknown(device):
     at = open_page(ATTENTION)
     assert "<td>unknown</td>" in texts(at)  # PyTorch's workspace, FLOPs and bytes
@@ -82,6 +83,7 @@ def test_library_figures_are_unknown(device):
     assert row["predicted_workspace_bytes"] is None
 
 
+@pytest.mark.slow
 def test_run_becomes_stale_and_second_run_is_measured(device):
     at = open_page("conv/im2col.py")
     finish(at, "run", "job")
@@ -158,6 +160,7 @@ def test_choose_hides_the_measurement_until_the_guess(device):
     assert len(at.session_state["ran"].rows) > 10
 
 
+@pytest.mark.slow
 def test_threads_page_measures_on_the_gpu(device):
     for topic in ("threads", "coalescing", "banks", "layout"):
         at = open_page("memory/page.py", topic=topic)
@@ -179,6 +182,7 @@ def test_autotune_measures_tile_sizes(device):
     assert f"measured {device}" in texts(at)
 
 
+@pytest.mark.slow
 def test_history_lists_the_runs_and_compares_two(device):
     at = open_page("softmax/page.py")
     finish(at, "run", "job")

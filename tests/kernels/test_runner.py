@@ -30,6 +30,7 @@ TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 QUICK = Budget(samples=3, seconds=0.2, min_samples=1, warm_up_s=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(shape=conv_shapes(), tile=st.sampled_from(conv_ladder.TILES))
 def test_every_rung_agrees_at_any_shape(shape, tile):
@@ -179,6 +180,7 @@ def cli(*args):
     )
 
 
+@pytest.mark.slow
 def test_command_line_json():
     out = cli(
         "run", "conv/im2col-gemm", "--shape", "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1", "--engine", "cpu", "--json"
@@ -193,6 +195,7 @@ def test_command_line_json():
     assert result["error"] < 1e-6 and result["predicted"]["workspace_bytes"] == 6912
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -149,6 +149,7 @@ def test_error_in_child_process_is_shown_on_page(machine, monkeypatch):
         worker.close()
 
 
+@pytest.mark.slow
 def test_run_with_all_rungs_refused_keeps_previous_result(monkeypatch):
     at = open_page("conv/im2col.py", engine="cpu")
     finish(at, "run", "job")

@@ -83,6 +83,7 @@ def test_present_shows_only_the_stage(page):
     assert not links(at) and not at.button and not at.number_input and not at.code and not texts(at).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["0", "true", "yes", "11", "", "<script>"])
 def test_other_values_of_present_are_ignored(value):
     at = open_page("conv/im2col.py", present=value)

@@ -58,6 +58,7 @@ def test_every_rung_agrees_with_float64_at_any_shape(s, data):
         assert result.output.shape == s.qkv_shape and result.output.dtype == np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("Br", "Bc"), list(product(sorted(cpu_ladder.SIDES), repeat=2)))
 def test_every_tile_of_flash_attention(Br, Bc):
     for s in (

@@ -276,6 +276,7 @@ def counted(name: str, s: AttentionShape, tiles=None) -> dict[str, int]:
     return session.counters.total
 
 
+@pytest.mark.slow
 def test_each_step_of_the_ladder_saves_what_it_says():
     """Checks the claims of the kernels' headers with counters, at one head of N = 128, d = 64."""
     shape = AttentionShape(1, 1, 128, 64)
@@ -292,6 +293,7 @@ def test_each_step_of_the_ladder_saves_what_it_says():
     assert of("flash-registers", "bank_conflicts_ld") == of("flash-registers", "bank_conflicts_st") == 0
 
 
+@pytest.mark.slow
 def test_tiles_of_hidden_keys_are_skipped():
     shape = AttentionShape(1, 1, 128, 32)
     for name in FLASH:

@@ -288,6 +288,7 @@ def test_all_products_run_on_tensor_cores_without_waste():
     assert total["flops_fp"] < shape.flops / 10
 
 
+@pytest.mark.slow
 def test_tiles_of_hidden_keys_are_skipped_by_each_warp():
     """Of 8 x 8 squares of 32 queries and keys, a causal run multiplies those on and below the diagonal: 36 of 64."""
     shape = AttentionShape(1, 1, 256, 32, dtype="bf16")

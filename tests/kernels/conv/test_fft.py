@@ -46,6 +46,7 @@ def check(engine, s: ConvShape, tiles: dict) -> None:
 
 
 # -- results at any shape ---------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
@@ -90,6 +91,7 @@ def test_layers_on_the_cpu(shape):
         assert relative_error(out, ref) < MOST_ERROR
 
 
+@pytest.mark.slow
 def test_warp_order_changes_nothing_and_no_races():
     s, tiles = ConvShape(2, 9, 11, 12, 33, 3, 3, pad=1), {"FFT_TILE": 16}
     same_in_any_order(lambda options: output(emulator, s, tiles, options)[0], ("forward", "reversed", 1))
@@ -215,6 +217,7 @@ def test_strides_do_not_reduce_executed_flops():
     assert stride_2 - products == round(2.5 * 70 * 70 * math.log2(70 * 70) * (8 + 64 + 8))
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_no_kernel_spills():
     program = RUNG.build(ConvShape(1, 1, 8, 8, 2, 3, 3), RUNG.default_tiles)

@@ -113,6 +113,7 @@ def test_fast_division_equals_plain_division_bit_for_bit(shape):
 
 
 # -- races, faults -------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     tried.same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], RAGGED, options=options))
@@ -145,6 +146,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())

@@ -51,6 +51,7 @@ def test_identity_holds_for_every_pair_in_two_dimensions(m, r):
         assert (winograd_matrices.correlate(t, g, d) == defined(g, d)).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(size=st.sampled_from(SIZES), dimensions=st.sampled_from([1, 2]), data=st.data())
 def test_identity_holds_for_any_filter_and_input(size, dimensions, data):

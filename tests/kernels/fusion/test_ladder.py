@@ -54,6 +54,7 @@ def test_emulator_agrees_with_the_reference_for_any_chain(s):
         verified_output(emulator, rung, s)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(chain_shapes(max_extent=14, max_blocks=8))
 def test_cpu_agrees_with_the_reference_for_any_chain(s):
@@ -248,6 +249,7 @@ def test_counters_refer_to_lines_of_the_generated_text():
 
 
 # -- generated kernels without a file ----------------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 def test_worker_finds_a_generated_kernel_by_name():
     """Runs a new chain in a separate process."""

@@ -51,6 +51,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape):
         assert result.output.dtype == np.float32, result.rung
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_values_of_every_size_and_sign(name):
     shape = GemmShape(33, 70, 19, alpha=-1.5, beta=0.25)
@@ -62,6 +63,7 @@ def test_values_of_every_size_and_sign(name):
     run(name, shape, inputs, engine="emulator")  # verified against |alpha||A||B| + |beta||C0|
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_c0_is_read_only_if_beta_is_not_0(name):
     shape, rung = GemmShape(9, 7, 3), rung_of(name)
@@ -113,6 +115,7 @@ def test_wrong_kernel_gets_no_result(monkeypatch):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())

@@ -134,6 +134,7 @@ def test_every_tile_size_agrees(name, dtype):
         assert excess_error(s, emulated(name, s, tiles)) <= 0, (tiles, s)
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["wmma", "mma-sync"])
 def test_sums_are_fp32(name):
@@ -153,6 +154,7 @@ def test_bf16_has_the_range_of_fp32(name):
     np.testing.assert_array_equal(emulated(name, s, inputs=inputs).out, 24 * 2.0**10)
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("K", [1000, 1001])
 def test_int8_is_exact_at_its_limits(K):

@@ -46,6 +46,7 @@ def error_text(worker, what, *rungs) -> str:
 
 
 # -- hangs, crashes, rubbish -------------------------------------------------------------------------
+@pytest.mark.slow
 def test_hang_ends_at_the_deadline_and_a_spare_is_ready(impatient):
     start = time.monotonic()
     hanging, queued = impatient.submit(act("hang")), impatient.submit(act("sleep 0.01"))
@@ -62,6 +63,7 @@ def test_a_short_run_starts_no_spare(impatient):
     assert impatient._spare is None
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize(
     ("what", "reason"),

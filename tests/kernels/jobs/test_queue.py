@@ -144,6 +144,7 @@ def test_full_queue_is_an_error_and_loses_no_job(worker, monkeypatch):
         assert job.result(20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("owned", [False, True])
 def test_a_hundred_threads_ten_requests_each_run_once(worker, owned):
     gate, results, positions = threading.Barrier(100), {}, []

@@ -44,6 +44,7 @@ def test_every_rung_agrees_at_any_shape(shape, engine, block, tile):
     assert all(r.output.shape == results[0].output.shape for r in results)  # compare() verified each element
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(shape=SHAPES, seed=st.integers(0, 9))
 def test_warp_order_changes_nothing_and_no_races(shape, seed):

@@ -185,6 +185,7 @@ def recording(out, *arguments, presets="toy", modes="hot"):
     return main(["record", "--out", str(out), "--engine", "cpu", "--presets", presets, "--modes", modes, "--seconds", "0.01", *arguments])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_record_writes_rows_that_read_back(tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     assert recording(out) == 0
@@ -255,6 +256,7 @@ def test_rows_of_other_kernels_are_measured_again_and_moved_to_a_second_file(thr
     assert read(tmp_path / "here.jsonl.superseded") == [old]
 
 
+@pytest.mark.slow
 def test_rows_of_another_device_or_preset_are_not_changed(three_rungs, tmp_path):
     out = tmp_path / "here.jsonl"
     recording(out)

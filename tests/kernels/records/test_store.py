@@ -124,6 +124,7 @@ def test_many_threads_lose_no_row(user_store):
     assert user_store.count() == 60
 
 
+@pytest.mark.slow
 def test_ten_thousand_rows_are_listed_within_a_second(user_store):
     import time
 

@@ -213,6 +213,7 @@ print(kept.count())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="folders are made read-only by their mode here")
 @pytest.mark.parametrize("exists", [True, False], ids=["a file", "no file"])
 def test_read_only_folder_can_be_read_and_is_reported(user_store, exists):

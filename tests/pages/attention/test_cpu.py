@@ -66,6 +66,7 @@ def test_rungs_and_tiles_are_measured_drawn_and_become_stale():
     assert "stale: measured at B1 H2 N24 d8, THREADS 1, BLOCK 64, Br 16, Bc 8" in texts(at)
 
 
+@pytest.mark.slow
 def test_stop_keeps_the_measured_rows():
     at = open_at()
     at.button(key="measure_attention_cpu").click().run()

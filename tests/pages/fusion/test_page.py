@@ -162,6 +162,7 @@ def test_block_option_is_a_bounded_field_that_sets_the_url():
 
 
 # -- the page ------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["fusion-toy-pool", "fusion-ragged", "fusion-eight", "resnet50-stem-n32"])
 def test_a_preset_shows_every_part(key):
     shape = FUSION_PRESETS[key].shape

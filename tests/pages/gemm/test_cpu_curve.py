@@ -53,6 +53,7 @@ def test_curve_is_measured_drawn_and_becomes_stale():
     assert "stale: measured at M24 N20 K28" in texts(at) and keys(at) == ["measure_cpu_curve"]
 
 
+@pytest.mark.slow
 def test_stop_keeps_the_measured_rows():
     at = open_at(M=23)
     at.button(key="measure_cpu_curve").click().run()

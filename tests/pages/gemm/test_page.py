@@ -65,6 +65,7 @@ def test_a_preset_shows_every_part(key):
     assert stages(at) == [f"{query.rung.name} {shape} {sizes} (0, 0)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "autotune"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view, M=16)
@@ -150,6 +151,7 @@ def test_unsupported_rungs_are_grouped_by_rule():
     )
 
 
+@pytest.mark.slow
 def test_why_lists_many_rungs_as_rows_and_merges_equal_values():
     html = texts(open_at(M=4096, N=4096, K=4096))
     why = html.partition('<h2 class="kt-card">Why</h2>')[2].partition("</h2>")[0]
@@ -195,6 +197,7 @@ def test_run_uses_page_tiles_for_the_selected_rung_only():
     assert "stale: measured at M32 N32 K32 fp16" in texts(at) and not at.exception
 
 
+@pytest.mark.slow
 def test_rows_of_a_lesson_are_restored_after_another_was_open():
     at = open_at(engine="cpu", dtype="int8", rung="dp4a")
     finish(at, "run", "job")
@@ -210,6 +213,7 @@ def test_rows_of_a_lesson_are_restored_after_another_was_open():
 
 
 # -- autotune --------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_autotune_times_legal_tiles_and_names_the_best(monkeypatch):
     monkeypatch.setattr(autotune, "MAX_CANDIDATES", 5)
     monkeypatch.setattr(autotune, "SECONDS", 0.02)

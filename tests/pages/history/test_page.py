@@ -38,6 +38,7 @@ def listed(at):
     return json.loads(component.proto.json)
 
 
+@pytest.mark.slow
 def test_recordings_are_listed_in_pages(empty_store):
     at = open_at()
     assert f"{TOTAL:,} runs, newest first" in texts(at)
@@ -50,6 +51,7 @@ def test_recordings_are_listed_in_pages(empty_store):
     assert not empty_store.path.exists()  # reading writes nothing
 
 
+@pytest.mark.slow
 def test_every_run_is_on_exactly_one_page_in_order(empty_store):
     dates = sorted({rows.measured_at(row) for row in records.recordings()})
     empty_store.add([a_row(n, time=f"{dates[n % 2 and -1]}T00:00:{n:02}Z") for n in range(30)])
@@ -70,6 +72,7 @@ def test_runs_measured_here_come_first_and_are_named_measured(empty_store):
     assert first["shape"] == "N1 C1 8x8 K2 3x3 · BLOCK 256" and first["device"] == "a processor, cold"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "means"),
     [
@@ -150,6 +153,7 @@ def test_foreign_text_is_escaped(empty_store):
     )  # set as text by the browser
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "words"),
     [

@@ -13,6 +13,7 @@ from tests.helpers.opened import finish, open_page, texts
 open_at = partial(open_page, "memory/page.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", address.TOPICS)
 def test_every_topic_has_every_part(topic):
     at = open_at(topic=topic)

@@ -43,6 +43,7 @@ def test_run_shows_shares_ceilings_and_the_other_device():
     assert "Copying" not in text or records.recorded("conv/direct", TOY, {"BLOCK": 256}).get("copies_ms")
 
 
+@pytest.mark.slow
 def test_changed_control_fades_dots_and_marks_rungs_without_time():
     at = open_at(engine="cpu")
     finish(at, "run", "job")
@@ -54,6 +55,7 @@ def test_changed_control_fades_dots_and_marks_rungs_without_time():
     assert "The fastest here" not in text  # another shape is not compared
 
 
+@pytest.mark.slow
 def test_nearest_recording_names_its_shape_and_is_no_dot():
     at = open_at(engine="cpu", N="2")
     text = texts(at)

@@ -45,6 +45,7 @@ def test_counts_appear_after_the_page_and_are_the_emulators(counting):
             assert f"<td>{units.count(total[name])}</td>" in texts(at)
 
 
+@pytest.mark.slow
 def test_another_reader_has_known_counts_at_once(counting):
     finish_counting(open_at(K="3"))
     at = open_at(K="3")
@@ -71,6 +72,7 @@ def test_failed_count_shows_its_error_until_the_shape_changes(counting):
     assert at.session_state["wish"] is not failed and "counting …" in texts(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
 def test_changed_kernels_are_reported(counting):
     at = open_at()

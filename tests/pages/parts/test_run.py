@@ -55,6 +55,7 @@ def test_run_becomes_stale_and_fresh_again():
     assert "kt-stale" not in texts(at) and not at.exception
 
 
+@pytest.mark.slow
 def test_worker_runs_the_chosen_options():
     at = open_at(engine="cpu", caches="hot", TILE="8")
     finish(at, "run", "job")

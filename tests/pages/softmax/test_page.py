@@ -20,6 +20,7 @@ def at_preset(key):
     return address.ADDRESS.at_shape(address.ADDRESS.read({})[0], SOFTMAX_PRESETS[key].shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", controls.CHIPS)
 def test_a_preset_shows_every_part(key):
     shape = SOFTMAX_PRESETS[key].shape
@@ -38,6 +39,7 @@ def test_all_presets_have_a_chip():
     assert set(controls.CHIPS) == set(SOFTMAX_PRESETS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", address.ADDRESS.rungs)
 def test_every_rung_has_a_scene(rung):
     at = open_at(rung=rung)
@@ -64,6 +66,7 @@ def test_custom_numbers_are_the_row():
     assert "Run measures 4×40 random numbers" in texts(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["1 two", "9" * 2000, "1 " * 100, "<i>1</i>", "1e99"])
 def test_invalid_numbers_are_reported_and_replaced(numbers):
     at = open_at(logits=inputs.OWN_NUMBERS, numbers=numbers)
@@ -72,6 +75,7 @@ def test_invalid_numbers_are_reported_and_replaced(numbers):
     assert "row 0 of 4" in str(heads(at)[0]["meta"]["tensors"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("params", "words"), [
     ({"M": "0"}, "M must lie in 1 .. 1.04858e+06"), ({"N": "x"}, "N must be a whole number"),
     ({"rung": "fast"}, "rung must be one of unsafe, three-pass, online, warp-shuffle, registers"),
@@ -89,6 +93,7 @@ def test_row_too_long_for_registers_names_its_rule_and_links_to_other_rungs():
     assert "online: two passes" in links(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "row"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view)

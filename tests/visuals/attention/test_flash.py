@@ -72,6 +72,7 @@ def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -
             assert (error <= tolerance * size[:, : visible.cols]).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(case=attention_cases(), seed=st.integers(0, 9))
 def test_m_l_and_o_equal_the_softmax_of_the_keys_so_far(case, seed):
@@ -117,6 +118,7 @@ def test_numbers_are_finite_at_large_scores(kind):
 
 
 # -- what the kernel stores ---------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(case=attention_cases(most=30))
 def test_o_equals_the_kernels_output(case):
@@ -146,6 +148,7 @@ def start_of_P(rung: str, plan: Plan) -> int:
     return Br * (DP + 4) + Bc * (DP + 4) + Bc * DP if rung == REGISTERS else Br * DP + Bc * (DP + 1) + Bc * DP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", [FLASH, REGISTERS])
 @pytest.mark.parametrize(
     "s", [TOY, AttentionShape(1, 1, 29, 5), AttentionShape(1, 1, 40, 12, causal=1)], ids=str
@@ -230,6 +233,7 @@ def test_shared_memory_has_the_current_tile(case):
 
 
 # -- what is hidden ---------------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(case=attention_cases())
 def test_hidden_keys_are_skipped_or_minus_infinity(case):
@@ -274,6 +278,7 @@ def test_score_matrix_is_empty_and_its_visited_tiles_are_read():
 
 
 # -- bytes --------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "s", [AttentionShape(1, 1, 13, 5), AttentionShape(1, 1, 4, 8), AttentionShape(1, 1, 64, 16)], ids=str
 )

@@ -55,6 +55,7 @@ def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
 
 
 # -- cells -----------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
 @given(chain_shapes(max_extent=7, max_blocks=5))
@@ -68,6 +69,7 @@ def test_last_cells_equal_the_kernels_and_the_reference(s):
         assert close(scene.cells("y"), small, len(small.blocks))
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
 @given(chain_shapes(max_extent=6, max_blocks=5))

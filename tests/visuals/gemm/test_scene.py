@@ -128,6 +128,7 @@ def test_part_of_a_large_product_is_correct_and_named(rung):
 
 
 # -- index maps ------------------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_threads_store_the_cells_of_the_plan(case):

@@ -67,6 +67,7 @@ def warp_steps(s, rung, tiles, A, B, C0, warp=0):
     return WarpSteps(cut, plan, inputs, trace, warp, s.K), trace, counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", THREADS)
 def test_requests_of_all_warps_add_up_to_the_counters(rung):
     tiles = smallest(rung)
@@ -80,6 +81,7 @@ def test_requests_of_all_warps_add_up_to_the_counters(rung):
     assert list(total.values()) == [t["sectors_ld"], t["sectors_st"], wavefronts, conflicts]
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(rungs=tuple(FLOATS)))
 def test_lanes_get_the_values_that_the_kernel_loaded(case):
@@ -119,6 +121,7 @@ def values_at(scene, steps, t):
             yield int(cell % 32), float(values[i])
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_last_step_equals_the_blocks_output(case):

@@ -55,6 +55,7 @@ def test_counts_of_a_warp():
     assert memory_charts.relative({2: 3.0, 1: 2.0}) == {1: 1.0, 2: 1.5}
 
 
+@pytest.mark.slow
 def test_sentence_says_whether_padding_helps():
     assert "8 passes, with padding 1. Padding is the cure here." in memory_story.banks(8).sentence
     assert "1 pass, with padding 2. Padding does harm here" in memory_story.banks(3).sentence

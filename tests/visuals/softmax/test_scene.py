@@ -213,6 +213,7 @@ def test_notes_name_the_two_cells_that_were_merged(rung):
                 assert cells[cell] == pytest.approx(a + b, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", SOFTMAX_PRESETS)
 @pytest.mark.parametrize("rung", softmax_address.ADDRESS.rungs.values(), ids=lambda r: r.name)
 def test_every_preset_has_a_scene_or_breaks_a_rule(rung, key):

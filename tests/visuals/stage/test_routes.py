@@ -129,6 +129,7 @@ def test_one_frame_is_a_gif_too():
         assert (image.n_frames, image.size) == (1, SIZE)
 
 
+@pytest.mark.slow
 def test_too_many_colours_leave_flat_areas_exact():
     frames = []
     for k in range(3):

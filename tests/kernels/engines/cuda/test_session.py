@@ -150,6 +150,7 @@ def test_error_of_cupy_without_a_driver(worker):
     assert "driver 580 or newer (cudaErrorInsufficientDriver: " in text
 
 
+@pytest.mark.slow
 def test_error_of_cupy_that_does_not_import(worker, monkeypatch):
     folder = os.path.join(os.path.dirname(__file__), "..", "..", "..", "children", "broken_cupy")
     monkeypatch.setenv("PYTHONPATH", os.path.abspath(folder))

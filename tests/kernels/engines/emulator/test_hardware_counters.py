@@ -171,6 +171,7 @@ def test_memory_counters_equal_the_hardwares(name):
     assert not differences, f"{name}: (hardware, emulator) {differences}"
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("of, counter", KNOWN)
 def test_known_differences_still_differ(of, counter):
@@ -178,6 +179,7 @@ def test_known_differences_still_differ(of, counter):
     assert any(counter in unequal(name) for name in names), "they agree now: take it out of KNOWN"
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", [n for n, case in bench.cases().items() if bench.is_patched(case)])
 def test_hardware_copies_take_at_least_the_counted_wavefronts(name):
@@ -214,6 +216,7 @@ def test_moved_loads_are_at_most_the_counted_ones(name):
     assert waves - compared_counters(name)["bank_conflicts_ld"][0] == executed <= counted
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_instruction_ratios_equal_the_constants(record_property):
     ratios = {

@@ -124,6 +124,7 @@ def test_guess_is_ranked_and_kept_in_the_url(recorded):
     assert "kt-map" in html and "kt-totals" in html
 
 
+@pytest.mark.slow
 def test_show_skips_the_guess_and_invalid_guess_is_reported():
     assert "kt-race" in texts(open_at(predict="show")) and "You said" not in texts(open_at(predict="show"))
     at = open_at(predict="<b>fastest")
@@ -160,6 +161,7 @@ def test_every_preset_shows_its_lanes_and_broken_rules(key):
         assert f"groups must be 1, got {shape.groups}" in html
 
 
+@pytest.mark.slow
 def test_invalid_input_is_named():
     at = open_at(R="99", C="7", groups="2", H="-1", predict="show")
     for message in ("R must lie in 1 .. 11", "C and K must be multiples of groups", "H must lie in"):
@@ -172,6 +174,7 @@ def test_nearest_recording_is_named(recorded):
     assert "not this shape" in html and "recorded at N=" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("view", "race", "map_", "networks", "memory"),
     [

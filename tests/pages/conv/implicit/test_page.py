@@ -40,6 +40,7 @@ def test_invalid_values_give_a_valid_state(raw):
     assert all(watched.tiles[name] in choices for name, choices in watched.rung.tiles.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["one-tile", "toy", "lenet-conv1", "resnet50-res3-3x3-n1", "resnet50-conv1-n32"]
 )
@@ -64,6 +65,7 @@ def test_default_shape_fills_its_tile():
     assert (tiles["BM"], tiles["BN"]) == (shape.K, shape.N * shape.PQ)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 def test_stage_shows_the_selected_rung_and_tiles(rung):
     at = open_at(rung=rung, BM=32, BN=32, TM=4, TN=4, STAGES=2)

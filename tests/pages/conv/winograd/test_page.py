@@ -63,6 +63,7 @@ def test_every_chip_shows_a_scene_or_the_rule(key):
         assert "Not at this shape: R and S must be 3" in html and "The matrices of F(m, r)" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "rule"),
     [({"R": "5"}, "R and S must be 3, got 5 and 3"), ({"u": "2"}, "stride must be 1 each way"), ({"dilation_w": "2"}, "dilation must be 1 each way")],

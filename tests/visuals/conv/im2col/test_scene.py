@@ -36,6 +36,7 @@ def scene_at(s, part, x, w, y):
     return im2col_scene(s, part, x, w, y[0, : part.K, part.p : part.p + part.P, part.q : part.q + part.Q])
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(conv_shapes(), st.data())
 def test_last_step_shows_the_kernel_output(s, data):

@@ -229,6 +229,7 @@ def test_each_thread_stores_its_owned_sums(tiles):
         assert expected == set(zip(k[mine], columns[mine], strict=True))
 
 
+@pytest.mark.slow
 def test_missing_filter_flip_is_detected(monkeypatch):
     """The trace must differ from a scene that does not flip the filter."""
     monkeypatch.setattr(Plan, "taps", property(lambda plan: plain_taps(plan.s)))
