@@ -222,7 +222,7 @@ def do_record(args) -> None:
         for progress in record(args.out, sweep, args.commit or commit()):
             left = "" if progress.left_s is None else f", about {_duration(progress.left_s)} left"
             print(
-                f"[{progress.done} of {progress.total}{left}] {_line(progress.row) if progress.row else progress.said}",
+                f"[{progress.done} of {progress.total}{left}] {_line(progress.row) if progress.row else progress.note}",
                 flush=True,
             )
     except KeyboardInterrupt:

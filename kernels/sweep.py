@@ -25,8 +25,8 @@ from kernels.records.jsontext import RowError, canonical, load
 from kernels.records.row import digest_of, kernel_digest
 from kernels.runner import VerificationError, compare
 
-# Presets of the ladder "conv" that are recorded only where their group is asked for: cold, at the usual tile sizes,
-# with few samples, each row kept brief (records.brief). They are many, and a map or a sum wants their times alone.
+# Presets of the ladder "conv" that are recorded only if their group is named: cold, at the default tile sizes, with few
+# samples, in brief rows (records.brief). They are many, and a map or a sum needs only their times.
 GROUPS = {"grid": conv_presets.CONV_GRID, "networks": networks.LAYERS}
 FEW = 30  # samples
 
@@ -114,22 +114,22 @@ class Group:
 
 @dataclass(frozen=True)
 class Progress:
-    """One row of the sweep: measured, or why not (`said`)."""
+    """One row of the sweep, or a note on why there is none."""
 
     row: dict[str, Any] | None
-    said: str
+    note: str
     done: int
     total: int
     left_s: float | None  # by what was measured so far; None before that
 
 
 def candidates(rungs: Iterable[Rung], shape) -> Iterator[tuple[list[str], dict[str, int]]]:
-    """First every rung at its default tiles, together; then its other sets of tile sizes (what differs from the
-    default), one at a time. A rung that breaks a rule is left out."""
-    able = [r for r in rungs if availability.runs(r, shape, r.default_tiles)]
-    if able:
-        yield [r.name for r in able], {}
-    for rung in able:
+    """Yields every rung at its default tiles, together; then its other sets of tile sizes (those that differ from the
+    default), one at a time. A rung that cannot run the shape is left out."""
+    supported = [r for r in rungs if availability.runs(r, shape, r.default_tiles)]
+    if supported:
+        yield [r.name for r in supported], {}
+    for rung in supported:
         for tiles in list(rung.tile_sets(shape))[1:]:
             yield [rung.name], {name: v for name, v in tiles.items() if v != rung.default_tiles[name]}
 
@@ -137,11 +137,11 @@ def candidates(rungs: Iterable[Rung], shape) -> Iterator[tuple[list[str], dict[s
 def record(
     out: Path, sweep: Sweep, made_at: str, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Progress]:
-    """Measure what `out` does not hold yet, write each row to it as a line of JSON, yield each.
+    """Measures what `out` does not contain yet, writes each row to it as a line of JSON and yields each.
 
-    What was measured on this device by the kernels that are in the tree is not measured again: a sweep that was cut
-    off goes on where it was. Rows of other kernels move to `out`.superseded; nothing measured is deleted. What a
-    vendor's library does not support is kept beside `out` (kernels.records.unsupported).
+    Rows of this device and of the kernels in the tree are not measured again, so an interrupted sweep continues. Rows of
+    other kernels move to `out`.superseded; nothing measured is deleted. What a vendor's library does not support is
+    stored beside `out` (kernels.records.unsupported).
     """
     machine = engines.load(sweep.engine)
     if not machine.MEASURES:
@@ -149,52 +149,66 @@ def record(
     status = machine.status()
     if not status.ready:
         raise RuleError(f"engine {sweep.engine!r} cannot run here: {status.text}")
-    device = status.text
-    have, told = (
-        {_key(row) for row in _tidied(out)},
-        unsupported.UnsupportedFile(out, device, machine.conditions),
-    )
+    recorded = {_key(row) for row in _tidied(out)}
+    refusals = unsupported.UnsupportedFile(out, status.text, machine.conditions)
     groups = list(sweep.groups())
-    total = sum(len(g.rungs) for g in groups)
-    todo = [
-        (g, [r for r in g.rungs if g.key(r, device) not in have and (r, g.shape) not in told]) for g in groups
+    missing = [
+        [r for r in g.rungs if g.key(r, status.text) not in recorded and (r, g.shape) not in refusals]
+        for g in groups
     ]
-    done = total - sum(len(missing) for _, missing in todo)
+    total = sum(len(g.rungs) for g in groups)
+    done = total - sum(map(len, missing))
     if done:
         yield Progress(None, f"{done} of {total} were there already", done, total, None)
     start, resumed = clock(), done
     with out.open("a", encoding="utf-8") as file:
-        for group, missing in todo:
-            lacking = {r: group.refusal(sweep.engine, r) for r in missing}
-            for rung in filter(lacking.get, missing):
-                done += 1
-                yield Progress(None, f"left out {rung} {group.shape}: {lacking[rung]}", done, total, None)
-            missing = [r for r in missing if not lacking[r]]
-            if not missing:
-                continue
-            try:
-                results = compare(missing, group.shape, engine=sweep.engine, tiles=group.tiles, mode=group.mode,
-                                  budget=group.budget(sweep.budget),
-                                  refused=lambda rung, said, shape=group.shape: told.add(rung, shape, said))  # fmt: skip
-            except (RuleError, VerificationError) as e:  # too large for this machine's memory, or wrong: told
-                done += len(missing)
-                yield Progress(None, f"left out {group}: {e}", done, total, None)
-                continue
-            for rung in missing:
-                if (rung, group.shape) in told:
-                    done += 1
-                    yield Progress(
-                        None, f"{rung} {group.shape}: {told[rung, group.shape]}", done, total, None
-                    )
-            for result in results:
-                program = group.ladder.rung(result.rung).build(group.shape, result.tiles)
-                row = records_row.row(result, program, made_at)
-                row = records_row.brief(row) if group.brief else row
-                file.write(json.dumps(row, separators=(",", ":")) + "\n")
-                file.flush()
-                done += 1
-                left = (clock() - start) / (done - resumed) * (total - done)
-                yield Progress(row, "", done, total, left)
+        for group, rungs in zip(groups, missing, strict=True):
+            for row, note in _measured(group, rungs, sweep, refusals, made_at):
+                done += 1 if row else note.rungs
+                left = (clock() - start) / (done - resumed) * (total - done) if row else None
+                if row:
+                    file.write(json.dumps(row, separators=(",", ":")) + "\n")
+                    file.flush()
+                yield Progress(row, note.text, done, total, left)
+
+
+@dataclass(frozen=True)
+class _Note:
+    """Why `rungs` rungs have no row."""
+
+    text: str = ""
+    rungs: int = 1
+
+
+def _measured(
+    group: Group, rungs: Sequence[str], sweep: Sweep, refusals: unsupported.UnsupportedFile, made_at: str
+) -> Iterator[tuple[dict[str, Any] | None, _Note]]:
+    """Yields the row of each rung of a group that this machine measured, or a note on why there is none."""
+    reasons = {r: group.refusal(sweep.engine, r) for r in rungs}
+    for rung in filter(reasons.get, rungs):
+        yield None, _Note(f"left out {rung} {group.shape}: {reasons[rung]}")
+    rungs = [r for r in rungs if not reasons[r]]
+    if not rungs:
+        return
+
+    def refused(rung: str, reason: str) -> None:
+        refusals.add(rung, group.shape, reason)
+
+    try:
+        results = compare(
+            rungs, group.shape, engine=sweep.engine, tiles=group.tiles, mode=group.mode,
+            budget=group.budget(sweep.budget), refused=refused,
+        )  # fmt: skip
+    except (RuleError, VerificationError) as e:  # too large for this machine's memory, or wrong
+        yield None, _Note(f"left out {group}: {e}", len(rungs))
+        return
+    for rung in rungs:
+        if (rung, group.shape) in refusals:
+            yield None, _Note(f"{rung} {group.shape}: {refusals[rung, group.shape]}")
+    for result in results:
+        program = group.ladder.rung(result.rung).build(group.shape, result.tiles)
+        row = records_row.row(result, program, made_at)
+        yield (records_row.brief(row) if group.brief else row), _Note()
 
 
 def _tidied(out: Path) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. `twin` is the NumPy implementation of this step, called with the kernel's own arguments."""
+    """One kernel launch. `cpu` is the NumPy implementation of this step, called with the kernel's own arguments."""
 
     source: str  # "topic/file.cu" (kernels.sources.file), or the name of one that kernels.fusion.codegen generates
     entry: str
@@ -63,7 +63,7 @@ class Launch:
 @dataclass(frozen=True)
 class LibraryCall:
     """One call into a vendor library; `routine` is its name in records. `bind` takes the arguments on the GPU and returns
-    the call, which can be repeated on the current stream. `twin` is the NumPy implementation; without one only the cuda
+    the call, which can be repeated on the current stream. `cpu` is the NumPy implementation; without one only the cuda
     engine runs the call."""
 
     routine: str
@@ -79,7 +79,7 @@ class LibraryCall:
 @dataclass(frozen=True)
 class HostLoop:
     """Loops for the processor, or its library instead: only the cpu engine runs them, in place on the arrays. `prepare`
-    compiles what `twin` calls, before anything is timed or counted."""
+    compiles what `cpu` calls, before anything is timed or counted."""
 
     name: str
     source: str  # the file that a page shows, under kernels

@@ -12,12 +12,8 @@ import numpy as np
 from kernels.model.program import Program, RuleError, Tiles
 
 ENGINES = ("cuda", "cpu", "emulator")
-
-
 FP32, TENSOR_CORES, INT8 = "FP32", "tensor cores", "INT8 arithmetic"
 UNITS = (FP32, TENSOR_CORES, INT8)  # arithmetic units of a GPU
-
-
 MIN_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
 
 
@@ -50,9 +46,12 @@ def any_gpu(shape: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Rung:
-    """One algorithm variant. `tolerance` t admits |out - ref| <= t * bound, where bound is the same
-    computation on absolute values: the usual backward-error scale of a sum. `scale(shape, tiles, inputs)` gives it
-    in float64 for an algorithm whose own computation is not the definition's: what it rounds spreads."""
+    """One algorithm variant.
+
+    A tolerance t allows |out - ref| <= t * bound. The bound is the same computation on absolute values: the backward-error
+    scale of a sum. `scale(shape, tiles, inputs)` returns it in float64 for an algorithm that computes something else
+    than the definition, so that its rounding errors spread.
+    """
 
     name: str  # "conv/im2col-gemm"
     title: str
@@ -63,23 +62,21 @@ class Rung:
     tolerance: float
     tiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # choices, the default first
     library: str = ""  # the vendor library that does part of the work
-    # Finds the library of a rung that is all the library's; RuleError says why it cannot be called here. It is no rule:
-    # rules speak of shapes and tile sizes alone (kernels.records.availability).
+    # Finds the library of a rung that is one call of it; RuleError says why it cannot be called here. That is no rule:
+    # rules depend on the shape and the tile sizes only (kernels.records.availability).
     find_library: Callable[[], object] | None = None
     scale: Callable[[Any, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
     sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
-    engines: tuple[str, ...] = ENGINES  # those that run it, of its ladder's
-    capability: Callable[[Any], tuple[int, int]] = any_gpu  # the least that runs the kernels of a shape
-    units: str = FP32  # of UNITS: those that do its arithmetic at a 32-bit shape
-    rounds_to: str = ""  # the type that its factors are rounded to where that is coarser than the shape's
-    family: str = (
-        ""  # the algorithm family, on a ladder that has several: a key of visuals.conv.choose.families
-    )
+    engines: tuple[str, ...] = ENGINES  # of its ladder's, those that run it
+    capability: Callable[[Any], tuple[int, int]] = any_gpu  # the lowest that runs the kernels of a shape
+    units: str = FP32  # of UNITS: those that compute a 32-bit shape
+    rounds_to: str = ""  # the type that its factors are rounded to, if it is coarser than the shape's
+    family: str = ""  # the key of its algorithm family, on a ladder that has several
     short_title: str = ""  # for a narrow cell, on such a ladder
-    no_scene: str = ""  # why no stage shows it, where that is not that its library's source is closed
+    no_scene: str = ""  # why no stage shows it, unless the reason is that its library's source is closed
 
     def title_on(self, engine: str) -> str:
-        """The title as it is true on an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""
+        """Returns the title for an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""
         return (
             self.title.replace(self.library, "NumPy BLAS")
             if engine == "cpu" and self.library and engine in self.engines
@@ -91,9 +88,9 @@ class Rung:
         return {name: choices[0] for name, choices in self.tiles.items()}
 
     def tile_sets(self, shape) -> Iterator[dict[str, int]]:
-        """The tile sizes that are compiled ahead and recorded: the default, then `sets`; where that is None each
-        other choice once, with as few of the others moved as the rules ask for at this shape (two at most).
-        What no rule allows then is left out."""
+        """Yields the tile sizes that are compiled ahead and recorded: the default, then `sets`. If that is None, each other
+        choice once, with as few of the other sizes changed as the rules need at this shape (two at most). A choice that
+        breaks a rule even then is left out."""
         default = self.default_tiles
         if any(self.rules(shape, default)):
             return
@@ -104,20 +101,22 @@ class Rung:
             return
         for name, choices in self.tiles.items():
             for value in choices[1:]:
-                near = self._near(default | {name: value}, [other for other in self.tiles if other != name])
-                found = next((tiles for tiles in near if not any(self.rules(shape, tiles))), None)
+                nearby = self._nearby(
+                    default | {name: value}, [other for other in self.tiles if other != name]
+                )
+                found = next((tiles for tiles in nearby if not any(self.rules(shape, tiles))), None)
                 if found:
                     yield found
 
-    def _near(self, tiles: dict[str, int], names: list[str]) -> Iterator[dict[str, int]]:
-        """`tiles`, then those with one of `names` moved, then with two."""
+    def _nearby(self, tiles: dict[str, int], names: list[str]) -> Iterator[dict[str, int]]:
+        """Yields `tiles`, then those with one of `names` changed, then with two."""
         for count in range(3):
-            for moved in itertools.combinations(names, count):
-                for values in itertools.product(*(self.tiles[name] for name in moved)):
-                    yield tiles | dict(zip(moved, values, strict=True))
+            for changed in itertools.combinations(names, count):
+                for values in itertools.product(*(self.tiles[name] for name in changed)):
+                    yield tiles | dict(zip(changed, values, strict=True))
 
     def check(self, shape, tiles: Tiles | None) -> dict[str, int]:
-        """All tiles, defaults filled in. RuleError names the first rule broken."""
+        """Returns all tile sizes, defaults filled in. RuleError names the first rule that is broken."""
         given = dict(tiles or {})
         for name, value in given.items():
             if name not in self.tiles:
@@ -161,7 +160,7 @@ class Ladder:
         raise RuleError(f"no rung {name!r}; there are: {', '.join(r.name for r in self.rungs)}")
 
     def only(self, *names: str) -> Ladder:
-        """The same ladder with these rungs alone, in its own order: what a lesson compares."""
+        """Returns the same ladder with only these rungs, in its order: those that a lesson compares."""
         for name in names:
             self.rung(name)
         return replace(self, rungs=tuple(rung for rung in self.rungs if rung.name in names))

@@ -85,7 +85,7 @@ def _no_rules(values: Values) -> Iterable[tuple[str, Values]]:
 class Fields:
     """The parameters of one lesson by name.
 
-    `mend` yields pairs: a rule between fields that the values break, and the values to use instead. Each replacement is
+    `fix` yields pairs: a rule between fields that the values break, and the values to use instead. Each replacement is
     applied before the next pair is computed.
     """
 

@@ -8,7 +8,7 @@ the URL anew. Six facts about Streamlit 1.67 matter here:
   the default is out of bounds, the field has none.
 * A control in a closed popover is not updated. Later it sends the value it had before Back or a link changed it. So
   the page reads the URL and not the control.
-* A link to the current page reruns it but leaves the browser's URL unchanged: `query.asked` corrects the URL.
+* A link to the current page reruns it but leaves the browser's URL unchanged: `query.current_values` corrects the URL.
 * A fragment that polls sends the browser's URL. That can be the previous one while a new one is on its way. A rerun of
   the page from there would undo the change. A rerun by one of two fragments loses what was pressed in the other.
   `query.behind` detects both cases.

@@ -1,7 +1,7 @@
 """The URL parameters of a lesson on a ladder whose rungs have tile sizes: shape, selected rung, tile sizes.
 
 The shape is always valid, and each tile size is one that the rung offers. Together they can still break a rule of the
-rung. Then the page names the rule (`Asked.broken`) and keeps the selection. All functions are pure.
+rung. Then the page names the rule (`Selection.broken`) and keeps the selection. All functions are pure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def short(rung: Rung) -> str:
 class Address:
     """How the URL of a lesson selects a shape, a rung of its ladder and tile sizes.
 
-    `shape` has the fields of the shape by name. `usual` is the short name of the default rung. `mend` is as in Fields.
+    `shape` has the fields of the shape by name. `default_rung` is the short name of the default rung. `fix` is as in Fields.
     With `first`, tile sizes missing in the URL are `fit(rung, first)`; without it they are the rung's defaults.
     """
 

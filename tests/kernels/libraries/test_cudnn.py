@@ -295,7 +295,7 @@ def test_sweep_stores_refused_rungs_beside_its_rows(attempts, monkeypatch, tmp_p
         return list(sweep.record(out, settings, "unknown"))
 
     first = record_again()
-    assert [p.said for p in first if "refused" in p.said] == [f"conv/refused {SHAPE}: {REASON}"]
+    assert [p.note for p in first if "refused" in p.note] == [f"conv/refused {SHAPE}: {REASON}"]
     assert first[-1].done == first[-1].total and len(attempts) == 1
     lines = [load(line) for line in out.read_text().splitlines()]
     assert lines and all(row["rung"] != "conv/refused" and rows.check(row) is None for row in lines)

@@ -117,7 +117,7 @@ def test_sweep_skips_rungs_this_machine_cannot_run(monkeypatch, tmp_path):
     what = sweep.Sweep("cpu", ["toy"], ["cold"], budget=Budget(3, 0.1, 2, 0.0))
     steps = list(sweep.record(out, what, "unknown"))
     assert {step.row["rung"] for step in steps if step.row} == {"conv/direct"}
-    left_out = [step.said for step in steps if old in step.said]
+    left_out = [step.note for step in steps if old in step.note]
     assert any(text.startswith(f"left out conv/im2col-gemm {TOY}: ") for text in left_out)
     assert steps[-1].done == steps[-1].total and list(tmp_path.iterdir()) == [out]
 
