@@ -11,10 +11,9 @@ from kernels.ladders import LADDERS
 from kernels.model.shape import Bound
 from pages.parts import rung_address
 from pages.parts.address import Choice, Number, Values, fewest_resets
-from pages.parts.kept import MAX_SCENES
 from visuals.attention.inputs import KINDS, qkv
 from visuals.attention.scene import attention_scene, why_not
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 LADDER = LADDERS["attention"]
 DEFAULT = ATTENTION_PRESETS["attention-16"].shape
@@ -62,7 +61,7 @@ def bounds(s: AttentionShape) -> dict[str, Bound]:
 
 
 # -- the stage -----------------------------------------------------------------------------------
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def scene(
     s: AttentionShape, rung: str, tiles: tuple[tuple[str, int], ...], values: str
 ) -> tuple[Scene | None, str]:

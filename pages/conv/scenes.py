@@ -8,14 +8,13 @@ from types import ModuleType
 
 from kernels.engines import emulator
 from kernels.ladders import find
-from pages.parts.kept import MAX_SCENES
 from visuals.conv.direct import warps as direct_warps
 from visuals.conv.direct.scene import direct_scene, part_shown
 from visuals.conv.im2col import warps as im2col_warps
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import Part, part_of
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 Ordered = tuple[Scene, str]  # a scene, and why it is not in the requested order ("" if it is)
 IM2COL_ORDERS = {
@@ -28,14 +27,14 @@ DIRECT_ORDERS = {
 }
 
 
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def im2col(inputs: Inputs, order: str) -> Ordered:
     """Returns the scene in one of IM2COL_ORDERS."""
     part = part_of(inputs.shape, inputs.planes()[0])
     return _in_order(order, inputs, part, im2col_scene, "conv/im2col-gemm", im2col_warps)
 
 
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def direct(inputs: Inputs, order: str) -> Ordered:
     """Returns the scene in one of DIRECT_ORDERS."""
     part = part_shown(inputs.shape, inputs.planes()[0])

@@ -19,10 +19,9 @@ from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
 from pages.parts import rung_address
 from pages.parts.address import Number, Value, Values, fewest_resets
-from pages.parts.kept import MAX_SCENES
 from visuals.fusion import story
 from visuals.fusion.scene import fusion_scene
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 LADDER = LADDERS["fusion"]
 STAGE_RUNGS = LADDER.only(*ladder.PLANS)  # the rungs whose kernels can be shown on the stage
@@ -198,7 +197,7 @@ EPS = Bound(MIN_EPS, 1)
 
 
 # -- the stage -----------------------------------------------------------------------------------------------
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def _scene(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Scene:
     return fusion_scene(s, rung, dict(tiles))
 

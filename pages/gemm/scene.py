@@ -9,13 +9,12 @@ import numpy as np
 from kernels.gemm.common import buffers
 from kernels.gemm.shape import GemmShape
 from kernels.model.program import RuleError
-from pages.parts.kept import MAX_SCENES
 from visuals.gemm import fragment
 from visuals.gemm.fragment import fragment_scene
 from visuals.gemm.plan import why_not
 from visuals.gemm.scene import gemm_scene
 from visuals.gemm.warps import warps_scene
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 GEMM_ORDERS = {
     "explaining": "one block, what it loads and then the terms of its sums one after the other",
@@ -34,7 +33,7 @@ def gemm_orders(rung: str) -> dict[str, str]:
     return GEMM_ORDERS | FRAGMENTS if rung == "gemm/mma-sync" else GEMM_ORDERS
 
 
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def gemm(
     shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
 ) -> tuple[Scene | None, str]:

@@ -22,7 +22,7 @@ from visuals.memory import story
 from visuals.memory.layout import layout_scene
 from visuals.memory.sectors import banks_scene, stride_scene
 from visuals.memory.threads import add_scene
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 TOPICS = {"threads": "add", "coalescing": "stride", "banks": "banks", "layout": "layout"}  # and their ladders
 TOPIC_FIELDS = {
@@ -96,7 +96,7 @@ def scene(topic: str, values: Values) -> Scene:
     return _scene(topic, tuple(values.items()))
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=MAX_CACHED_SCENES, show_spinner=False)
 def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
     values = dict(items)
     name, topic_shape = rung(topic, values), shape(topic, values)
@@ -114,7 +114,7 @@ def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
     )
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
+@st.cache_data(max_entries=MAX_CACHED_SCENES, show_spinner=False)
 def counted(topic: str, values: Values) -> story.CountTable:
     if topic == "coalescing":
         return story.strides(values["stride"])

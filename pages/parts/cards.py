@@ -64,7 +64,7 @@ def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) ->
 
 @lru_cache(maxsize=128)
 def _cached_figure(spec: _FigureSpec) -> Any:
-    from visuals.charts.drawn import PlainFigure  # with it comes Plotly
+    from visuals.charts.plain_figure import PlainFigure  # with it comes Plotly
 
     figure = spec.draw()
     return figure if isinstance(figure, PlainFigure) else PlainFigure(figure.to_plotly_json())

@@ -20,8 +20,7 @@ from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_address
 from pages.parts.address import MAX_TEXT_CHARS, Number, Values, fewest_resets
-from pages.parts.kept import MAX_SCENES
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 from visuals.softmax import inputs
 from visuals.softmax.scene import softmax_scene, visible_columns
 
@@ -116,7 +115,7 @@ def tiles_at(query: rung_address.Selection, n: int) -> dict[str, int]:
     return dict(query.tiles) if fits else default_tiles_for(query.rung, SoftmaxShape(1, n))
 
 
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def _scene(rung: str, tiles: tuple[tuple[str, int], ...], stage_row: Row) -> Scene:
     return softmax_scene(rung, dict(tiles), stage_row.x, stage_row.source)
 

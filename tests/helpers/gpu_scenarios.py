@@ -21,8 +21,8 @@ from pages.fusion import address as fusion_address
 from pages.gemm import address as gemm_address
 from pages.parts import autotune
 from pages.softmax import address as softmax_address
-from tests.helpers.opened import finish, links, open_page, texts
 from tests.helpers.openings import LADDERS, openings
+from tests.helpers.page_runner import finish, links, open_page, texts
 
 TOY = CONV_PRESETS["toy"].shape
 ATTENTION = "attention/page.py"

@@ -16,8 +16,8 @@ from pages.parts.worker import worker
 from tests.children.helpers import begun
 from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves
 from tests.helpers.gpu_scenarios import LESSONS
-from tests.helpers.opened import finish, open_page, texts
 from tests.helpers.openings import openings
+from tests.helpers.page_runner import finish, open_page, texts
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ from pages.conv.choose import address as choose_address
 from pages.gemm import address as gemm_address
 from pages.parts import run
 from tests.children.driver import H200, Driver
-from tests.helpers.opened import finish, open_page, texts
+from tests.helpers.page_runner import finish, open_page, texts
 
 OLD_DRIVER = "This computer&#x27;s GPU is not used: the NVIDIA driver supports CUDA 12.4. This app needs driver 580 or newer. Then start the app again."
 RTX_2080 = Driver(name=b"NVIDIA GeForce RTX 2080", attributes=H200 | {75: 7, 76: 5, 97: 65_536})

@@ -10,7 +10,7 @@ from pages import _cards, _lessons
 from pages.conv import address as conv_address
 from pages.conv import scenes
 from pages.parts import address as parts_address
-from tests.helpers.opened import heads, links, open_page, stages, texts
+from tests.helpers.page_runner import heads, links, open_page, stages, texts
 from visuals.charts import units
 from visuals.conv.inputs import Inputs
 

@@ -233,7 +233,7 @@ def chart(
 ) -> Figure:
     """Draw, log-log, a roof for each device, filled dots at the predicted intensity, hollow dots at the counted one,
     and vertical marks for rungs that were not run."""
-    from visuals.charts.drawn import PlainFigure
+    from visuals.charts.plain_figure import PlainFigure
 
     (x0, x1), (y0, y1) = _ranges(all_roofs, dots, marks)
     figure = PlainFigure()

@@ -58,6 +58,8 @@ from visuals.scene.parts import (
     Write,
 )
 
+MAX_CACHED_SCENES = 64  # of each lesson, on the server: each at most a megabyte, most about 10 KB
+
 
 @dataclass(frozen=True)
 class Scene:

@@ -9,7 +9,6 @@ import streamlit as st
 
 from kernels.conv import fft
 from pages.conv import address as conv_address
-from pages.parts.kept import MAX_SCENES
 from pages.parts.query import chosen
 from pages.parts.tiles import SelectedRung
 from visuals.charts import units
@@ -18,7 +17,7 @@ from visuals.conv.fft.charts import tile_name
 from visuals.conv.fft.scene import fft_scene
 from visuals.conv.fft.story import discarded_share
 from visuals.conv.inputs import Inputs, outputs
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), fft.RUNGS[0]
 TILES = {tile_name(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
@@ -76,7 +75,7 @@ def too_large(inputs: Inputs, tile: int) -> bool:
     return 0 < tile < max(inputs.shape.span_h, inputs.shape.span_w)
 
 
-@lru_cache(maxsize=MAX_SCENES // 2)
+@lru_cache(maxsize=MAX_CACHED_SCENES // 2)
 def arrays(inputs: Inputs, tile: int, padding: str) -> Arrays:
     """Returns the arrays of image 0 and filter 0, with all channels counted."""
     s, maps = inputs.shape, len(inputs.planes())
@@ -89,7 +88,7 @@ def expected(inputs: Inputs) -> np.ndarray:
     return outputs(inputs, 1, inputs.shape.P, inputs.shape.Q)[0]
 
 
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def scene(inputs: Inputs, tile: int, padding: str) -> tuple[Scene | None, str]:
     """Returns the scene, or None, and the reason why it differs from the settings or cannot run."""
     s = inputs.shape

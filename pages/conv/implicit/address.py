@@ -17,12 +17,11 @@ from pages.conv import address as conv_address
 from pages.parts import rung_picker
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Fields, Value, Values
-from pages.parts.kept import MAX_SCENES
 from pages.parts.query import current_values
 from visuals.conv.implicit import plan as implicit_plan
 from visuals.conv.implicit.scene import implicit_scene
 from visuals.conv.inputs import Inputs
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 DEFAULT = conv_address.ConvQuery(CONV_PRESETS["one-tile"].shape)
 FIELDS = Fields(
@@ -89,7 +88,7 @@ def draw(page: str, shape: ConvShape, current: Watched) -> None:
     )
 
 
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def scene(inputs: Inputs, rung: str, tiles: tuple[tuple[str, int], ...]) -> tuple[Scene | None, str]:
     """Returns (scene, ""), or (None, reason) if the rung has no scene at these tile sizes."""
     shape, sizes = inputs.shape, dict(tiles)

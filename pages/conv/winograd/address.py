@@ -18,14 +18,13 @@ from pages.parts import sources
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
 from pages.parts.controls import Link, option
-from pages.parts.kept import MAX_SCENES
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals.conv.inputs import Inputs
 from visuals.conv.winograd.fused import fused_scene
 from visuals.conv.winograd.nonfused import steps_scene
 from visuals.conv.winograd.part import NONFUSED, numbers, part_of, why_not
-from visuals.scene.scene import Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 # As in every convolution lesson, but with a picture whose numbers can be followed.
 DEFAULT = replace(conv_address.DEFAULT, picture="numbers")
@@ -104,7 +103,7 @@ def supported_presets() -> list[Preset]:
     return [preset for preset in CONV_PRESETS.values() if not why_not(preset.shape, 2)]
 
 
-@lru_cache(maxsize=MAX_SCENES)
+@lru_cache(maxsize=MAX_CACHED_SCENES)
 def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...]) -> Scene:
     part = part_of(inputs.shape, m, inputs.planes()[0])
     draw = steps_scene if kernel == NONFUSED else fused_scene

@@ -31,8 +31,8 @@ from kernels.sweep import Sweep
 from tests.helpers import lru
 from tests.helpers.hard_scores import CORRUPTED, adversarial
 from tests.helpers.lru_attention import accesses
+from tests.helpers.rung_runs import computed, verified_output
 from tests.helpers.shapes import attention_shapes
-from tests.helpers.tried import computed, verified_output
 from tests.kernels.attention.test_ladder import KINDS, same_where_not_finite
 
 LADDER = LADDERS["attention-loops"]

@@ -18,11 +18,11 @@ from kernels.engines.emulator.launch import Options
 from kernels.model.program import RuleError
 from kernels.precompile import ptxas_resources
 from kernels.runner import check_memory, seeded_inputs
-from tests.helpers import tried
+from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.hard_scores import CORRUPTED, adversarial, corrupted
+from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import attention_shapes
-from tests.helpers.tried import verified_output
 
 pytestmark = needs_nvrtc
 RUNGS = {rung.name: rung for rung in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}
@@ -117,7 +117,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, case):
         assert np.isnan(ref).any() or not np.isfinite(inputs[CORRUPTED[case][0]]).all()
         for engine in (emulator, cpu):
             with np.errstate(all="ignore"):
-                out, _ = tried.computed(engine, RUNGS[name], shape, SMALL.get(name), inputs)
+                out, _ = rung_runs.computed(engine, RUNGS[name], shape, SMALL.get(name), inputs)
             same_where_not_finite(out, ref)
 
 
@@ -125,7 +125,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, case):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OUR_RUNGS), *SMALL.items()])
 def test_warp_order_changes_nothing_and_no_races(name, tiles):
-    tried.same_in_any_order(
+    rung_runs.same_in_any_order(
         lambda options: verified_output(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=options)
     )
 
@@ -162,9 +162,9 @@ def test_fault_in_the_kernel_is_detected(fault):
     if "-infinity" in fault:
         inputs["Q"][..., 0] = 1
         inputs["K"][:, :, :16, 0] = -np.inf
-    memory = tried.memory_of(program, inputs)
+    memory = rung_runs.memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        result = tried.relaunched(step, tried.replace_once(wrong, right), memory)
+        result = rung_runs.relaunched(step, rung_runs.replace_once(wrong, right), memory)
     if result is None:
         return
     ref, scale = attention_ladder.reference(shape, **inputs)
@@ -180,13 +180,15 @@ def test_fault_in_the_kernel_is_detected(fault):
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(attention_ladder.RUNGS))
     shape = data.draw(attention_shapes(max_d=70))
-    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|whole warps")
+    rung_runs.runs_or_names_its_rule(
+        rung, shape, rung_runs.some_tiles(data, rung, shape), "<=|==|whole warps"
+    )
 
 
 @pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
 def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(rung):
     for s in (TOY, AttentionShape(1, 1, 2048, 64), AttentionShape(1, 1, 2048, 128)):
-        tried.each_choice_is_legal(rung, s)
+        rung_runs.each_choice_is_legal(rung, s)
         sets = list(rung.tile_sets(s))
         assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
 

@@ -24,8 +24,7 @@ from kernels.precompile import ptxas_resources
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import archived, needs_nvrtc
 from tests.helpers.hard_scores import adversarial
-from tests.helpers.shapes import attention_shapes
-from tests.helpers.tried import (
+from tests.helpers.rung_runs import (
     computed,
     each_choice_is_legal,
     memory_of,
@@ -36,6 +35,7 @@ from tests.helpers.tried import (
     some_tiles,
     verified_output,
 )
+from tests.helpers.shapes import attention_shapes
 
 pytestmark = needs_nvrtc
 (RUNG,) = attention_tensor_cores.RUNGS

@@ -18,8 +18,8 @@ from kernels.engines.emulator.compiler.compile import ptxas_log
 from kernels.model.program import WORKSPACE, RuleError
 from kernels.model.verify import agrees, relative_error
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.rung_runs import computed, reference_and_scale, same_in_any_order
 from tests.helpers.shapes import conv_shapes
-from tests.helpers.tried import computed, reference_and_scale, same_in_any_order
 
 RUNG = conv_fft.RUNGS[0]
 MOST_ERROR = 2e-6  # relative L2, at any shape

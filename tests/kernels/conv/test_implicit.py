@@ -20,10 +20,10 @@ from kernels.engines.emulator.compiler.compile import ptxas_log
 from kernels.model.program import RuleError
 from kernels.precompile import ptxas_resources
 from kernels.runner import seeded_inputs
-from tests.helpers import tried
+from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import conv_shapes, layer_shapes
-from tests.helpers.tried import verified_output
 
 RUNGS = {rung.name: rung for rung in conv_implicit.RUNGS}
 PLAIN, MAGIC, DIRECT = (
@@ -89,7 +89,7 @@ def test_long_sums_are_added_in_parts(name):
 def test_part_length_equals_the_source():
     info = re.search(r"constexpr int PART = (\d+);", sources.text("conv/implicit.cuh"))
     assert int(info[1]) == conv_implicit.PART
-    for tiles in (t for t in tried.legal(MAGIC, TOY)):
+    for tiles in (t for t in rung_runs.legal(MAGIC, TOY)):
         assert conv_implicit.PART % tiles["BK"] == 0
 
 
@@ -99,7 +99,7 @@ def test_relu_hides_no_nan(name):
     inputs = {"x": np.zeros(TOY.x_shape, "f4"), "w": np.ones(TOY.w_shape, "f4")}
     inputs["x"][0, 0, 4, 4] = np.nan
     for engine in (emulator, cpu):
-        y, _ = tried.computed(engine, RUNGS[name], TOY.with_(relu=1), inputs=inputs)
+        y, _ = rung_runs.computed(engine, RUNGS[name], TOY.with_(relu=1), inputs=inputs)
         assert np.isnan(y).sum() == 2 * 9
 
 
@@ -116,7 +116,9 @@ def test_fast_division_equals_plain_division_bit_for_bit(shape):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
-    tried.same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], RAGGED, options=options))
+    rung_runs.same_in_any_order(
+        lambda options: verified_output(emulator, RUNGS[name], RAGGED, options=options)
+    )
 
 
 FAULTS = {
@@ -142,7 +144,9 @@ def test_fault_in_the_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault."""
     s = RAGGED.with_(mode="convolution")
     program = MAGIC.build(s, MAGIC.default_tiles)
-    tried.assert_fault_is_detected(MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault])
+    rung_runs.assert_fault_is_detected(
+        MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault]
+    )
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
@@ -153,12 +157,12 @@ def test_fault_in_the_kernel_is_detected(fault):
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(conv_implicit.RUNGS))
     shape = data.draw(layer_shapes())
-    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|stay below")
+    rung_runs.runs_or_names_its_rule(rung, shape, rung_runs.some_tiles(data, rung, shape), "<=|==|stay below")
 
 
 @pytest.mark.parametrize("rung", conv_implicit.RUNGS, ids=lambda r: r.name)
 def test_every_choice_is_in_a_legal_set(rung):
-    tried.each_choice_is_legal(rung, TOY)
+    rung_runs.each_choice_is_legal(rung, TOY)
 
 
 @needs_nvrtc

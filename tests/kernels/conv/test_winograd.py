@@ -19,7 +19,7 @@ from kernels.model.program import WORKSPACE, RuleError
 from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.tried import (
+from tests.helpers.rung_runs import (
     computed,
     reference_and_scale,
     relaunched,

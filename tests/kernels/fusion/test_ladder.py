@@ -24,8 +24,7 @@ from kernels.model.verify import agrees
 from kernels.precompile import kernels, ptxas_resources
 from kernels.runner import run, seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.shapes import chain_shapes
-from tests.helpers.tried import (
+from tests.helpers.rung_runs import (
     computed,
     memory_of,
     reference_and_scale,
@@ -33,6 +32,7 @@ from tests.helpers.tried import (
     same_in_any_order,
     verified_output,
 )
+from tests.helpers.shapes import chain_shapes
 
 RUNGS = {rung.name: rung for rung in ladder.RUNGS}
 # Windows that overlap and extend beyond the map, maps that float4 does not divide, a fold, every kind of group.

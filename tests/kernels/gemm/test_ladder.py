@@ -19,10 +19,10 @@ from kernels.gemm import reference as gemm_reference
 from kernels.gemm.shape import GemmShape
 from kernels.model.program import Launch, RuleError
 from kernels.runner import VerificationError, compare, run, seeded_inputs
-from tests.helpers import tried
+from tests.helpers import rung_runs
 from tests.helpers.emulated import archived, needs_nvrtc
+from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import gemm_shapes
-from tests.helpers.tried import verified_output
 
 OUR_RUNGS = [r.name for r in gemm_ladder.FP32_RUNGS]
 FP32 = [*OUR_RUNGS, "gemm/cublas", "gemm/cublas-tf32"]
@@ -82,7 +82,7 @@ def test_c0_is_read_only_if_beta_is_not_0(name):
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     shape, rung = GemmShape(67, 130, 21, beta=1), rung_of(name)
-    tried.same_in_any_order(lambda options: verified_output(emulator, rung, shape, options=options))
+    rung_runs.same_in_any_order(lambda options: verified_output(emulator, rung, shape, options=options))
 
 
 @needs_nvrtc
@@ -94,8 +94,8 @@ def test_missing_barrier_is_a_race(which):
     program = rung.build(GemmShape(20, 20, 40), tiles)
     (step,) = program.steps
     assert kernels_sources.translation_unit(step.source).count("__syncthreads();") == 2
-    memory = tried.memory_of(program, seeded_inputs(program.of_role("input")))
-    result = tried.relaunched(step, tried.without_barrier(which), memory, stops="never written")
+    memory = rung_runs.memory_of(program, seeded_inputs(program.of_role("input")))
+    result = rung_runs.relaunched(step, rung_runs.without_barrier(which), memory, stops="never written")
     assert result is None or "data race" in result.races[0]  # None: read before the tile was written
 
 
@@ -122,19 +122,21 @@ def test_wrong_kernel_gets_no_result(monkeypatch):
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(gemm_ladder.FP32_RUNGS))
     shape = data.draw(gemm_shapes(max_extent=70, max_k=20))
-    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|whole warps")
+    rung_runs.runs_or_names_its_rule(
+        rung, shape, rung_runs.some_tiles(data, rung, shape), "<=|==|whole warps"
+    )
 
 
 @pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
 def test_every_choice_is_in_a_legal_set(rung):
-    tried.each_choice_is_legal(rung, CUBE)
+    rung_runs.each_choice_is_legal(rung, CUBE)
 
 
 @pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
 def test_precompiled_sets_are_the_default_and_the_named_sets_or_choices(rung):
     sets = list(rung.tile_sets(CUBE))
     assert sets[0] == rung.default_tiles
-    assert all(tiles in tried.legal(rung, CUBE) for tiles in sets)
+    assert all(tiles in rung_runs.legal(rung, CUBE) for tiles in sets)
     if rung.sets is None:
         assert {(n, v) for tiles in sets for n, v in tiles.items()} == {
             (n, v) for n, choices in rung.tiles.items() for v in choices

@@ -25,7 +25,7 @@ from kernels.model.program import INPUT, OUTPUT, RuleError
 from kernels.model.verify import agrees
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import archived, needs_nvrtc
-from tests.helpers.tried import legal, without_barrier
+from tests.helpers.rung_runs import legal, without_barrier
 
 RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in tensor_cores.RUNGS}
 DTYPES = {"wmma": ("fp16", "bf16"), "mma-sync": ("fp16", "bf16"), "dp4a": ("int8",)}

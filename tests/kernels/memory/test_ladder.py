@@ -17,7 +17,7 @@ from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.records.nearest import nearest
 from kernels.runner import VerificationError, compare, run, seeded_inputs
-from tests.helpers.tried import same_in_any_order, verified_output
+from tests.helpers.rung_runs import same_in_any_order, verified_output
 
 SHAPES = st.one_of(
     st.builds(AddShape, st.integers(1, 40), st.integers(1, 70)),

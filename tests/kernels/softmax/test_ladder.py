@@ -22,7 +22,7 @@ from kernels.runner import VerificationError, run
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape, parse_softmax
-from tests.helpers import tried
+from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
 
 RUNGS = {rung.name: rung for rung in softmax_ladder.RUNGS}
@@ -71,16 +71,16 @@ FINITE = (
 @given(data=st.data())
 def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name, data):
     shape, rung = data.draw(shapes), RUNGS[name]
-    tiles = data.draw(st.sampled_from(tried.legal(rung, shape)))
+    tiles = data.draw(st.sampled_from(rung_runs.legal(rung, shape)))
     for engine in ENGINES:
-        tried.verified_output(engine, rung, shape, tiles)
+        rung_runs.verified_output(engine, rung, shape, tiles)
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
     shape = SoftmaxShape(3, 2500)
     tiles = {"PER": 32} if "PER" in RUNGS[name].tiles else {}
-    both = [tried.verified_output(engine, RUNGS[name], shape, tiles) for engine in ENGINES]
+    both = [rung_runs.verified_output(engine, RUNGS[name], shape, tiles) for engine in ENGINES]
     np.testing.assert_allclose(*both, rtol=3e-6)
 
 
@@ -90,7 +90,7 @@ def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
 def test_hard_rows_stay_finite_and_right(name, kind):
     shape = SoftmaxShape(2, 75)
     for engine in ENGINES:
-        y = tried.verified_output(engine, RUNGS[name], shape, inputs=make_inputs(kind, shape))
+        y = rung_runs.verified_output(engine, RUNGS[name], shape, inputs=make_inputs(kind, shape))
         np.testing.assert_allclose(y.sum(axis=1, dtype="f8"), 1, rtol=1e-6)
 
 
@@ -103,13 +103,13 @@ SPOILT = {"NaN": np.nan, "+infinity": np.inf, "nothing but -infinity": -np.inf}
 @pytest.mark.parametrize("at", [0, 33, slice(None)], ids=["first", "within", "all"])
 def test_infinities_and_nans_give_what_the_reference_gives(name, case, at):
     shape = SoftmaxShape(3, 75)
-    inputs = tried.seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
+    inputs = rung_runs.seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
     inputs["x"][1, slice(None) if SPOILT[case] == -np.inf else at] = SPOILT[case]
     ref, _ = softmax_ladder.reference(shape, **inputs)
     assert np.isnan(ref).any(axis=1).tolist() == [False, True, False]
     for engine in ENGINES:
         with np.errstate(all="ignore"):
-            y, _ = tried.computed(engine, RUNGS[name], shape, inputs=inputs)
+            y, _ = rung_runs.computed(engine, RUNGS[name], shape, inputs=inputs)
         np.testing.assert_array_equal(np.isnan(y), np.isnan(ref))
         np.testing.assert_allclose(y, ref, rtol=2e-6)
 
@@ -128,7 +128,7 @@ def unsafe(*x: float) -> np.ndarray:
     ys = []
     for engine in ENGINES:
         with np.errstate(all="ignore"):
-            ys.append(tried.computed(engine, UNSAFE, SoftmaxShape(1, len(x)), {"BLOCK": 8}, inputs)[0][0])
+            ys.append(rung_runs.computed(engine, UNSAFE, SoftmaxShape(1, len(x)), {"BLOCK": 8}, inputs)[0][0])
     np.testing.assert_allclose(*ys, rtol=1e-5)
     return ys[0]
 
@@ -174,8 +174,8 @@ def test_run_verifies_the_unsafe_kernel(engine):
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     tiles = {"BLOCK": 128} if "BLOCK" in RUNGS[name].tiles else {"WARPS": 4}
-    tried.same_in_any_order(
-        lambda options: tried.verified_output(
+    rung_runs.same_in_any_order(
+        lambda options: rung_runs.verified_output(
             emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options
         )
     )
@@ -204,9 +204,9 @@ def test_fault_in_the_kernel_is_detected(fault):
     which, right, wrong = FAULTS[fault]
     rung, shape = RUNGS[f"softmax/{which}"], SoftmaxShape(2, 300)
     program = rung.build(shape, rung.check(shape, {"BLOCK": 128} if "BLOCK" in rung.tiles else None))
-    inputs = tried.seeded_inputs(program.of_role("input"))
+    inputs = rung_runs.seeded_inputs(program.of_role("input"))
     inputs["x"][1, :130] = -np.inf if "-infinity" in fault else inputs["x"][1, :130]
-    tried.assert_fault_is_detected(rung, shape, program, inputs, right, wrong)
+    rung_runs.assert_fault_is_detected(rung, shape, program, inputs, right, wrong)
 
 
 # -- rules, cost, bytes ----------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(softmax_ladder.RUNGS))
     shape = SoftmaxShape(2, data.draw(st.integers(1, 300)))
-    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|below")
+    rung_runs.runs_or_names_its_rule(rung, shape, rung_runs.some_tiles(data, rung, shape), "<=|below")
 
 
 HUGE = 2**31 - 1
@@ -260,7 +260,7 @@ def test_predicted_bytes_equal_counted_bytes(name, shape):
     """Three reads and one write, two and one, or one and one, exact to the byte."""
     rung = RUNGS[name]
     program = rung.build(shape, rung.default_tiles)
-    session = emulator.open(program, tried.seeded_inputs(program.of_role("input")))
+    session = emulator.open(program, rung_runs.seeded_inputs(program.of_role("input")))
     session.verify_run()
     total, cost = session.counters.total, rung.cost(shape, program)
     assert total["bytes_ld"] == 4 * softmax_ladder.reads(name) * shape.elements
@@ -287,7 +287,7 @@ def test_cpu_engine_allocates_no_second_matrix(name):
     """It allocates at most a maximum and a sum per row, and NumPy's temporaries for them."""
     shape = SoftmaxShape(512, 1000)
     program = RUNGS[name].build(shape, RUNGS[name].default_tiles)
-    session = cpu.Session(program, tried.seeded_inputs(program.of_role("input")))
+    session = cpu.Session(program, rung_runs.seeded_inputs(program.of_role("input")))
     session.verify_run()
     assert session.memory.workspace < 4 * shape.elements / 20
 
@@ -337,7 +337,7 @@ def test_pytorch_writes_softmax_of_the_rows_to_y_on_our_stream(monkeypatch):
     shape = SoftmaxShape(3, 17)
     program = softmax_ladder.LIBRARY.build(shape, {})
     (step,) = program.steps
-    inputs = tried.seeded_inputs(program.of_role("input"))
+    inputs = rung_runs.seeded_inputs(program.of_role("input"))
     arrays = inputs | {"y": np.full((3, 17), np.nan, np.float32)}
     step.bind(*(arrays[a] for a in step.args))()
     ref, scale = softmax_ladder.reference(shape, **inputs)

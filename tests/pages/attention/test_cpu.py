@@ -13,7 +13,7 @@ from kernels.jobs.job import Request
 from kernels.machine import processor
 from kernels.machine.memory_levels import Level
 from pages.attention import cpu
-from tests.helpers.opened import finish, open_part, texts
+from tests.helpers.page_runner import finish, open_part, texts
 from visuals.attention import cpu as cpu_figures
 from visuals.gemm import cpu_curve
 from visuals.palette import LIGHT

@@ -15,7 +15,7 @@ from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCA
 from pages.attention.controls import CHIPS
 from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
-from tests.helpers.opened import finish, links, open_page, stages, texts
+from tests.helpers.page_runner import finish, links, open_page, stages, texts
 from tests.helpers.rows_of import a_full_row
 from visuals.attention.inputs import KINDS
 from visuals.attention.scene import why_not

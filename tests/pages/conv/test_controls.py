@@ -8,7 +8,7 @@ import pytest
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address, controls
-from tests.helpers.opened import open_part
+from tests.helpers.page_runner import open_part
 from visuals.conv import pictures
 from visuals.conv.inputs import Inputs, outputs
 

@@ -5,7 +5,7 @@ import pytest
 from kernels.conv.presets import CONV_PRESETS
 from pages.conv import address, scenes
 from pages.conv.controls import CHIPS
-from tests.helpers.opened import open_page, stages, texts
+from tests.helpers.page_runner import open_page, stages, texts
 
 
 def open_at(page="conv/direct.py", **params):

@@ -14,7 +14,7 @@ from pages import _cards
 from pages.fusion import address, controls
 from pages.fusion.address import ADDRESS, DEFAULT, MAX, MAX_CHAIN, rule
 from pages.fusion.controls import CHIPS
-from tests.helpers.opened import finish, links, open_page, stages, texts
+from tests.helpers.page_runner import finish, links, open_page, stages, texts
 from tests.helpers.rows_of import a_full_row
 from tests.helpers.shapes import chain_shapes
 from visuals.charts import roofline

@@ -5,7 +5,7 @@ import pytest
 from kernels.gemm import cpu_ladder
 from kernels.gemm.shape import GemmShape
 from pages.gemm import cpu_curve as curve_page
-from tests.helpers.opened import finish, open_part, texts
+from tests.helpers.page_runner import finish, open_part, texts
 from visuals.gemm import cpu_curve
 from visuals.palette import LIGHT
 

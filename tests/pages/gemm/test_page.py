@@ -17,7 +17,7 @@ from pages.gemm.scene import _matrices, gemm
 from pages.parts import autotune
 from pages.parts import tiles as tile_sizes
 from pages.parts import worker as worker_module
-from tests.helpers.opened import finish, links, open_page, stages, texts
+from tests.helpers.page_runner import finish, links, open_page, stages, texts
 
 open_at = partial(open_page, "gemm/page.py")
 

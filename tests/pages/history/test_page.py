@@ -14,7 +14,7 @@ from kernels.records import folder, link, rows, store
 from kernels.records.jsontext import id_of
 from kernels.records.store import Filter
 from pages.history import history
-from tests.helpers.opened import links, open_page, texts
+from tests.helpers.page_runner import links, open_page, texts
 from tests.helpers.rows_of import a_row
 from visuals.charts import units
 

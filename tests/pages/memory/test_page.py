@@ -8,7 +8,7 @@ import pytest
 
 from kernels.memory.shape import StrideShape
 from pages.memory import address
-from tests.helpers.opened import finish, open_page, texts
+from tests.helpers.page_runner import finish, open_page, texts
 
 open_at = partial(open_page, "memory/page.py")
 

@@ -10,7 +10,7 @@ from kernels.conv.shape import MODES, ConvShape
 from pages.conv import address as conv_address
 from pages.conv.address import DEFAULT, MAX, MIN, NAMES, ConvQuery
 from pages.parts import query
-from tests.helpers.opened import open_part
+from tests.helpers.page_runner import open_part
 
 SHAPES = st.fixed_dictionaries(
     {name: st.integers(MIN[name], MAX[name]) for name in MAX if name != "seed"}

@@ -10,7 +10,7 @@ from kernels.ladders import LADDERS
 from kernels.records.nearest import Match
 from pages.parts import cards, run_settings
 from pages.parts.run_settings import RunSettings
-from tests.helpers.opened import finish, texts
+from tests.helpers.page_runner import finish, texts
 from tests.pages.parts.test_run import open_at
 from visuals.charts import bars, roofline, units
 

@@ -9,7 +9,7 @@ from kernels.jobs.counts import Counts
 from kernels.runner import run
 from pages.parts import counts as parts_counts
 from tests.children.helpers import act, begun
-from tests.helpers.opened import finish, texts
+from tests.helpers.page_runner import finish, texts
 from tests.pages.parts.test_run import open_at
 from visuals.charts import units
 

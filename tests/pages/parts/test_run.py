@@ -8,7 +8,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.jobs.job import JobError
 from pages.conv import address as conv_address
 from pages.parts.worker import worker
-from tests.helpers.opened import finish, messages, open_page, stages, texts
+from tests.helpers.page_runner import finish, messages, open_page, stages, texts
 
 open_at = partial(open_page, "conv/im2col.py")
 RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]

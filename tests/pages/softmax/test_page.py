@@ -7,7 +7,7 @@ from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from pages import _cards, _lessons
 from pages.softmax import address, controls
-from tests.helpers.opened import finish, heads, links, open_page, stages, texts
+from tests.helpers.page_runner import finish, heads, links, open_page, stages, texts
 from visuals.softmax import inputs
 
 

@@ -14,7 +14,7 @@ from kernels.model.shape import ShapeError
 from kernels.records import availability, unsupported
 from pages.conv.choose import address, controls, map
 from pages.conv.choose import networks as choose_networks
-from tests.helpers.opened import finish, links, open_page, texts
+from tests.helpers.page_runner import finish, links, open_page, texts
 from tests.helpers.race_rows import LADDER, timed
 from visuals.conv.choose import story
 

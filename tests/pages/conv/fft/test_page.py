@@ -14,7 +14,7 @@ from pages.conv import address as conv_address
 from pages.conv import controls
 from pages.conv.fft import address
 from pages.parts.run_settings import RunSettings
-from tests.helpers.opened import open_page, texts
+from tests.helpers.page_runner import open_page, texts
 from visuals.charts import units
 from visuals.conv.fft import story
 from visuals.conv.inputs import Inputs

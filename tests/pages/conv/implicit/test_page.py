@@ -10,7 +10,7 @@ from kernels.conv.presets import CONV_PRESETS
 from pages.conv.implicit import address
 from pages.conv.implicit.address import DEFAULT, FIELDS, RUNGS, TILES
 from pages.parts import tiles as tile_sizes
-from tests.helpers.opened import finish, links, open_page, stages, texts
+from tests.helpers.page_runner import finish, links, open_page, stages, texts
 
 open_at = partial(open_page, "conv/implicit/page.py")
 ANYTHING = st.one_of(

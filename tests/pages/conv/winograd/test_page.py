@@ -14,7 +14,7 @@ from pages import _cards
 from pages.conv.winograd import address, matrices
 from pages.conv.winograd.address import KERNELS
 from pages.parts.worker import worker
-from tests.helpers.opened import heads, open_page, texts
+from tests.helpers.page_runner import heads, open_page, texts
 from visuals.charts import units
 
 

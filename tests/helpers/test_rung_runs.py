@@ -12,7 +12,7 @@ from kernels.engines.emulator.compiler.compile import compile_ptx
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.tried import (
+from tests.helpers.rung_runs import (
     computed,
     legal,
     runs_or_names_its_rule,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from visuals.charts.drawn import PlainFigure
+from visuals.charts.plain_figure import PlainFigure
 
 
 def test_same_calls_give_the_same_figure():
