@@ -27,6 +27,7 @@ SLOPE = 10  # the axis reaches at least from 1/SLOPE of the ridge's intensity, s
 MAX_LISTED = 4  # titles that a sentence lists if they are all titles
 MAX_UNJOINED = 4  # dots of one kind; more are joined by a line in the ladder's order
 LABEL_PX = 15  # labels closer than this share one label
+LINE_PX = 20  # a line of text with its leading
 KIND_COLOUR = {"measured": "output", "recorded": "workspace"}  # as their badges
 KIND_SYMBOL = {"measured": "circle", "recorded": "diamond"}
 MARGIN = {"l": 4, "r": 4, "t": 8, "b": 4}
@@ -238,7 +239,7 @@ def chart(
     (x0, x1), (y0, y1) = _ranges(all_roofs, dots, marks)
     figure = PlainFigure()
     for roof in all_roofs:
-        _draw_roof(figure, roof, x0, x1, y0, tokens)
+        _draw_roof(figure, roof, x0, x1, y0, copy_label_height(roof, dots, y0, y1), tokens)
     for mark in marks:
         _draw_mark(figure, mark, all_roofs, y0, y1, tokens)
     for x, text in mark_labels(marks):
@@ -292,8 +293,24 @@ def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
     )
 
 
+def copy_label_height(roof: Roof, dots: Sequence[Dot], y0: float, y1: float) -> float:
+    """Returns the log of the rate at which the label of a slope begins, above the numbers of the axis: the lowest beside
+    which no number of a dot is written."""
+    line = LINE_PX * (y1 - y0) / (HEIGHT - 60)
+    taken = [y for _, y, _ in labels(dots, y1 - y0)]
+    lowest, highest = y0 + 0.35, math.log10(roof.flops_per_s)
+    heights = [lowest + n * line for n in range(max(1, math.floor((highest - lowest) / line)))]
+    return next((y for y in heights if all(abs(y - line / 2 - t) >= line for t in taken)), lowest)
+
+
 def _draw_roof(
-    figure: Figure, roof: Roof, x0: float, x1: float, y0: float, tokens: Mapping[str, str]
+    figure: Figure,
+    roof: Roof,
+    x0: float,
+    x1: float,
+    y0: float,
+    label_height: float,
+    tokens: Mapping[str, str],
 ) -> None:
     colour = tokens[KIND_COLOUR[roof.kind]]
     left = max(10**x0, 10**y0 / roof.bytes_per_s)
@@ -305,9 +322,9 @@ def _draw_roof(
     copy = f"copy {units.bandwidth(roof.bytes_per_s)}"
     for x, text, side in (
         (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom", "xshift": -4}),
-        # Under the low end of the slope, above the numbers of the axis.
+        # Under the slope.
         (
-            max(math.log10(left), y0 + 0.35 - math.log10(roof.bytes_per_s)),
+            max(math.log10(left), label_height - math.log10(roof.bytes_per_s)),
             copy,
             {"xanchor": "left", "yanchor": "top", "xshift": 16},
         ),

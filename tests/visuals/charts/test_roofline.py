@@ -240,6 +240,18 @@ def test_many_dots_of_one_kind_are_joined_in_ladder_order():
     assert paths(dots[:4]) == paths([*dots[:3], *(a_dot(kind="recorded", number=n) for n in (1, 2))]) == []
 
 
+@settings(deadline=None)
+@given(st.lists(st.floats(8, 12), max_size=6))
+def test_slope_label_is_beside_no_number_if_there_is_a_free_line(rates):
+    dots = [a_dot(5.0, ms=1e12 / 10**rate, number=n) for n, rate in enumerate(rates, 1)]
+    y0, y1 = 7.5, 13.5
+    line = roofline.LINE_PX * (y1 - y0) / (roofline.HEIGHT - 60)
+    height = roofline.copy_label_height(ROOF, dots, y0, y1)
+    taken = [y for _, y, _ in roofline.labels(dots, y1 - y0)]
+    assert all(abs(height - line / 2 - y) >= line for y in taken) or height == y0 + 0.35
+    assert height == y0 + 0.35 or any(abs(y0 + 0.35 - line / 2 - y) < line for y in taken)
+
+
 def test_consecutive_numbers_are_written_as_a_range():
     assert [text for *_, text in roofline.labels([a_dot(number=n) for n in (4, 1, 2, 6, 3)], 3)] == ["1–4, 6"]
     assert roofline.mark_labels([Mark(n, "m", 5.0) for n in (1, 2)])[0][1] == "1, 2"
