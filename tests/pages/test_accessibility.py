@@ -42,6 +42,7 @@ def violations(page):
     return find
 
 
+@pytest.mark.slow
 @SCHEMES
 def test_home(page, server, violations, scheme):
     page.emulate_media(color_scheme=scheme)
@@ -51,6 +52,7 @@ def test_home(page, server, violations, scheme):
     assert violations() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
 def test_lesson(page, server, violations, scheme, width):
     page.emulate_media(color_scheme=scheme)
@@ -63,6 +65,7 @@ def test_lesson(page, server, violations, scheme, width):
     assert violations() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
 def test_history(page, server, violations, scheme, width):
     page.emulate_media(color_scheme=scheme)
@@ -75,6 +78,7 @@ def test_history(page, server, violations, scheme, width):
     assert violations() == []
 
 
+@pytest.mark.slow
 @SCHEMES
 @pytest.mark.parametrize("query", ["", "present=1", "order=warps"], ids=["plain", "present", "warps"])
 def test_stage_alone(page, server, violations, scheme, query):

@@ -78,6 +78,7 @@ CARDS_TESTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", CARDS_TESTED, ids=lambda n: CARDS[n].title)
 def test_card_opens_the_state_it_previews(home, page, n):
     home()
@@ -133,6 +134,7 @@ def test_engines_of_this_machine_are_listed(home, page):
         expect(row).to_contain_text(status.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_heading_and_stage_are_visible_without_scrolling_and_nothing_overflows(home, page, width):
     stage = home(width)

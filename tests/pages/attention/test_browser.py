@@ -33,6 +33,7 @@ def test_pointing_at_a_score_names_its_terms(watch):
     assert "a copy of K[1, 1]" in copy_text
 
 
+@pytest.mark.slow
 def test_rung_tiles_and_numbers_change_scene_and_url(stage, page):
     stage = stage("causal=1")
     page.locator(".st-key-Bc").get_by_role("button").click()

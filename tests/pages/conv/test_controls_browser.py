@@ -39,6 +39,7 @@ def test_presets_are_links_that_back_undoes(server, page):
     assert page.evaluate("window.stayed")  # the page was never reloaded
 
 
+@pytest.mark.slow
 def test_controls_in_popovers_write_the_address_and_follow_back(server, page):
     page.goto(server + "/im2col")
     page.get_by_role("button", name="picture: digit").click()
@@ -97,6 +98,7 @@ def test_invalid_parameters_are_named_and_escaped(server, page):
     expect(note).to_contain_text("H must lie in 1 .. 512")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 1280, 390])
 def test_page_fits_its_width_and_the_stage_is_near_the_top(server, page, width):
     page.set_viewport_size({"width": width, "height": 900})

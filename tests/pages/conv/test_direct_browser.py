@@ -59,6 +59,7 @@ def test_warp_order_follows_requests(watch, page):
     expect(page.locator(".stage .lanes")).to_contain_text("lanes of warp 0: 32 of 32 active")
 
 
+@pytest.mark.slow
 def test_control_changes_the_scene_and_run_measures_the_rungs(stage, page):
     stage = stage("engine=cpu")
     page.get_by_label("K", exact=True).press("ArrowUp")

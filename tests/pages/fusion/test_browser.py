@@ -45,6 +45,7 @@ def test_chain_is_edited_by_links_and_fields_and_back_undoes_it(stage, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3 bias bn relu maxpool:2 of "))
 
 
+@pytest.mark.slow
 def test_option_is_kept_when_server_messages_arrive_late(new_page, server):
     """Meanwhile the page polls with the old URL and sends the changed field with each poll."""
     page, late, delay = new_page(), [], {"held": False}
@@ -82,6 +83,7 @@ def test_rungs_launch_the_same_chain_differently(stage, page):
     expect(stage.caption).to_contain_text("gain = gamma / √(var + eps)")
 
 
+@pytest.mark.slow
 def test_run_draws_a_bar_for_every_launch(page, server):
     page.goto(f"{server}/fusion?engine=cpu&view=run")
     page.get_by_role("button", name="Run here").click()

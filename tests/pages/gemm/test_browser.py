@@ -38,6 +38,7 @@ def lesson(page, server):
     return open_
 
 
+@pytest.mark.slow
 def test_tile_size_changes_url_kernel_figures_and_scene(lesson):
     page = lesson("M=64&N=64&K=64")
     figures, stage = page.locator(".st-key-kernels .kt-figures:visible"), Stage(page).ready()
@@ -55,6 +56,7 @@ def test_tile_size_changes_url_kernel_figures_and_scene(lesson):
     expect(page).not_to_have_url(re.compile("BM="))  # a default is not in the URL
 
 
+@pytest.mark.slow
 def test_rung_is_a_link_that_back_undoes(lesson):
     page = lesson("M=64&N=64&K=64&BM=8")
     page.get_by_role("button", name="rung 3").click()
@@ -71,6 +73,7 @@ def test_rung_is_a_link_that_back_undoes(lesson):
     expect(field(page, "M")).to_have_value("8")
 
 
+@pytest.mark.slow
 def test_preset_link_sets_and_removes_its_default_tiles(lesson):
     page = lesson()
     expect(tile(page, "BM")).to_have_value("32")
@@ -82,6 +85,7 @@ def test_preset_link_sets_and_removes_its_default_tiles(lesson):
     expect(tile(page, "BK")).to_have_value("32")
 
 
+@pytest.mark.slow
 def test_order_fragments_can_be_chosen(lesson):
     page = lesson("M=64&N=64&K=64&dtype=fp16&rung=mma-sync&BM=64&BN=64&WM=32&WN=32")
     page.get_by_role("button", name="order: explaining").click()
@@ -95,6 +99,7 @@ def test_order_fragments_can_be_chosen(lesson):
     )
 
 
+@pytest.mark.slow
 def test_why_table_of_many_rungs_is_not_clipped(lesson, page):
     lesson("M=4096&N=4096&K=4096")
     tables = page.locator(".st-key-card_why .kt-scroll")
@@ -107,6 +112,7 @@ def test_why_table_of_many_rungs_is_not_clipped(lesson, page):
             assert overflow <= 0 or width < 1440
 
 
+@pytest.mark.slow
 def test_fields_of_the_same_name_in_two_lessons_are_independent(lesson):
     page = lesson("N=100")
     expect(field(page, "N")).to_have_value("100")
@@ -120,6 +126,7 @@ def test_fields_of_the_same_name_in_two_lessons_are_independent(lesson):
     expect(page).to_have_url(re.compile(r"/tiling$"))
 
 
+@pytest.mark.slow
 def test_invalid_parameters_are_named_and_escaped(lesson, page):
     page = lesson("M=abc&N=inf&K=0&rung=%3Cscript%3E&BM=17&alpha=nan&dtype=fp64")
     note = page.locator(".kt-note")
@@ -134,6 +141,7 @@ def test_invalid_parameters_are_named_and_escaped(lesson, page):
     expect(page).to_have_url(re.compile(r"/tiling$"))
 
 
+@pytest.mark.slow
 def test_field_bounds_are_enforced(lesson):
     page = lesson("N=65536&K=4096")
     field(page, "K").fill("5000")
@@ -151,6 +159,7 @@ def test_diff_from_the_previous_rung_is_shown(lesson):
     assert box["height"] <= 421 and box["width"] > 300
 
 
+@pytest.mark.slow
 def test_autotune_measures_and_can_be_stopped(lesson):
     page = lesson("engine=cpu&M=16&N=16&K=16&rung=naive")
     legal = tiles.legal(address.RUNGS["naive"], GEMM_PRESETS["square-16"].shape)
@@ -169,6 +178,7 @@ def test_autotune_measures_and_can_be_stopped(lesson):
     expect(card.get_by_role("button", name="Try")).to_be_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 800, 390])
 def test_page_fits_its_width(lesson, page, width):
     page.set_viewport_size({"width": width, "height": 900})

@@ -205,6 +205,7 @@ def test_link_contains_a_run_that_another_store_lacks(history, new_page, server)
     expect(slide.locator(".kt-rows, .st-key-nav, h1")).to_have_count(0)  # only the comparison
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [

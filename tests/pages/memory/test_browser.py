@@ -38,6 +38,7 @@ def test_padding_reduces_eight_wavefronts_to_one(stage):
     expect(plain.caption).to_contain_text("Pass 8 of 8: 4 lanes get a word each.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 800, 1440])
 def test_page_fits_its_width(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})

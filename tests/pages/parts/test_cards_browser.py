@@ -67,6 +67,7 @@ WIDTH = """(tspan, text) => { const copy = tspan.cloneNode(); copy.textContent =
     const width = copy.getComputedTextLength(); copy.remove(); return width; }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (800, "dark"), (400, "light")])
 def test_no_text_is_cut_off_or_overlaps(lesson, page, width, scheme):  # noqa: F811
     page.set_viewport_size({"width": width, "height": 900})
@@ -153,6 +154,7 @@ def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa:
     expect(page.locator(".st-key-card_memory .kt-badge")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_polling_keeps_the_charts(lesson, page):  # noqa: F811
     """During a run the cards are drawn repeatedly, with the same charts and not new ones."""
     lesson("N=4&C=8&H=40&W=40&K=8")

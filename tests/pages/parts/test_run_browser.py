@@ -89,6 +89,7 @@ def choose(page, name, choice):
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_run_is_shown_beside_recordings_and_downloaded(lesson):
     page = lesson("step=5&BLOCK=512")  # no other test requests this, so it is really run
     expect(measured(page)).to_have_count(0)
@@ -150,6 +151,7 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson):
             )
 
 
+@pytest.mark.slow
 def test_changed_control_marks_the_run_stale_until_changed_back(lesson):
     page = lesson()
     run(page)
@@ -176,6 +178,7 @@ def test_changed_control_marks_the_run_stale_until_changed_back(lesson):
     expect(stale).to_be_visible()
 
 
+@pytest.mark.slow
 def test_options_are_in_the_url_and_used_by_the_run(lesson):
     page = lesson("C=2")
     choose(page, "TILE", "8")
@@ -196,6 +199,7 @@ def test_options_are_in_the_url_and_used_by_the_run(lesson):
     assert len(rows) == 3  # nothing was recorded at these settings
 
 
+@pytest.mark.slow
 def test_invalid_options_give_the_defaults(lesson):
     page = lesson("TILE=7&caches=%3Cb%3E&BLOCK=1e9")
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("cold, n = ")
@@ -204,6 +208,7 @@ def test_invalid_options_give_the_defaults(lesson):
     expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("BLOCK 256, TILE 16, cold, cpu")
 
 
+@pytest.mark.slow
 def test_shape_too_large_for_memory_names_the_bytes_and_the_page_works(lesson):
     page = lesson(HUGE)
     run_button(page).click()
@@ -225,6 +230,7 @@ def test_shape_too_large_for_memory_names_the_bytes_and_the_page_works(lesson):
     expect(note).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     page = lesson(LONG)
     run_button(page).click()
@@ -247,6 +253,7 @@ def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     assert running.pid not in [child.pid for child in runners(app)]
 
 
+@pytest.mark.slow
 def test_preset_can_change_during_a_run(lesson):
     page = lesson("K=5")
     run_button(page).click()

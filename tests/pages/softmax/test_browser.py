@@ -44,6 +44,7 @@ def test_overflow_is_visible_on_the_stage(lesson):
     expect(stage.root).to_contain_text("l so far ∞")
 
 
+@pytest.mark.slow
 def test_custom_numbers_are_played_and_kept_in_the_url(lesson, page):
     stage = lesson("logits=own+numbers&rung=three-pass")
     field = page.get_by_label("your row")

@@ -21,6 +21,7 @@ def notice(page):
 
 
 # -- there and back --------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
     stage = stage("picture=numbers")
     stage.root.focus()

@@ -81,6 +81,7 @@ def test_presented_home_page_is_its_stage(page, server):
     check_stage_alone(page, LECTURE_HALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["0", "true", "11", "", "%3Cb%3E"])
 def test_another_value_of_present_is_ignored(stage, page, value):
     stage(f"present={value}")

@@ -266,6 +266,7 @@ def test_with_reduced_motion_nothing_is_animated(watch, page):
     expect(stage.root).to_have_attribute("data-step", "8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, PADDED, VGG], ids=["toy", "padded", "vgg"])
 def test_a_phone_shows_the_whole_stage(stage, page, params):
     page.set_viewport_size({"width": 390, "height": 844})

@@ -153,6 +153,7 @@ def test_a_gif_of_a_loop_has_only_its_steps(watch, take):
         assert image.n_frames == 7
 
 
+@pytest.mark.slow
 def test_a_long_gif_is_thinned_and_says_so(watch, page, take):
     watch("H=32&W=32&step=5")
     page.set_viewport_size({"width": 640, "height": 700})

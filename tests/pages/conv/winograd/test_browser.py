@@ -43,6 +43,7 @@ def test_pointing_at_v_names_the_terms_of_the_transform(watch):
     assert "It was copied" in copy_text
 
 
+@pytest.mark.slow
 def test_another_kernel_changes_the_scene(stage, page):
     stage = stage("picture=digit")  # not this lesson's default
     expect(page.get_by_role("button", name="picture: digit")).to_be_visible()
@@ -81,6 +82,7 @@ def test_chooser_derives_the_chosen_matrices(page, server):
     expect(card).to_contain_text("1/24")
 
 
+@pytest.mark.slow
 def test_narrow_page_scrolls_only_vertically(stage, page):
     page.set_viewport_size({"width": 390, "height": 900})
     stage("Fm=6&Fr=5&kernel=4x4-steps")
@@ -92,6 +94,7 @@ def test_narrow_page_scrolls_only_vertically(stage, page):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 391, name
 
 
+@pytest.mark.slow
 def test_a_run_measures_the_kernels_on_this_processor(page, server):
     page.goto(f"{server}/winograd?view=run&engine=cpu&H=6&W=6&kernel=6x6-steps")
     page.get_by_role("button", name="Run here").click()
