@@ -37,6 +37,7 @@ def stage(deck):
 
 
 # -- the stage changes the slides ------------------------------------------------------------------
+@pytest.mark.slow
 def test_arrows_in_the_stage_step_it_and_keep_the_slide(deck, stage):
     stage.root.press("ArrowRight")
     stage.at_step(15)

@@ -88,6 +88,7 @@ def test_stage_alone(page, server, violations, scheme, query):
     assert violations() == []
 
 
+@pytest.mark.slow
 @SCHEMES
 def test_deck(page, server, violations, scheme):
     page.emulate_media(color_scheme=scheme)

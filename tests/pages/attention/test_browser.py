@@ -14,6 +14,7 @@ LESSON = "attention"
 RUN_MS = 60_000
 
 
+@pytest.mark.slow
 def test_each_step_has_the_caption_of_the_scene(watch):
     stage, scene = watch(), address.card({})
     for step in range(scene.steps):
@@ -60,6 +61,7 @@ def test_large_scores_stay_finite_on_the_stage(watch):
     expect(stage.caption).to_have_text(scene.caption(18))
 
 
+@pytest.mark.slow
 def test_a_run_here_gives_a_row_for_each_rung(page, server):
     page.goto(f"{server}/attention?engine=cpu&view=run")
     page.get_by_role("button", name="Run here").click()
@@ -70,6 +72,7 @@ def test_a_run_here_gives_a_row_for_each_rung(page, server):
     expect(card.locator(".kt-why").first).to_contain_text("flash attention", ignore_case=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_page_fits_its_width(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})

@@ -16,6 +16,7 @@ def chip(page, name):
     return page.get_by_role("link", name=name, exact=True)
 
 
+@pytest.mark.slow
 def test_presets_are_links_that_back_undoes(server, page):
     page.goto(server + "/im2col?picture=gradient")
     expect(chip(page, "LeNet conv1")).to_have_attribute("href", re.compile("H=32.*R=5.*picture=gradient"))
@@ -59,6 +60,7 @@ def test_controls_in_popovers_write_the_address_and_follow_back(server, page):
     expect(page.get_by_role("button", name="picture: numbers")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_controls_keep_url_parameters_of_the_stage(server, page):
     page.goto(server + "/im2col")
     expect(field(page, "K")).to_have_value("2")
@@ -119,6 +121,7 @@ def test_page_fits_its_width_and_the_stage_is_near_the_top(server, page, width):
             assert page.locator(".kt-derived").bounding_box()["y"] < 235
 
 
+@pytest.mark.slow
 def test_home_links_to_the_lesson(server, page):
     page.goto(server + "/")
     expect(page.get_by_text("What you watch is what you measured.")).to_be_visible()

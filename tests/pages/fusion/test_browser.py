@@ -29,6 +29,7 @@ def test_each_step_has_its_caption_and_hover_traces_a_value(watch):
         assert f"{value:g}".replace("-", "−") in text
 
 
+@pytest.mark.slow
 def test_chain_is_edited_by_links_and_fields_and_back_undoes_it(stage, page):
     stage = stage()
     page.get_by_role("button", name="+ block").click()
@@ -74,6 +75,7 @@ def test_option_is_kept_when_server_messages_arrive_late(new_page, server):
     expect(page).to_have_url(re.compile("N=2.*stride"))
 
 
+@pytest.mark.slow
 def test_rungs_launch_the_same_chain_differently(stage, page):
     stage = stage("rung=unfused")
     expect(stage.root).to_have_attribute("data-scene", re.compile("fusion/unfused"))
@@ -93,6 +95,7 @@ def test_run_draws_a_bar_for_every_launch(page, server):
     expect(page.locator(".st-key-card_fusion_saved")).to_contain_text("a copy of the least bytes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_page_and_navigation_fit_their_width(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})

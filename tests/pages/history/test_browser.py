@@ -57,6 +57,7 @@ def settled(page):
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_two_picked_runs_are_compared(history):
     page = history("device=cuda%3A+NVIDIA+H200&shape=8x8+N%3D1+C%3D1&caches=cold&rung=conv%2Fdirect")
     expect(page.locator(".kt-rows tbody tr")).to_have_count(TOYS)  # the block sizes
@@ -160,6 +161,7 @@ def download(page, name):
     return Path(download.value.path()).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_export_is_imported_once_and_bad_file_is_refused(history, tmp_path):
     page = history()
     settled(page)

@@ -31,6 +31,7 @@ def test_stride_sets_the_url_and_the_number_of_steps(stage, page):
     expect(page.locator(".stage")).to_contain_text("1 / 33", timeout=TIMEOUT_MS)
 
 
+@pytest.mark.slow
 def test_padding_reduces_eight_wavefronts_to_one(stage):
     padded = stage("topic=banks&stride=8&row=33&step=1")
     expect(padded.caption).to_contain_text("Pass 1 of 1: 32 lanes get a word each.")

@@ -21,6 +21,7 @@ def lesson(page, server):
     return open_
 
 
+@pytest.mark.slow
 def test_each_step_has_the_caption_of_the_scene(lesson):
     stage, scene = lesson("view=watch"), address.card({})
     for step in range(scene.steps):
@@ -62,6 +63,7 @@ def test_custom_numbers_are_played_and_kept_in_the_url(lesson, page):
     expect(page.get_by_label("your row")).to_have_value("3 -inf 100")
 
 
+@pytest.mark.slow
 def test_narrow_page_scrolls_only_vertically(lesson, page):
     page.set_viewport_size({"width": 390, "height": 900})
     lesson("rung=warp-shuffle&logits=own+numbers")
@@ -71,6 +73,7 @@ def test_narrow_page_scrolls_only_vertically(lesson, page):
     assert box["x"] >= 0 and box["x"] + box["width"] <= 391
 
 
+@pytest.mark.slow
 def test_a_run_measures_the_rungs_on_this_processor(page, server):
     page.goto(f"{server}/softmax?view=run&engine=cpu&M=16&N=64")
     page.get_by_role("button", name="Run here").click()

@@ -167,6 +167,7 @@ def phone_stage(phone, server):
     return phone, stage, Fingers(phone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["across", "down"])
 def test_fingers_pinch_in_any_direction(phone_stage, direction):
     page, stage, fingers = phone_stage

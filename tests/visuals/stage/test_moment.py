@@ -55,6 +55,7 @@ def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
     expect(page).to_have_url(re.compile(r"\?picture=numbers$"))
 
 
+@pytest.mark.slow
 def test_back_returns_to_the_earlier_step_and_pin(stage, page):
     stage = stage("step=5&pin=x:9")
     stage.at_step(5)
@@ -85,6 +86,7 @@ def test_a_control_keeps_step_pin_and_zoom_if_the_scene_stays(stage, page):
 HOSTILE = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "message_part"),
     [
@@ -149,6 +151,7 @@ BROKEN = """root => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "message_part"),
     [

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.browser
 
 
 # -- opening -------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_a_first_deep_link_opens_at_its_shape_and_step(new_page):
     page = new_page()
     with serving() as app:  # a server without earlier visits
@@ -39,6 +40,7 @@ def test_a_first_deep_link_opens_at_its_shape_and_step(new_page):
         page.goto("about:blank")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "step"),
     [("abc", 0), ("-1", 0), ("3.5", 0), ("", 0), ("%3Cimg%20src=x%20onerror=alert(1)%3E", 0), ("9" * 40, TOY_STEPS - 1),
@@ -51,6 +53,7 @@ def test_a_hostile_step_opens_a_valid_step(watch, value, step):
     stage.at_step(max(0, step - 1))
 
 
+@pytest.mark.slow
 def test_the_step_survives_reload_and_controls_keep_the_other_parameters(stage, page):
     stage = stage("picture=gradient&other=mine")
     stage.root.press("End")

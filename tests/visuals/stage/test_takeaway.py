@@ -126,6 +126,7 @@ def rectangles(element):
 
 
 # -- moving pictures -------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_a_gif_has_a_frame_for_each_step(watch, page, take):
     stage = watch()
     faster(stage)  # eight times as fast: a step takes 113 ms; a GIF rounds to hundredths of a second

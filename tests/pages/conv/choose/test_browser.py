@@ -40,6 +40,7 @@ def test_guess_is_a_link_to_the_race(server, page):
     expect(page.get_by_text("Guess before you look.")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_race_animates_and_stops_at_the_first_finish(server, page):
     race = run_race(server, page, "predict=winograd-nonfused&view=race")
     first = page.evaluate(BARS)

@@ -65,6 +65,7 @@ def test_run_measures_rows_on_cpu(page, server):
     expect(page.locator(".st-key-card_tilings")).to_contain_text("workspace, measured")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 390])
 def test_page_fits_its_width(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})

@@ -46,6 +46,7 @@ def test_hover_on_a_tile_cell_names_its_pixel_and_matrix_cell(watch):
     assert f"tile_b[1, 1, 12] = {value:g}, a copy of x[1, 2, 5], in place of D[17, 12]." in text
 
 
+@pytest.mark.slow
 def test_tile_size_changes_url_and_scene(stage, page):
     stage = stage()
     expect(stage.root).to_have_attribute("data-scene", re.compile("STAGES=3"))
@@ -62,6 +63,7 @@ def test_tile_size_changes_url_and_scene(stage, page):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [800, 390])
 def test_narrow_page_does_not_scroll_sideways_or_clip(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
