@@ -122,6 +122,7 @@ def test_lower_modules_do_not_import_higher_ones(below, above):
             assert not [target for target in others if target.startswith((*above, *topics))], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", FORBIDDEN)
 def test_layers_import_in_one_direction(layer):
     for name, path in modules().items():

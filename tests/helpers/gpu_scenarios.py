@@ -103,6 +103,7 @@ def test_run_becomes_stale_and_second_run_is_measured(device):
     assert at.session_state["ran"].settings.shape == TOY.with_(K=3) and "kt-stale" not in texts(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["cold", "hot"])
 def test_caches_follow_the_options(device, mode):
     at = open_page("conv/direct.py", caches=mode)
@@ -119,6 +120,7 @@ def test_cpu_engine_is_available_beside_the_gpu(device):
     assert "NumPy BLAS" in texts(at)
 
 
+@pytest.mark.slow
 def test_library_refusal_is_shown_and_other_rungs_run(device):
     """The flash attention of PyTorch supports only 16-bit types."""
     at = open_page(ATTENTION)
@@ -144,6 +146,7 @@ def test_rungs_of_the_emulator_are_counted_beside_libraries(device, monkeypatch)
     assert "<td>1,234</td>" in text and "<td>library</td>" in text
 
 
+@pytest.mark.slow
 def test_choose_hides_the_measurement_until_the_guess(device):
     at = open_page("conv/choose/page.py", **choose_address.at_shape(TOY))
     finish(at, "run", "job")
@@ -170,6 +173,7 @@ def test_threads_page_measures_on_the_gpu(device):
         assert f"measured {device}" in texts(at)
 
 
+@pytest.mark.slow
 def test_autotune_measures_tile_sizes(device):
     at = open_page(
         "gemm/page.py",

@@ -210,6 +210,7 @@ def test_command_line_errors_are_sentences(args, message):
     assert out.returncode == 2 and message in out.stderr and "Traceback" not in out.stderr
 
 
+@pytest.mark.slow
 def test_list_names_all():
     out = cli("list")
     assert all(name in out.stdout for name in (*RUNGS, "vgg-conv1_2", "cpu"))

@@ -33,6 +33,7 @@ def fresh_home():
     st.cache_data.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "params"),
     [("conv/choose/page.py", {"predict": "show"}), ("memory/page.py", {}), ("attention/page.py", {})],
@@ -111,6 +112,7 @@ def test_recordings_of_refused_rungs_are_shown(machine, monkeypatch):
     assert "not on this machine: " in texts(at) and "kt-badge-recorded" in texts(at)
 
 
+@pytest.mark.slow
 def test_missing_cublas_refuses_only_its_rungs(machine, monkeypatch):
     missing = "cuBLAS was not found on this machine; pip install nvidia-cublas brings it"
     monkeypatch.setattr(wheels, "missing", lambda library: missing if library == "cublas" else "")
@@ -131,6 +133,7 @@ def test_nothing_is_submitted_if_no_rung_can_run(machine, monkeypatch):
 
 
 # -- an error only in the child process -------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.skipif(engines.load("cuda").status().ready, reason="CuPy finds a driver here")
 def test_error_in_child_process_is_shown_on_page(machine, monkeypatch):
     """The next run on the processor is tested in tests/kernels/engines/cuda/test_session.py."""

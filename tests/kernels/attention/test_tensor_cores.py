@@ -80,6 +80,7 @@ def test_unfused_baseline_agrees_in_the_emulator(dtype):
     verified_output(emulator, attention_ladder.CUBLAS, RAGGED.with_(dtype=dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_cpu_and_kernel_agree(name, dtype):

@@ -54,6 +54,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
     check(emulator, s, tiles)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
@@ -68,6 +69,7 @@ def test_more_filters_maps_and_images_than_a_block_has(tiles):
     check(emulator, ConvShape(3, 5, 21, 34, 34, 3, 5, stride=(2, 1), pad=(1, 2), bias=1), tiles)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     H=st.integers(1, 70), W=st.integers(1, 70), R=st.integers(1, 7), S=st.integers(1, 7), u=st.integers(1, 4),
@@ -134,6 +136,7 @@ def test_lost_product_is_detected(C):
 
 
 # -- sizes, rules, workspace -----------------------------------------------------------------------
+@pytest.mark.slow
 @given(st.integers(1, 4000))
 def test_good_sizes_are_the_smallest(n):
     def smooth(m):

@@ -62,6 +62,7 @@ def test_cpu_equals_kernel_at_a_ragged_shape(name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BASIC_RUNGS)
 @settings(max_examples=6, deadline=None)
 @given(shape=layer_shapes(groups=False))

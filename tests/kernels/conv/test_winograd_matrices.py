@@ -44,6 +44,7 @@ def test_identity_holds_for_every_pair_of_basis_vectors(m, r):
         assert (winograd_matrices.correlate(t, g, d) == defined(g, d)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "r"), [(2, 3), (3, 2), (4, 3)])
 def test_identity_holds_for_every_pair_in_two_dimensions(m, r):
     t = winograd_matrices.derive(m, r)

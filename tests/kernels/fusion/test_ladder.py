@@ -62,6 +62,7 @@ def test_cpu_agrees_with_the_reference_for_any_chain(s):
         assert verified_output(cpu, rung, s).dtype == np.float32
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(chain_shapes(), st.sampled_from([1, 7, 40]))
 def test_cpu_agrees_at_any_piece_size(s, piece):
@@ -203,6 +204,7 @@ def test_fault_in_a_generated_kernel_is_detected(fault):
         assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(
     "chain", ["relu add relu", "maxpool:2", "relu maxpool:3:pad=1 relu", "bias relu gap", "avgpool:2"]

@@ -36,6 +36,7 @@ def set_cores(monkeypatch, cores):
 
 
 # -- results -------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(cpu_ladder.BLOCKS[:9]), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
@@ -66,6 +67,7 @@ def test_loops_add_in_float32_in_the_written_order():
         assert cpu.open(program, inputs).verify_run()[0, 0] == 2.0**24
 
 
+@pytest.mark.slow
 def test_scratch_of_each_thread_is_measured_without_compiling():
     tiles = {"BLOCK": 64, "THREADS": processor.cores()}
     for r in compare(RUNGS[:3], S, engine="cpu", tiles=tiles, budget=SHORT_BUDGET):
@@ -215,6 +217,7 @@ def simulated_lines(order: str, s: GemmShape, floats: int, lines: int, block: in
     return lru.moved(accesses, lines, floats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "max_deviation"), [("naive", 0.15), ("reordered", 0.15), ("blocked", 0.25)]
 )

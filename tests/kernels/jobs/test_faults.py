@@ -109,6 +109,7 @@ def test_rows_that_cannot_be_pickled_are_an_error_and_the_child_lives(worker):
     assert worker._child.pid == pid
 
 
+@pytest.mark.slow
 def test_child_that_cannot_start_is_an_error_and_is_not_restarted_in_a_loop(capfd):
     worker = Worker(module="tests.children.broken")
     for n in (1, 2):
@@ -218,6 +219,7 @@ def test_every_meaning_has_a_test():
     assert not [m.what for m in faults.MEANINGS if not any(what in m.what for what in RAISES.values())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raised", ["runtime cudaErrorIllegalAddress: an illegal memory access", *OTHERS])
 def test_new_process_after_a_gpu_error(worker, raised):
     pid = worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"]

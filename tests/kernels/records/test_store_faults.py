@@ -64,6 +64,7 @@ def lock_file(user_store):
         process.wait()
 
 
+@pytest.mark.slow
 def test_reads_work_and_runs_wait_in_memory_while_another_process_writes(user_store, lock_file):
     unlock = lock_file()
     assert user_store.count() == 10
@@ -90,6 +91,7 @@ def test_exclusive_lock_of_another_process_is_reported(user_store, lock_file):
     assert user_store.count() == 10
 
 
+@pytest.mark.slow
 def test_rows_survive_a_kill_during_writing(user_store):
     code = """
 import itertools, sys

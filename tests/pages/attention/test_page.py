@@ -129,6 +129,7 @@ def test_every_chip_links_to_its_preset():
         assert target.shape == ATTENTION_PRESETS[key].shape and not notes and not target.broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "memory", "traffic", "processor"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view)
@@ -148,6 +149,7 @@ def test_invalid_parameters_are_named_and_escaped():
     assert at.number_input(key="H").value == 5 and at.number_input(key="N").value == DEFAULT.N
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.library])
 def test_own_rungs_have_a_stage_or_a_reason(name):
     shape = DEFAULT.with_(dtype="fp16") if name == "flash-mma" else DEFAULT
@@ -179,12 +181,14 @@ def test_library_has_no_stage_but_a_reason():
     assert not stages(at) and "its source is not open" in texts(at) and at.button(key="run")
 
 
+@pytest.mark.slow
 def test_each_kind_of_values_gives_another_scene():
     pages = {kind: open_at({address.VALUES: kind}, view="watch") for kind in KINDS}
     messages = {kind: at.get("bidi_component")[0].proto.bytes for kind, at in pages.items()}
     assert len(set(messages.values())) == len(KINDS)
 
 
+@pytest.mark.slow
 def test_matrix_larger_than_memory_is_reported():
     html = texts(open_at(engine="cpu", B=4, H=16, N=65_536, d=64, Br=32, Bc=32))
     assert "S and P take 2.2 TB" in html and "naive no longer fits" in html

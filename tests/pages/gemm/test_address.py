@@ -77,6 +77,7 @@ def test_field_bounds_allow_only_valid_shapes(values):
     assert_bounds(shape, address.bounds(shape), address.read)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(queries(), st.sampled_from(list(GEMM_PRESETS)))
 def test_preset_link_leads_to_a_runnable_query(query, key):

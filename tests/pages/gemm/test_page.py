@@ -76,6 +76,7 @@ def test_each_view_shows_only_its_part(view):
     assert not at.number_input and "<h1" not in texts(at)
 
 
+@pytest.mark.slow
 def test_invalid_parameters_are_named_and_escaped():
     at = open_at(M="abc", N="1e400", rung="<script>alert(1)</script>", BM="-3", K="5")
     html = texts(at)
@@ -110,11 +111,13 @@ def test_unsupported_dtype_is_named_with_links_to_supported_rungs():
     assert target.shape == DEFAULT.with_(dtype="int8") and target.broken == []
 
 
+@pytest.mark.slow
 def test_library_has_no_stage_but_a_reason():
     at = open_at(rung="cublas")
     assert not stages(at) and "its source is not open" in texts(at) and at.button(key="run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["explaining", "warps"])
 def test_stage_plays_the_selected_order(order):
     at = open_at(M=64, N=64, K=64, rung="uncoalesced", order=order)
@@ -122,6 +125,7 @@ def test_stage_plays_the_selected_order(order):
     assert key.endswith("warps") == (order == "warps") and "kt-note" not in texts(at)
 
 
+@pytest.mark.slow
 def test_only_mma_sync_has_the_order_fragments():
     parameters = {"M": 64, "N": 64, "K": 64, "dtype": "fp16", "order": "fragments"}
     at = open_at(rung="mma-sync", **parameters)

@@ -198,6 +198,7 @@ def test_failing_store_is_reported_and_recordings_are_listed(empty_store, monkey
     assert f"{TOTAL:,} runs" in texts(at) and "kt-strips" in texts(at)
 
 
+@pytest.mark.slow
 def test_import_reports_its_result(empty_store):
     at = open_at()
     new = [a_row(n) for n in range(3)]

@@ -34,6 +34,7 @@ def finish_counting(at):
     assert not at.exception
 
 
+@pytest.mark.slow
 def test_counts_appear_after_the_page_and_are_the_emulators(counting):
     at = open_at()
     assert "counting …" in texts(at) and "sectors read" not in texts(at)

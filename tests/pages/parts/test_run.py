@@ -29,6 +29,7 @@ def test_every_preset_shows_every_part(key):
     assert len(at.code) >= 3 and at.button(key="run").label == "Run here"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("view", "stages", "runs", "codes"),
     [("watch", 1, 0, 0), ("run", 0, 1, 0), ("why", 0, 1, 0), ("kernel", 0, 0, 1)],

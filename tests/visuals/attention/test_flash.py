@@ -107,6 +107,7 @@ def test_missing_rescaling_is_detected(rung, monkeypatch):
     assert (abs(matrix(scene, "O")[: plan.Br] - O) > 1e-3 * scale).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["logits of 1e4", "all equal", "one hot", "rising", "falling"])
 def test_numbers_are_finite_at_large_scores(kind):
     s = AttentionShape(1, 1, 16, 16, causal=1, scale=1)
@@ -211,6 +212,7 @@ def test_long_heads_are_not_traced():
     assert stored_by(s, plan, {}, 0) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(case=attention_cases((FLASH, REGISTERS)))
 def test_shared_memory_has_the_current_tile(case):
@@ -258,6 +260,7 @@ def test_hidden_keys_are_skipped_or_minus_infinity(case):
     assert (matrix(scene, "Ps")[: len(rows)][hidden] == 0).all()
 
 
+@pytest.mark.slow
 def test_score_matrix_is_empty_and_its_visited_tiles_are_read():
     scene, _ = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
     square = scene.tensor("SP")

@@ -154,6 +154,7 @@ def test_bytes_equal_the_counters(rung, s):
     assert readings["written to it"] == total["bytes_st"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", TILES)
 @pytest.mark.parametrize("key", ATTENTION_PRESETS)
 def test_bytes_of_a_large_head_equal_the_formula(rung, key):

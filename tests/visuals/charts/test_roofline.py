@@ -206,6 +206,7 @@ def test_overlapping_labels_are_merged():
 finite = st.floats(1e-3, 1e5)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     dots=st.lists(st.tuples(finite, st.floats(1e-4, 1e5), st.booleans()), max_size=6),

@@ -89,6 +89,7 @@ def test_every_row_of_registers_is_the_value_after_its_block(s):
                 assert (off <= 4 * TOLERANCE * scale.ravel()[: v.cols] + 1e-12).all(), (rung, n, up)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", GROUPS)
 def test_bytes_end_at_the_plan_and_never_decrease(words):
     s = ChainShape(1, 2, 4, 4, words)
@@ -178,6 +179,7 @@ def test_prologue_applies_to_every_value_of_the_window():
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("key", FUSION_PRESETS)
 def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
     s = FUSION_PRESETS[key].shape

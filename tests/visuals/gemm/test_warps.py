@@ -41,6 +41,7 @@ def requests(draw):
     return np.array(offsets) * width, mask, width
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(requests())
 def test_wavefronts_and_sectors_equal_the_counters(request):

@@ -52,6 +52,7 @@ def test_runs_cover_every_source(path):
     assert max(text) <= "\uffff"  # so that Python and the browser count characters alike
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "word"), [(kind, w) for kind, ws in WORDS.items() for w in ws.split()])
 def test_words_of_the_kernels_have_their_kind(kind, word):
     found = set().union(*(kinds_of(path.read_text(), word) for path in SOURCES))

@@ -133,6 +133,7 @@ def test_a_wrong_merge_is_detected(monkeypatch):
         test_shared_memory_equals_the_kernels_stores.hypothesis.inner_test("softmax/online", x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
 @pytest.mark.parametrize("name", LOGITS)
 def test_last_m_and_l_give_the_results(rung, name):
@@ -176,6 +177,7 @@ def test_number_of_turns_levels_and_exchanges(rung, passes, middle):
     assert scene.steps == passes * turns + middle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=6, deadline=None)
 @given(x=rows)

@@ -76,6 +76,7 @@ def test_html_page_gets_the_script(path):
     assert "etag" not in headers and headers["content-length"] == str(len(body))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "server"),
     [

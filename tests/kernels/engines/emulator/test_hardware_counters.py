@@ -230,6 +230,7 @@ def test_instruction_ratios_equal_the_constants(record_property):
 
 
 # -- the cases ----------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", bench.cases())
 def test_every_case_equals_its_expected_output(name):

@@ -33,6 +33,7 @@ LOCKS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize(("grid", "block", "order"), LAUNCHES)
 def test_lock_admits_every_thread_once(lock, grid, block, order):

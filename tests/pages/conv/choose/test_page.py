@@ -97,6 +97,7 @@ def test_small_shape_keeps_the_filter(fields):
 
 
 # -- the guess -------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_guess_comes_before_the_race(recorded):
     at = open_at()
     html = texts(at)
@@ -132,6 +133,7 @@ def test_show_skips_the_guess_and_invalid_guess_is_reported():
     assert "<b>fastest" not in texts(at)
 
 
+@pytest.mark.slow
 def test_preset_link_drops_the_guess_but_keeps_show(recorded):
     to = links(open_at(predict="fft"))["LeNet conv1"]
     assert "predict" not in to and to["H"] == "32"
@@ -168,6 +170,7 @@ def test_invalid_input_is_named():
         assert message in texts(at)
 
 
+@pytest.mark.slow
 def test_nearest_recording_is_named(recorded):
     at = open_at(address.DEFAULT.with_(N=3), predict="fft")
     html = texts(at)

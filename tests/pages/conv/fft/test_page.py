@@ -30,6 +30,7 @@ def at_shape(shape: ConvShape):
     return open_at(**conv_address.at_shape(conv_address.DEFAULT, shape))
 
 
+@pytest.mark.slow
 def test_lesson_has_every_part():
     at = open_at()
     assert len(at.get("bidi_component")) == 1
@@ -50,6 +51,7 @@ def test_every_chip_opens(key):
     assert len(at.get("bidi_component")) == 1 and not notes(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "kernel", "run", "why"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view, transform="16", room="too small")

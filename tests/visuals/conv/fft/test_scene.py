@@ -156,6 +156,7 @@ def cells_are_the_arrays(scene, a: Arrays) -> None:
         np.testing.assert_allclose(actual, values.ravel(), rtol=0, atol=TOLERANCE * scale, err_msg=name)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(TILES), st.sampled_from([PAD, TOO_SMALL]))
 def test_last_step_shows_the_arrays(s, tile, padding):
@@ -220,6 +221,7 @@ def test_the_steps_go_from_padding_to_picking():
 
 
 # -- annotations of cells ----------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(max_extent=3), st.sampled_from(TILES))
 def test_annotations_have_the_numbers_of_the_arrays(s, tile):

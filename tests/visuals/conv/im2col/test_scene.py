@@ -117,6 +117,7 @@ def test_cells_are_empty_until_their_step():
     assert np.isfinite(scene.cells("x", 0)).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes())
 def test_captions_describe_each_step(s):

@@ -56,6 +56,7 @@ def matrix(s: ConvShape, y: np.ndarray) -> np.ndarray:
 
 
 # -- cells -----------------------------------------------------------------------------------------
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes(), st.sampled_from(SETS), st.sampled_from(RUNGS))
 def test_last_step_shows_the_convolution(s, tiles, rung):
