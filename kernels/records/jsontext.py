@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +17,8 @@ def canonical(value: Any) -> str:
 
 def id_of(row: Mapping[str, Any]) -> str:
     """Returns 20 hex digits of the row's content: the same row has the same id wherever it came from."""
+    import hashlib  # loads OpenSSL: `import kernels` does without
+
     return hashlib.sha256(canonical(row).encode()).hexdigest()[:20]
 
 
