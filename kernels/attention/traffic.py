@@ -1,6 +1,6 @@
 """Bytes that the threads of a rung of the attention ladder request from global memory.
 
-A formula of its kernels' loads and stores, no simulation. It does not separate bytes served by caches from HBM bytes.
+A formula of its kernels' loads and stores, no simulation. It does not separate cache hits from HBM bytes.
 
 A tile that a block loads to shared memory is counted once. A thread that loads without shared memory is counted for
 each load. With tiles of Br queries, K and V are loaded ceil(N / Br) times. With a row at a time they are loaded N

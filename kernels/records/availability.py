@@ -39,9 +39,9 @@ def missing_library(rung: Rung, shape: Any) -> str:
         return ""
     gpu = engines.load("cuda").status()
     if not gpu.ready:
-        return unsupported.sentence(rung.name, shape) or f"{rung.library} was not asked here: {gpu.text}"
+        return unsupported.sentence(rung.name, shape) or f"{rung.library} was not called here: {gpu.text}"
     try:
         rung.find_library()
     except RuleError as e:
-        return f"{rung.library} was not asked here: {e}"
+        return f"{rung.library} was not called here: {e}"
     return ""

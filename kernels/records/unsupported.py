@@ -95,4 +95,4 @@ def recorded(rung: str, shape: Any) -> dict[str, Any] | None:
 def sentence(rung: str, shape: Any) -> str:
     """Returns what `recorded` holds as a sentence with its device and date; "" without such a recording."""
     entry = recorded(rung, shape)
-    return f"{entry['said']}, asked on an {entry['device']}, {entry['date']}" if entry else ""
+    return f"{entry['said']}, called on an {entry['device']}, {entry['date']}" if entry else ""

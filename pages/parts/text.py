@@ -27,4 +27,4 @@ def quiet(*texts: str) -> None:
 def together(*pieces: str) -> None:
     """Writes pieces of trusted HTML under each other as one element, because each Streamlit element is a message."""
     if pieces := "".join(pieces):
-        st.html(f'<div class="kt-told">{pieces}</div>')
+        st.html(f'<div class="kt-stack">{pieces}</div>')

@@ -151,4 +151,4 @@ def _console_errors(message) -> list[str]:
 def _external_requests(url: str) -> list[str]:
     parts = urlsplit(url)
     external = parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1"
-    return [f"asked for {url}"] if external else []
+    return [f"request of {url}"] if external else []

@@ -1,4 +1,4 @@
-"""Helpers for the example deck, served beside the app, and the stages on its slides."""
+"""Helpers for the example deck, on a server beside the app, and the stages on its slides."""
 
 from __future__ import annotations
 

@@ -44,4 +44,4 @@ def scene_of(steps, begin, history) -> Scene:
     ]
     captions = Captions(("Step {0}.",), np.zeros(steps, int), np.arange(steps)[:, None])
     groups = (Group((("a", "b", "c"),)),)
-    return Scene("told", "told", tuple(tensors), groups, steps, "step", "", "", tuple(writes), captions)
+    return Scene("history", "history", tuple(tensors), groups, steps, "step", "", "", tuple(writes), captions)

@@ -302,8 +302,8 @@ def traffic(
     columns = {
         "HBM, if caches keep everything": [units.bytes_(b) for b in hbm],
         "FLOP per byte there": [units.ratio(b and s.flops / b) for b in hbm],
-        "asked of global memory by threads": [units.bytes_(b) if b else "–" for b in requested],
-        "FLOP per byte asked": [units.ratio(s.flops / b) if b else "–" for b in requested],
+        "requested from global memory by threads": [units.bytes_(b) if b else "–" for b in requested],
+        "FLOP per byte requested": [units.ratio(s.flops / b) if b else "–" for b in requested],
     }
     return [rung.title for rung in supported], columns
 

@@ -155,16 +155,16 @@ def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
     need(m.rest is None or np.size(m.rest) == out.size, f"the rest of {m.out} misses cells")
     need(m.rest is None or _finite(m.rest), f"the rest of {m.out} is not finite")
     counted = m.upto is None or (np.size(m.upto) == steps and _within(m.upto, 0, left.cols + 1))
-    need(counted, f"{m.out}: the terms summed by each step are not told")
+    need(counted, f"{m.out}: the terms summed by each step are not counted")
 
 
 def _check_annotation(annotation: Annotation, tensors, need, finite) -> None:
-    need({annotation.tensor, *annotation.links} <= tensors.keys(), "what is told of cells names no tensor")
+    need({annotation.tensor, *annotation.links} <= tensors.keys(), "an annotation names no tensor")
     size = tensors[annotation.tensor].size
     _check_captions(annotation.captions, size, need, finite, "cell")
     for source, cells in annotation.links.items():
         fits = np.ndim(cells) == 2 and len(cells) == size and _within(cells, -1, tensors[source].size)
-        need(fits, f"what is told of {annotation.tensor} leaves {source}")
+        need(fits, f"the annotation of {annotation.tensor} leaves {source}")
 
 
 def _check_sum(s: Sum, tensors, need) -> None:

@@ -94,7 +94,7 @@ def test_cublas_call_equals_cpu_result(dtype, monkeypatch):
 def test_missing_gpu_is_explained(monkeypatch):
     monkeypatch.setattr(cuda, "status", lambda: NO_GPU)
     assert list(availability.reasons(LIBRARY, SHAPE, {})) == [
-        "PyTorch was not asked here: no NVIDIA GPU in this machine"
+        "PyTorch was not called here: no NVIDIA GPU in this machine"
     ]
 
 

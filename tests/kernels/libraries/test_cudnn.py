@@ -163,7 +163,7 @@ def test_missing_library_is_reported(monkeypatch):
         for rung in conv_library.RUNGS:
             (message,) = availability.reasons(rung, SHAPE, {})
             assert message.startswith(
-                "cuDNN was not asked here: cuDNN was not found on this machine; pip install"
+                "cuDNN was not called here: cuDNN was not found on this machine; pip install"
             )
             assert "libcudnn.so.9: cannot open" in message
     finally:
@@ -185,7 +185,7 @@ def test_without_a_gpu_nothing_is_searched(monkeypatch):
     monkeypatch.setattr(unsupported, "_recorded", dict)
     for rung in conv_library.RUNGS:
         assert list(availability.reasons(rung, SHAPE, {})) == [
-            "cuDNN was not asked here: no NVIDIA GPU in this machine"
+            "cuDNN was not called here: no NVIDIA GPU in this machine"
         ]
 
 
@@ -202,7 +202,7 @@ def test_rule_quotes_the_recording_first(monkeypatch):
     monkeypatch.setattr(unsupported, "_recorded", lambda: {(WINOGRAD, canonical(SHAPE.params())): entry})
     rung = next(r for r in conv_library.RUNGS if r.name == WINOGRAD)
     assert (
-        next(iter(availability.reasons(rung, SHAPE, {}))) == f"{message}, asked on an NVIDIA H200, 2026-11-21"
+        next(iter(availability.reasons(rung, SHAPE, {}))) == f"{message}, called on an NVIDIA H200, 2026-11-21"
     )
     assert len(list(availability.reasons(rung, SHAPE.with_(K=3), {}))) == 1
 

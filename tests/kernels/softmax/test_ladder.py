@@ -297,7 +297,7 @@ def test_missing_pytorch_is_explained(monkeypatch):
     rung, shape = softmax_ladder.LIBRARY, SoftmaxShape(2, 40)
     monkeypatch.setattr(cuda, "status", lambda: Status(False, "no NVIDIA GPU in this machine"))
     assert list(availability.reasons(rung, shape, {})) == [
-        "PyTorch was not asked here: no NVIDIA GPU in this machine"
+        "PyTorch was not called here: no NVIDIA GPU in this machine"
     ]
     monkeypatch.setattr(cuda, "status", lambda: Status(True, "a GPU"))
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)

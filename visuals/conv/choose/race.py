@@ -176,7 +176,7 @@ def _lane(lane: Lane, first: Lane, guessed: bool) -> str:
     low, high = (LINE * best / row[name] for name in ("p80_ms", "p20_ms"))
     position = LINE * best / row["median_ms"]
     classes = ["kt-first"] * (lane.rank == 1) + ["kt-guess"] * guessed
-    classes += ["kt-alike"] * (lane is not first and within_spread(row, first.row))
+    classes += ["kt-tied"] * (lane is not first and within_spread(row, first.row))
     ms = row["median_ms"]
     cells = (
         f"<b>{units.time_(ms)}</b> <small>{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}</small>",

@@ -240,7 +240,7 @@ def _cell(cell: Cell | None, here: ConvShape, described: Cell, href) -> str:
     lead = "alone" if cell.lead is None else "≈ tie" if cell.tied else f"{cell.lead:.2f}×"
     link = href(cell.shape)
     attributes = f'href="{escape(link)}" target="_self"' if link else 'tabindex="0"'
-    kind = "kt-cell" + " kt-here" * (cell.shape == here) + " kt-told" * (cell is described)
+    kind = "kt-cell" + " kt-here" * (cell.shape == here) + " kt-described" * (cell is described)
     return (
         f'<td class="{kind}" style="--kt-hue:var(--kt-{family(first["rung"]).token})"><a {attributes}>'
         f"<b>{short(first)}</b><small>{lead}</small></a>{_tip(cell)}</td>"

@@ -119,7 +119,7 @@ def test_guess_is_ranked_and_kept_in_the_url(recorded):
         in html
     )
     assert html.count('data-rung="') == 16 and html.count("your guess") == 1
-    assert "cuDNN 9 does not support DIRECT for this shape, asked on an GPU X" in html
+    assert "cuDNN 9 does not support DIRECT for this shape, called on an GPU X" in html
     assert "not recorded cold at this shape" in html  # cuDNN GEMM: neither a row nor a refusal
     assert links(at)["guess again"] == {}
     assert "kt-map" in html and "kt-totals" in html
