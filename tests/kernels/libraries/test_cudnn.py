@@ -202,7 +202,8 @@ def test_rule_quotes_the_recording_first(monkeypatch):
     monkeypatch.setattr(unsupported, "_recorded", lambda: {(WINOGRAD, canonical(SHAPE.params())): entry})
     rung = next(r for r in conv_library.RUNGS if r.name == WINOGRAD)
     assert (
-        next(iter(availability.reasons(rung, SHAPE, {}))) == f"{message}, called on an NVIDIA H200, 2026-11-21"
+        next(iter(availability.reasons(rung, SHAPE, {})))
+        == f"{message}, called on an NVIDIA H200, 2026-11-21"
     )
     assert len(list(availability.reasons(rung, SHAPE.with_(K=3), {}))) == 1
 
