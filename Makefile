@@ -13,7 +13,7 @@ GPU_SIDE_BY_SIDE := -n 8 --dist worksteal
 BLAS_THREADS := $(shell n=$$(nproc 2>/dev/null || echo 8); echo $$((n / 8 > 0 ? n / 8 : 1)))
 NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
-.PHONY: run style check test all gpu javascript
+.PHONY: run style check test all gpu javascript texts
 
 run: .venv/.run
 	$(BIN)/streamlit run app.py
@@ -35,6 +35,11 @@ all: style javascript
 gpu: .venv/.test
 	OPENBLAS_NUM_THREADS=$(BLAS_THREADS) $(BIN)/pytest $(GPU_SIDE_BY_SIDE) -m "gpu and not alone"
 	$(BIN)/pytest -m "gpu and alone"
+
+# The texts of pages, scenes and player: the template that a translation, locale/<language>.po, starts from.
+texts: .venv/.test
+	$(BIN)/pybabel -q extract -F babel.cfg --no-default-keywords -k tr -k trn:1,2 -k mark --no-location \
+	  --project "Kernel Theatre" --omit-header -o locale/kernel_theatre.pot .
 
 ifneq ($(NODE),)
 javascript: node_modules/.made

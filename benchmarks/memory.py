@@ -22,12 +22,12 @@ from kernels.machine import memory_levels
 from kernels.machine.timing import MODES, Budget
 from kernels.memory import ladder as memory_ladder
 from kernels.model.rung import Ladder
+from kernels.records import availability
 from kernels.records import row as records_row
 from kernels.records.row import commit
 from kernels.runner import compare
 from visuals.memory.charts import sectors, wavefronts
 
-SKIPPED = {"cpu": ("banks",), "cuda": ()}  # a processor has no banks
 COLUMNS = (
     report.RUNG,
     Column("mode", "", "mode"),
@@ -39,16 +39,16 @@ COLUMNS = (
 
 
 def shapes(engine: str) -> Iterator[tuple[Ladder, object]]:
-    """Yields every ladder's presets except the toys."""
+    """Yields the presets of every ladder that has a rung for the engine, except the toys."""
     for ladder in memory_ladder.LADDERS:
-        if ladder.name not in SKIPPED[engine]:
+        if any(engine in rung.engines for rung in ladder.rungs):
             yield from ((ladder, p.shape) for key, p in ladder.presets.items() if not key.endswith("-toy"))
 
 
 def measured(engine: str, seconds: float, commit_hash: str) -> Iterator[dict]:
     for ladder, shape in shapes(engine):
         for mode in MODES:
-            rungs = [r.name for r in ladder.rungs if not any(r.rules(shape, r.default_tiles))]
+            rungs = [r.name for r in availability.supported_rungs(ladder, engine, shape)]
             for result in compare(rungs, shape, engine=engine, mode=mode, budget=Budget(seconds=seconds)):
                 program = ladder.rung(result.rung).build(shape, result.tiles)
                 yield records_row.row(result, program, commit_hash)

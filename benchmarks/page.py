@@ -51,7 +51,7 @@ PAINTED = """() => new Promise(done => {
 def frames(page: Page, url: str, size: int) -> Line:
     page.goto(f"{url}/im2col?H={size}&W={size}")
     stage = Stage(page).ready()
-    page.locator(".st-key-card_why table").wait_for()
+    page.locator(".st-key-card_why .kt-conclusion").wait_for()
     page.wait_for_load_state("networkidle")
     return played(f"{size}×{size}, {(size - 2) ** 2} steps", stage, PLAY_S)
 
@@ -79,7 +79,7 @@ def scene() -> list[Line]:
 def changes(page: Page, url: str, size: int) -> Line:
     page.goto(f"{url}/im2col?H={size}&W={size}")
     stage = Stage(page).ready()
-    page.locator(".st-key-card_why table").wait_for()
+    page.locator(".st-key-card_why .kt-conclusion").wait_for()
     page.wait_for_load_state("networkidle")
     field, samples = page.get_by_label("K", exact=True), []
     field.focus()

@@ -34,7 +34,7 @@ def lesson(browser: Browser, url: str, query: str, **options) -> tuple[Page, Sta
     """Open the lesson and wait until everything on it is drawn."""
     page = open_(browser, f"{url}/im2col?{query}", **options)
     stage = Stage(page).ready()
-    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
     expect(page.get_by_test_id("stCode").first).to_be_visible()  # charts and listings load last
     for chart in page.get_by_test_id("stPlotlyChart").all():

@@ -132,6 +132,10 @@ def do_list(args) -> None:
         for rung in ladder.rungs:
             tiles = "  ".join(f"{name}: {', '.join(map(str, sorted(c)))}" for name, c in rung.tiles.items())
             print(f"{rung.name:20} {rung.idea}\n{'':20} tiles  {tiles}")
+            if "cpu" in rung.engines and "cuda" in ladder.engines:
+                print(f"{'':20} cpu    {rung.title_on('cpu')}")
+            elif rung.not_on_cpu:
+                print(f"{'':20} cpu    no: {rung.not_on('cpu')}")
         print("presets")
         for key, preset in ladder.presets.items():
             print(f"  {key:24} {preset.shape}")
@@ -143,7 +147,11 @@ def do_list(args) -> None:
 def listing_json() -> dict:
     return {
         "rungs": [
-            {"rung": r.name, "title": r.title, "idea": r.idea, "tiles": {n: sorted(c) for n, c in r.tiles.items()}}
+            {
+                "rung": r.name, "title": r.title, "idea": r.idea, "tiles": {n: sorted(c) for n, c in r.tiles.items()},
+                "engines": {e: r.title_on(e) for e in ladder.engines if e in r.engines},
+                "not on": {e: r.not_on(e) for e in ladder.engines if e not in r.engines},
+            }
             for ladder in LADDERS.values()
             for r in ladder.rungs
         ],
@@ -161,8 +169,9 @@ def do_run(args) -> None:
     result = run(
         args.rung, shape, engine=args.engine, tiles=parse_tiles(args.tiles), seed=args.seed, mode=args.mode
     )
+    title = ladder.rung(args.rung).title_on(result.engine)
     if args.json:
-        print(json.dumps(result.to_json()))
+        print(json.dumps({"title": title} | result.to_json()))
         return
     if result.counters:
         for name, count in result.counters.total.items():
@@ -170,7 +179,9 @@ def do_run(args) -> None:
         print(f"error {result.error:.2e} relative L2 against float64; PTX-level counts")
         return
     m, p = result.measurement, result.predicted
-    print(f"{result.rung}  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})")
+    print(
+        f"{title}  ({result.rung})  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})"
+    )
     print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
     basis = "the definition's FLOPs" if p.executed_flops is None else "FLOPs executed"
     print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s, {basis}")

@@ -97,7 +97,7 @@ def compare(
     verified: list[_Candidate] = []
     try:
         for i, c in enumerate(candidates):
-            progress(0.1 + 0.3 * i / len(candidates), f"verifying {c.rung.title}")
+            progress(0.1 + 0.3 * i / len(candidates), f"verifying {c.rung.title_on(settings.engine_name())}")
             if (output := _open(machine, c, arrays, trace, refused)) is not None:
                 verified.append(c)
                 bound = c.rung.scale(shape, c.tiles, arrays) if c.rung.scale else scale
@@ -170,8 +170,14 @@ def _check_engine(name: str, rungs: Sequence[str]) -> None:
     ladder = ladder_of(rungs[0])
     for rung in map(ladder.rung, rungs):
         supported = [engine for engine in ladder.engines if engine in rung.engines]
-        if name not in supported:
-            raise RuleError(f"{rung.name} runs on the {' or '.join(supported)} engine only, not on {name}")
+        if name in supported:
+            continue
+        if name == "cpu" and rung.not_on_cpu:
+            raise RuleError(
+                f"{rung.name} does not run on the cpu engine, which measures nothing under a wrong name: "
+                f"{rung.not_on(name)}"
+            )
+        raise RuleError(f"{rung.name} runs on the {' or '.join(supported)} engine only, not on {name}")
 
 
 def _built(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str, Any]) -> list[_Candidate]:

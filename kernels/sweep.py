@@ -60,7 +60,7 @@ class Sweep:
                     seen.add(shape)
                     swept = ladder.swept is None or key in ladder.swept
                     for mode in self.modes:
-                        for rungs, tiles in candidates(self._on_engine(ladder), shape):
+                        for rungs, tiles in candidates(ladder.rungs, shape, self.engine):
                             wanted = swept or not (tiles or mode == "hot")
                             if wanted and not (tiles and mode == "hot"):  # tile sizes are compared cold
                                 yield Group(ladder, tuple(rungs), shape, tiles, mode)
@@ -71,9 +71,6 @@ class Sweep:
         for shape in dict.fromkeys(p.shape for name in self.presets for p in GROUPS.get(name, {}).values()):
             if rungs := [rung.name for rung in availability.supported_rungs(ladder, self.engine, shape)]:
                 yield Group(ladder, tuple(rungs), shape, {}, "cold", brief=True)
-
-    def _on_engine(self, ladder: Ladder) -> list[Rung]:
-        return [rung for rung in ladder.rungs if self.engine in rung.engines]
 
 
 @dataclass(frozen=True)
@@ -123,14 +120,15 @@ class Progress:
     left_s: float | None  # by what was measured so far; None before that
 
 
-def candidates(rungs: Iterable[Rung], shape) -> Iterator[tuple[list[str], dict[str, int]]]:
+def candidates(rungs: Iterable[Rung], shape, engine: str) -> Iterator[tuple[list[str], dict[str, int]]]:
     """Yields every rung at its default tiles, together; then its other sets of tile sizes (those that differ from the
-    default), one at a time. A rung that cannot run the shape is left out."""
-    supported = [r for r in rungs if availability.runs(r, shape, r.default_tiles)]
+    default), one at a time. A rung that the engine does not run, or that cannot run the shape, is left out. So are sets
+    that an engine computes in the same way as one before."""
+    supported = [r for r in rungs if availability.runs(r, shape, r.default_tiles, engine)]
     if supported:
         yield [r.name for r in supported], {}
     for rung in supported:
-        for tiles in list(rung.tile_sets(shape))[1:]:
+        for tiles in rung.distinct(rung.tile_sets(shape), engine)[1:]:
             yield [rung.name], {name: v for name, v in tiles.items() if v != rung.default_tiles[name]}
 
 
@@ -246,13 +244,14 @@ def _tidied(out: Path) -> list[dict[str, Any]]:
 
 
 def _current(row: dict[str, Any]) -> bool:
-    """Whether the kernels of the tree are those that the row was measured with."""
+    """Whether the kernels of the tree are those that the row was measured with, and its engine runs them."""
     try:
         ladder = ladder_of(row["rung"])
-        program = ladder.rung(row["rung"]).build(ladder.shape(**row["shape"]), row["tiles"])
+        rung = ladder.rung(row["rung"])
+        program = rung.build(ladder.shape(**row["shape"]), row["tiles"])
     except (RuleError, ShapeError, KeyError):
         return False
-    return kernel_digest(program) == digest_of(row)
+    return row["engine"] in rung.engines and kernel_digest(program) == digest_of(row)
 
 
 def _key(row: dict[str, Any]) -> tuple:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernels.conv.presets import CONV_PRESETS
+from kernels.i18n import mark
 from pages.attention import address as attention_address
 from pages.conv import address as conv_address
 from pages.conv import scenes
@@ -26,7 +27,7 @@ Params = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Card:
-    title: str
+    title: str  # title and text are translated where they are shown
     text: str
     page: str
     scene: Callable[[Params], Scene]
@@ -70,131 +71,159 @@ def _preset(key: str) -> dict[str, str]:
     return conv_address.at_shape(conv_address.DEFAULT, CONV_PRESETS[key].shape)
 
 
-FIRST = Card("im2col", "A convolution becomes one matrix product.", "conv/im2col.py", im2col)
+FIRST = Card(mark("im2col"), mark("A convolution becomes one matrix product."), "conv/im2col.py", im2col)
 CARDS = (
     Card(
-        "A convolution becomes one matrix product",
-        "Every window of the input is copied into a column; the filters times the columns are the output.",
+        mark("A convolution becomes one matrix product"),
+        mark(
+            "Each window of the input is copied into a column. The filters times the columns are the output."
+        ),
         "conv/im2col.py",
         im2col,
         {"picture": "numbers"},
         14,
     ),
     Card(
-        "Seven loops, one window",
-        "Each output pixel is the sum of its window times the taps, product by product, here with taps two pixels apart.",
+        mark("Seven loops, one window"),
+        mark(
+            "Each output pixel is the sum of its window times the filter. Here the filter’s values are two pixels apart."
+        ),
         "conv/direct.py",
         direct,
         {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"},
         7,
     ),
     Card(
-        "The same kernel, as its warps run",
-        "32 lanes store 32 neighbouring columns: the order, the sectors and the counts of the CUDA kernel.",
+        mark("The same kernel, as its warps run"),
+        mark(
+            "32 lanes store 32 neighbouring columns. Order, sectors (32 bytes) and counts are those of the CUDA kernel."
+        ),
         "conv/im2col.py",
         im2col,
         {"order": "warps"},
         6,
     ),
     Card(
-        "32 lanes, one tap",
-        "A warp of the direct kernel asks for 32 neighbouring pixels and for one tap, which a single load gives to all lanes.",
+        mark("32 lanes, one filter value"),
+        mark(
+            "A warp of the direct kernel loads 32 neighbouring pixels. One load gives the same filter value to all lanes."
+        ),
         "conv/direct.py",
         direct,
         {"order": "warps"},
         3,
     ),
     Card(
-        "16 multiplications instead of 36",
-        "Tiles of 4 × 4 pixels and filters, both transformed, meet in 16 products; back come 2 × 2 outputs at once.",
+        mark("16 multiplications instead of 36"),
+        mark(
+            "Tiles of 4 × 4 pixels and the filters are transformed. 16 products of them give 2 × 2 outputs."
+        ),
         "conv/winograd/page.py",
         winograd_address.card,
         {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"},
         36,
     ),
     Card(
-        "A product of spectra",
-        "Input and filter are transformed at one size, multiplied frequency by frequency, and transformed back.",
+        mark("A product of spectra"),
+        mark(
+            "Input and filter are transformed at one size. They are multiplied frequency by frequency and transformed back."
+        ),
         "conv/fft/page.py",
         fft,
         {"picture": "numbers"},
         29,
     ),
     Card(
-        "A tile in shared memory",
-        "A block fetches 8 × 8 values of A and of B once, and its 64 threads use each of them eight times.",
+        mark("A tile in shared memory"),
+        mark("A block loads 8 × 8 values of A and of B once. Its 64 threads use each value eight times."),
         "gemm/page.py",
         tiling,
         {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"},
         6,
     ),
     Card(
-        "Four sums in the registers of a thread",
-        "A value of B meets four of A: 5 reads of shared memory for 4 multiply-adds, where a sum a thread takes 8.",
+        mark("Four sums in the registers of a thread"),
+        mark(
+            "A thread multiplies one value of B by four of A: 5 reads for 4 multiply-adds. With one sum per thread, 4 multiply-adds need 8 reads."
+        ),
         "gemm/page.py",
         tiling,
         {"M": "32", "N": "32", "K": "16", "rung": "register-tile-1d", "BM": "32", "BN": "32", "TM": "4"},
         4,
     ),
     Card(
-        "32 sectors where 4 would do",
-        "A warp that reads down a column of A asks for 32 bytes a lane and uses 4 of them.",
+        mark("32 sectors instead of 4"),
+        mark("A warp reads down a column of A. Each lane loads a sector of 32 bytes and uses 4 of them."),
         "gemm/page.py",
         tiling,
         {"M": "64", "N": "64", "K": "64", "rung": "uncoalesced", "order": "warps"},
         3,
     ),
     Card(
-        "36 products that know nothing of each other",
-        "Winograd in steps: every position of a tile is a matrix product of its own, in three workspaces.",
+        mark("36 independent matrix products"),
+        mark(
+            "Winograd in steps: each position of a tile has its own matrix product. Three workspaces hold the transformed values."
+        ),
         "conv/winograd/page.py",
         winograd_address.card,
         {"kernel": "4x4-steps"},
         16,
     ),
     Card(
-        "The sum is mended as the maximum grows",
-        "Softmax in two passes: where a thread meets a larger number, what it has summed is rescaled to it.",
+        mark("The sum is rescaled when the maximum grows"),
+        mark(
+            "Softmax in two passes: when a thread reads a larger number, it rescales its sum to the new maximum."
+        ),
         "softmax/page.py",
         softmax_address.card,
         {},
         3,
     ),
     Card(
-        "Scores, weights, values",
-        "Every query is multiplied with every key, the rows become weights that sum to 1, and the values are added up by them: two N × N matrices.",
+        mark("Scores, weights, values"),
+        mark(
+            "Every query is compared with every key. The scores become weights, and the weights average the values. Scores and weights are N × N matrices."
+        ),
         "attention/page.py",
         attention_address.card,
         {"N": "8", "rung": "naive"},
         13,
     ),
     Card(
-        "A softmax that begins before its row is known",
-        "Flash attention: keys come by the tile, and a larger maximum shrinks what was summed before. No N × N matrix is stored.",
+        mark("A softmax that begins before its row is known"),
+        mark(
+            "Flash attention reads the keys tile by tile. A larger maximum rescales the earlier sums. No N × N matrix is stored."
+        ),
         "attention/page.py",
         attention_address.card,
         {},
         13,
     ),
     Card(
-        "Three blocks in one launch",
-        "Addition, ReLU and a pool: a window’s values go through all three in registers, and the maps between never exist.",
+        mark("Three blocks in one launch"),
+        mark(
+            "Addition, ReLU and a pool run in one kernel. A window’s values stay in registers. The maps between the blocks are not stored."
+        ),
         "fusion/page.py",
         fusion_address.card,
-        {"chain": "add relu maxpool:2"},
+        {"chain": " ".join(("add", "relu", "maxpool:2"))},
         3,
     ),
     Card(
-        "A transform is a circle",
-        "Where it is too small, windows run over the end and go on at the start: the last rows and columns are wrong.",
+        mark("A transform wraps around"),
+        mark(
+            "If the transform is too small, windows at the end continue at the start. The last rows and columns are then wrong."
+        ),
         "conv/fft/page.py",
         fft,
-        {"room": "too small", "picture": "gradient"},
+        {"room": fft_address.PADDINGS[-1], "picture": "gradient"},
         37,
     ),
     Card(
-        "The figure of the cuDNN paper",
-        "A filter matrix of 2 × 12, a data matrix of 12 × 4; the filters flipped, as mathematics has it.",
+        mark("The figure of the cuDNN paper"),
+        mark(
+            "The filter matrix is 2 × 12, the data matrix 12 × 4. The filters are flipped, as in mathematics."
+        ),
         "conv/im2col.py",
         im2col,
         _preset("cudnn-paper"),
@@ -203,8 +232,8 @@ CARDS = (
 )
 # Chips of well-known layers: label by preset.
 LAYERS = {
-    "lenet-conv1": "LeNet’s first layer",
-    "resnet50-conv1-n1": "ResNet-50’s first layer",
-    "resnet50-res3-3x3-n1": "ResNet-50 res3 3×3",
-    "resnet50-res2-1x1": "ResNet-50 1×1",
+    "lenet-conv1": mark("LeNet’s first layer"),
+    "resnet50-conv1-n1": mark("ResNet-50’s first layer"),
+    "resnet50-res3-3x3-n1": mark("ResNet-50 res3 3×3"),
+    "resnet50-res2-1x1": mark("ResNet-50 1×1"),
 }

@@ -1,4 +1,4 @@
-"""The frame of every page: theme, navigation bar, URLs."""
+"""The frame of every page: theme, language, navigation bar, URLs."""
 
 import sys
 from pathlib import Path
@@ -9,24 +9,23 @@ if str(ROOT) not in sys.path:  # Streamlit puts this folder first on the path, n
 
 import streamlit as st  # noqa: E402
 
+from kernels.i18n import tr  # noqa: E402
+from pages import _language, _navigation  # noqa: E402
 from pages._lessons import LESSONS  # noqa: E402
 from pages.parts import address, theme  # noqa: E402
 from pages.parts.query import NOW  # noqa: E402
 
-st.set_page_config(page_title="Kernel Theatre", layout="wide", initial_sidebar_state="collapsed")
+_language.choose()
+st.set_page_config(page_title=tr("Kernel Theatre"), layout="wide", initial_sidebar_state="collapsed")
 
-HOME = st.Page("home.py", title="Kernel Theatre", default=True)
-HISTORY = st.Page("history/page.py", title="History", url_path="history")
-PAGES = [st.Page(lesson.page, title=lesson.title, url_path=lesson.path) for lesson in LESSONS]
+HOME = st.Page("home.py", title=tr("Kernel Theatre"), default=True)
+HISTORY = st.Page("history/page.py", title=tr("History"), url_path="history")
+PAGES = {tr(row.title): st.Page(row.page, title=tr(row.title), url_path=row.path) for row in LESSONS}
 
-page = st.navigation([HOME, *PAGES, HISTORY], position="hidden")
+page = st.navigation([HOME, *PAGES.values(), HISTORY], position="hidden")
 presented = address.is_presented(st.query_params)
 st.html(theme.css(alone=presented or (st.context.is_embedded and st.query_params.get("view") == "watch")))
 if not (presented or st.context.is_embedded):
-    with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
-        st.page_link(HOME, label="**Kernel Theatre**")
-        for lesson in PAGES:
-            st.page_link(lesson, label=f"*{lesson.title}*" if lesson == page else lesson.title)
-        st.page_link(HISTORY, label="*History*" if page == HISTORY else "History")
+    _navigation.draw(HOME, PAGES, HISTORY, page)
 st.session_state[NOW] = []
 page.run()

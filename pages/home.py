@@ -6,7 +6,9 @@ import streamlit as st
 
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
+from kernels.i18n import language, mark, tr
 from kernels.machine.status import Status
+from pages import _language
 from pages._cards import CARDS, FIRST, LAYERS, Card
 from pages.conv import address as conv_address
 from pages.parts import lesson
@@ -14,13 +16,15 @@ from visuals import stage
 from visuals.charts import units
 from visuals.conv.im2col.story import IM2COL
 
-PROMISE = "What you watch is what you measured."
-IDEA = "GPU kernels, explained by running them. The CUDA kernel behind the picture is the one that is verified and timed."
+PROMISE = mark("What you watch is what you measured.")
+IDEA = mark(
+    "GPU kernels, explained by running them. The picture shows the CUDA kernel that is checked and timed."
+)
 SHAPE = conv_address.read(FIRST.params)[0].shape
 ENGINES = {
-    "cuda": "runs the CUDA kernels",
-    "emulator": "runs the CUDA kernels without a GPU",
-    "cpu": "runs the same algorithms",
+    "cuda": mark("runs the CUDA kernels"),
+    "emulator": mark("runs the CUDA kernels without a GPU"),
+    "cpu": mark("runs the same algorithms"),
 }
 # This page only shows the stage. The hidden controls are in the lesson, one click away.
 HIDE = ("kernel", "explain", "readings", "order", "colours", "take", "link", "help", "loop")
@@ -28,8 +32,8 @@ HEIGHT, CARD_HEIGHT = 530, 220
 
 
 @st.cache_data(ttl=60, show_spinner=False)
-def engines() -> dict[str, tuple[bool, str]]:
-    """Returns the engines of this machine: name -> (ready, text).
+def engines(language: str) -> dict[str, tuple[bool, str]]:
+    """Returns the engines of this machine: name -> (ready, text), with texts in the language.
 
     The text is the device, or why the engine is absent and what to do. The result is empty if the engines cannot be
     imported.
@@ -50,8 +54,11 @@ def _device(status: Status) -> str:
 
 
 @st.cache_data(show_spinner=False)
-def measured() -> str:
-    """Returns HTML with the recorded times of every rung at the shape on the stage; "" if there are none."""
+def measured(language: str) -> str:
+    """Returns HTML with the recorded times of every rung at the shape on the stage; "" if there are none.
+
+    Its texts are in the language, which is that of the reader.
+    """
     rungs = conv_address.ladder("im2col").rungs
     rows = {r.name: row for r in rungs if (row := records.recorded(r.name, SHAPE, r.default_tiles))}
     if not rows:
@@ -60,7 +67,7 @@ def measured() -> str:
     bars = "".join(_bar(r.title_on("cuda"), rows[r.name], max_ms) for r in rungs if r.name in rows)
     badge = units.badge("recorded", units.provenance(next(iter(rows.values()))))
     return (
-        f'<h2 class="kt-section">This convolution, timed</h2><p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
+        f'<h2 class="kt-section">{tr("This convolution, timed")}</h2><p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
         f'<p class="kt-quiet">{escape(IM2COL.gain(rows))} {escape(IM2COL.cost(SHAPE))}</p>'
     )
 
@@ -77,23 +84,26 @@ def _bar(title: str, row: dict, max_ms: float) -> str:
 def _machine() -> str:
     rows = "".join(
         f'<tr class="{"kt-here" if ready else "kt-absent"}"><th>{escape(name)}</th>'
-        f"<td>{escape(text)}<small>{ENGINES[name]}</small></td></tr>"
-        for name, (ready, text) in engines().items()
+        f"<td>{escape(text)}<small>{tr(ENGINES[name])}</small></td></tr>"
+        for name, (ready, text) in engines(language()).items()
     )
     if not rows:
-        return '<p class="kt-quiet">The lessons play on this machine without a GPU.</p>'
-    return f'<h2 class="kt-section">On this machine</h2><table class="kt-table kt-engines">{rows}</table>'
+        return f'<p class="kt-quiet">{tr("The lessons play on this machine without a GPU.")}</p>'
+    return f'<h2 class="kt-section">{tr("On this machine")}</h2><table class="kt-table kt-engines">{rows}</table>'
 
 
 def _hero() -> None:
-    st.html(f'<div class="kt-home"><h1 class="kt-title">{PROMISE}</h1><p class="kt-idea">{IDEA}</p></div>')
+    st.html(
+        f'<div class="kt-home"><h1 class="kt-title">{tr(PROMISE)}</h1><p class="kt-idea">{tr(IDEA)}</p></div>'
+    )
     with st.container(key="hero", horizontal=True):
         with st.container(key="hero_stage"):
             _play(height=HEIGHT, param=None)
         with st.container(key="hero_side"):
-            st.html(measured())
+            st.html(measured(language()))
             with st.container(key="enter"):
-                st.page_link(FIRST.page, label="Open this lesson and run it", query_params=FIRST.query())
+                label = tr("Open this lesson and run it")
+                st.page_link(FIRST.page, label=label, query_params=FIRST.query() | _language.kept())
             st.html(_machine())
 
 
@@ -107,24 +117,24 @@ def _card(n: int, card: Card) -> None:
         stage.mount(
             card.build_scene(), key=f"preview_{n}", step=card.step, height=CARD_HEIGHT, param=None, still=True
         )
-        st.page_link(card.page, label=card.title, query_params=card.query())
-        st.html(f'<p class="kt-quiet">{escape(card.text)}</p>')
+        st.page_link(card.page, label=tr(card.title), query_params=card.query() | _language.kept())
+        st.html(f'<p class="kt-quiet">{escape(tr(card.text))}</p>')
 
 
 def _layers() -> None:
     with st.container(key="chips", horizontal=True):
-        st.html('<p class="kt-quiet">Layers you know:</p>')
+        st.html(f'<p class="kt-quiet">{tr("Well-known layers:")}</p>')
         for key, label in LAYERS.items():
             preset = CONV_PRESETS[key]
-            query = conv_address.at_shape(conv_address.DEFAULT, preset.shape)
-            st.page_link("conv/im2col.py", label=label, query_params=query, help=preset.source)
+            query = conv_address.at_shape(conv_address.DEFAULT, preset.shape) | _language.kept()
+            st.page_link("conv/im2col.py", label=tr(label), query_params=query, help=preset.source)
 
 
 if lesson.parts() == {"watch"}:
     _play()
 else:
     _hero()
-    st.html('<h2 class="kt-section">Begin anywhere</h2>')
+    st.html(f'<h2 class="kt-section">{tr("Examples from the lessons")}</h2>')
     with st.container(key="lessons", horizontal=True):
         for n, card in enumerate(CARDS):
             _card(n, card)

@@ -1,10 +1,11 @@
-"""What the row of every rung must state: units, accuracy, family, a scene or why it has none, and cases for Nsight
-Compute."""
+"""What the row of every rung must state: units, accuracy, family, its name on a processor or why it has none, a scene or
+why it has none, and cases for Nsight Compute."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import pytest
 from kernels import sources
 from kernels.fusion.ladder import PLANS as FUSION_PLANS
 from kernels.ladders import LADDERS
-from kernels.model.program import Launch
+from kernels.model.program import Launch, RuleError
 from kernels.model.rung import INT8, TENSOR_CORES, UNITS, Ladder, Rung
+from kernels.records import recordings
+from kernels.runner import run
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
@@ -88,6 +91,88 @@ def test_its_family_is_known(ladder, rung):
     if any(other.family for other in ladder.rungs):
         assert rung.family in FAMILIES and rung.short_title
         assert [r.short_title for r in ladder.rungs].count(rung.short_title) == 1
+
+
+# -- on the processor: nothing is measured under a wrong name -----------------------------------------
+# Words of a GPU that no name of a processor's algorithm has.
+GPU_WORDS = r"(?i)coalesc|bank|shared|warp|lane|thread|register|tensor|vector|mma|dp4a|async|launch|cu(?:BLAS|DNN|FFT|DA)|TF32"
+NUMERIC_PARTS = (
+    "m",
+)  # values of a closure that make another algorithm: F(2x2, 3x3) and F(4x4, 3x3). Others are tile sizes.
+
+
+@every_rung
+def test_the_processor_has_a_name_for_it_or_a_reason(ladder, rung):
+    if "cuda" not in ladder.engines:  # loops of the processor
+        assert "cpu" in ladder.engines and not rung.cpu_title and not rung.not_on_cpu
+    elif "cpu" in rung.engines:
+        assert rung.cpu_title and not rung.not_on_cpu
+        assert not re.search(GPU_WORDS, rung.title_on("cpu"))
+    else:
+        assert not rung.cpu_title and (rung.not_on_cpu or rung.library)
+        assert rung.not_on("cpu") and not rung.not_on("cuda")
+    assert set(rung.cpu_tiles) <= set(rung.tiles)
+
+
+@pytest.mark.parametrize("ladder", LADDERS.values(), ids=lambda ladder: ladder.name)
+def test_names_on_the_processor_differ(ladder):
+    titles = [rung.title_on("cpu") for rung in ladder.rungs if "cpu" in rung.engines]
+    assert len(set(titles)) == len(titles)
+
+
+def algorithm(function: Callable) -> tuple:
+    """Returns what identifies a NumPy implementation, without its tile sizes."""
+    names = function.__code__.co_freevars if hasattr(function, "__code__") else ()
+    values = [cell.cell_contents for cell in function.__closure__] if names else []
+    kept = []
+    for name, value in zip(names, values, strict=True):
+        if callable(value):
+            kept.append(algorithm(value))
+        elif name in NUMERIC_PARTS or not isinstance(value, int):
+            kept.append((name, repr(value)))
+    return getattr(function, "__qualname__", repr(function)), tuple(kept)
+
+
+@pytest.mark.parametrize(
+    ("ladder", "preset"),
+    [(ladder, key) for ladder in LADDERS.values() if "cuda" in ladder.engines for key in ladder.presets],
+    ids=lambda of: getattr(of, "name", of),
+)
+def test_no_computation_has_two_names_on_the_processor(ladder, preset):
+    """Tile sizes do not make another computation."""
+    shape, names = ladder.presets[preset].shape, {}
+    for rung in ladder.rungs:
+        if "cpu" in rung.engines and not any(rung.rules(shape, rung.default_tiles)):
+            steps = rung.build(shape, rung.default_tiles).steps
+            names.setdefault(tuple(algorithm(step.cpu) for step in steps), []).append(rung.name)
+    assert all(len(same) == 1 for same in names.values()), names
+
+
+@every_rung
+def test_no_step_on_the_processor_is_named_after_a_gpu(ladder, rung):
+    if "cpu" in rung.engines and "cuda" in ladder.engines:
+        shape = next(
+            p.shape for p in ladder.presets.values() if not any(rung.rules(p.shape, rung.default_tiles))
+        )
+        steps = [step.name_on_cpu for step in rung.build(shape, rung.default_tiles).steps]
+        assert not re.search(GPU_WORDS, " ".join(steps))
+
+
+@every_rung
+def test_the_cpu_engine_names_the_rule_of_a_rung_that_it_does_not_run(ladder, rung):
+    if rung.not_on_cpu:
+        shape = next(
+            p.shape for p in ladder.presets.values() if not any(rung.rules(p.shape, rung.default_tiles))
+        )
+        with pytest.raises(RuleError, match="measures nothing under a wrong name") as error:
+            run(rung.name, shape, engine="cpu")
+        assert rung.not_on_cpu in str(error.value)
+        assert rung.title_on("cpu") == f"NumPy steps of “{rung.title}”"  # a row of an older version
+
+
+def test_recordings_are_of_engines_that_run_their_rung():
+    rungs = {rung.name: rung for _, rung in RUNGS}
+    assert all(row["engine"] in rungs[row["rung"]].engines for row in recordings())
 
 
 @every_rung

@@ -11,7 +11,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Program
-from kernels.model.rules import MAX_GRID_YZ, dtype_rules, index_rules, max_rules
+from kernels.model.rules import MAX_GRID_YZ, broken, dtype_rules, index_rules, max_rules
 from kernels.model.rung import Cost
 
 MAX_D = 128
@@ -77,5 +77,5 @@ def row_rules(s: AttentionShape, ahead: int) -> Iterator[str]:
 def square_rules(s: AttentionShape, tile: int, name: str) -> Iterator[str]:
     """Yields the rules for blocks of `tile` queries along grid.y."""
     if ceil(s.N, tile) > MAX_GRID_YZ:
-        yield f"N <= {MAX_GRID_YZ}*{name} (grid.y), got {s.N}"
+        yield broken(f"N <= {MAX_GRID_YZ}*{name} (grid.y)", s.N)
     yield from row_rules(s, tile)

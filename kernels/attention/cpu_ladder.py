@@ -15,9 +15,11 @@ from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
 from kernels.attention.shape import AttentionShape, parse_attention
+from kernels.i18n import decimal, mark, tr
 from kernels.machine import memory_levels
 from kernels.machine.processor import THREADS, machine_rules
 from kernels.model.program import WORKSPACE, Buffer, HostLoop, Program, Tiles
+from kernels.model.rules import dtype_rules
 from kernels.model.rung import Cost, Ladder, Rung
 
 BLOCKS = (
@@ -86,11 +88,14 @@ def stack_bytes(name: str, tiles: Tiles) -> int:
 # -- rules ----------------------------------------------------------------------------------------------
 def _rules(name: str, s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from machine_rules(tiles)
-    if s.dtype != "fp32":
-        yield f"dtype must be fp32, got {s.dtype}"
+    yield from dtype_rules(s, "fp32")
     max_macs = MAX_MACS_BY_RUNG.get(name, MAX_MACS)
     if s.macs > max_macs:
-        yield f"2*d*pairs <= {max_macs:,} (some five seconds a run), got {s.macs:,}"
+        yield tr(
+            "2*d*pairs <= {limit} (about five seconds per run), got {macs}",
+            limit=decimal(f"{max_macs:,}"),
+            macs=decimal(f"{s.macs:,}"),
+        )
 
 
 # -- cost -----------------------------------------------------------------------------------------------
@@ -117,7 +122,7 @@ def _rung(name: str, title: str, idea: str, library: str = "") -> Rung:
     tiles = CHOICES.get(name, {}) | {"THREADS": THREADS}
     return Rung(
         f"attention-loops/{name}", title, idea, bound(_build), bound(cost), bound(_rules), TOLERANCE, tiles, library,
-        no_scene="Loops on the processor are timed beside the kernels; no stage shows them",
+        no_scene=mark("the loops on the processor are timed, but they have no animation"),
     )  # fmt: skip
 
 
@@ -134,10 +139,22 @@ LADDER = Ladder(
     engines=("cpu",),
     swept=("paper-cpu",),
     rungs=(
-        _rung("naive", "naive", "Each score, and each result, is one sum, one addition after the other; all scores of a head lie in S."),
-        _rung("blocked", "blocked", "Both products in blocks, with additions side by side; all scores of a head still lie in S."),
-        _rung("fused", "fused, a query at a time", "Of S there is a row for each thread; K and V pass by for every query."),
-        _rung("flash", "flash attention", "Br queries walk over tiles of Bc keys; of S there is one tile, on the thread’s stack."),
-        _rung("blas", "NumPy BLAS + softmax", "The library’s products and NumPy’s vectorized exponential, with S whole between them.", "NumPy BLAS"),
+        _rung("naive", mark("naive"), mark(
+            "Each score and each result is one sum, added one element after the other. S holds all scores of a "
+            "head."
+        )),
+        _rung("blocked", mark("blocked"), mark(
+            "Both products are computed in blocks, and vector instructions add to several sums at once. S still "
+            "holds all scores of a head."
+        )),
+        _rung("fused", mark("fused, one query at a time"), mark("Each thread keeps one row of S. Every query reads all of K and V.")),
+        _rung("flash", mark("flash attention"), mark(
+            "Br queries are compared with one tile of Bc keys after the other. Of S, one tile is kept, on the "
+            "thread’s stack."
+        )),
+        _rung("blas", mark("NumPy BLAS + softmax"), mark(
+            "The library computes the products, and NumPy’s vectorized exponential the softmax. All of S is "
+            "stored between them."
+        ), "NumPy BLAS"),
     ),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
 from kernels.attention.shape import AttentionShape, parse_attention
+from kernels.i18n import mark
 from kernels.libraries import cublas
 from kernels.model.launch import ampere, ampere_for, ceil, launch, rung_factory
 from kernels.model.program import Launch, LibraryCall, Program, Tiles
@@ -75,9 +76,13 @@ def build_cublas(s: AttentionShape, tiles: Tiles) -> Program:
     return unfused(
         s,
         LibraryCall(
-            "cublas_scores", ("Q", "K", "S", N, d, np.float32(s.factor)), cpu.library_scores, cublas.scores
+            "cublas_scores",
+            ("Q", "K", "S", N, d, np.float32(s.factor)),
+            cpu.library_scores,
+            cublas.scores,
+            "scores",
         ),
-        LibraryCall("cublas_values", ("P", "V", "O", N, d), cpu.library_values, cublas.values),
+        LibraryCall("cublas_values", ("P", "V", "O", N, d), cpu.library_values, cublas.values, "values"),
     )
 
 
@@ -189,42 +194,60 @@ attention_rung = rung_factory("attention", parts.cost, TOLERANCE)
 RUNGS = (
     attention_rung(
         "naive",
-        "naive",
-        "Scores, softmax, values: three kernels, with S and P, each N x N for every head, in HBM between them.",
+        mark("naive"),
+        mark(
+            "Three kernels compute the scores, the softmax and the values. S and P, each N x N per head, are in "
+            "HBM between them."
+        ),
         build_naive,
         naive_rules,
         {"BLOCK": (16, 32, 8)},
+        cpu_title=mark("scores stored, no library"),
     ),
     attention_rung(
         "blocked",
-        "tiled products",
-        "The same three steps; both products go through tiles in shared memory. S and P stay in HBM.",
+        mark("tiled products"),
+        mark("The same three steps. Both products use tiles in shared memory. S and P stay in HBM."),
         build_blocked,
         blocked_rules,
         {"TILE": (32, 16, 8)},
+        cpu_title=mark("scores stored, blocked products"),
+        cpu_tiles=("TILE",),
     ),
     attention_rung(
         "fused",
-        "fused, a row at a time",
-        "A block per query keeps its row of scores in shared memory: nothing N x N, but K and V are read N times.",
+        mark("fused, one row at a time"),
+        mark(
+            "One block per query keeps its row of scores in shared memory. Nothing N x N is stored, but K and V "
+            "are read N times."
+        ),
         build_fused,
         fused_rules,
         {"BLOCK": (256, 128)},
+        cpu_title=mark("one query at a time"),
     ),
     attention_rung(
         "flash",
-        "flash attention",
-        "Br queries walk over tiles of Bc keys; a running maximum and sum mend what was summed before.",
+        mark("flash attention"),
+        mark(
+            "Br queries are compared with one tile of Bc keys after the other. A running maximum and sum rescale "
+            "the earlier sums."
+        ),
         build_flash,
         flash_rules,
         {"Br": (32, 16, 8, 4), "Bc": (32, 16, 8)},
         {"Br": 4, "Bc": 8},
         {"Br": 16, "Bc": 16},
+        cpu_title=mark("flash attention, in tiles"),
+        cpu_tiles=("Br", "Bc"),
     ),
     attention_rung(
         "flash-registers",
-        "flash attention, register tiles",
-        "The same walk with both products in register tiles, fed by cp.async: bound by the multiply-adds.",
+        mark("flash attention, register tiles"),
+        mark(
+            "As flash attention, with both products in register tiles that cp.async fills. The multiply-adds "
+            "limit it."
+        ),
         build_registers,
         registers_rules,
         {"Br": (128, 64, 32), "Bc": (64, 32, 16, 8), "TM": (8, 4)},
@@ -232,25 +255,31 @@ RUNGS = (
         {"Br": 64, "TM": 4},
         {"Bc": 32},
         capability=ampere,
+        not_on_cpu=mark(
+            "NumPy cannot keep tiles in registers; without that this is the same computation as flash attention"
+        ),
     ),
 )
 
 CUBLAS = Rung(
     name="attention/cublas",
-    title="cuBLAS + our softmax",
-    idea="Both products by the vendor's library, sums and S in FP32 (TF32 off), P in V's type. If causal it multiplies "
-    "hidden pairs too.",
+    title=mark("cuBLAS + our softmax"),
+    idea=mark(
+        "The vendor's library computes both products. Sums and S are FP32 (TF32 off), and P has V's type. If "
+        "causal, it multiplies hidden pairs too."
+    ),
     build=build_cublas,
     cost=parts.cost_of_all,
     rules=cublas_rules,
     tolerance=TOLERANCE,
     library="cuBLAS",
+    cpu_title=mark("scores stored, NumPy BLAS"),
     capability=ampere_for(*parts.HALVES),  # its softmax rounds pairs by cvt.f16x2
 )
 
 LADDER = Ladder(
     name="attention",
-    work="attention",
+    work=mark("attention"),
     shape=AttentionShape,
     parse=parse_attention,
     reference=reference,

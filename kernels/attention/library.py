@@ -12,17 +12,23 @@ from functools import partial
 
 from kernels.attention import common
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
 from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rung import TENSOR_CORES, Cost, Rung
 
-IDEAS = {  # backend: (suffix of the rung's name, of its title, description from PyTorch's documentation)
+IDEAS = {  # backend: (suffix of the rung's name, its title, description from PyTorch's documentation)
     "EFFICIENT_ATTENTION": (
-        "library", "memory-efficient",
-        "Memory-efficient attention: nothing N x N. FP32 as three TF32 products on tensor cores.",
+        "library", mark("PyTorch (memory-efficient)"),
+        mark("Memory-efficient attention: nothing N x N is stored. An FP32 product is three TF32 products on tensor cores."),
     ),
-    "FLASH_ATTENTION": ("library-flash", "flash", "FlashAttention-2 in PyTorch: 16-bit types alone."),
-    "CUDNN_ATTENTION": ("library-cudnn", "cuDNN", "cuDNN's fused attention, called by PyTorch: 16-bit types alone."),
+    "FLASH_ATTENTION": (
+        "library-flash", mark("PyTorch (flash)"), mark("FlashAttention-2 in PyTorch, for 16-bit types only."),
+    ),
+    "CUDNN_ATTENTION": (
+        "library-cudnn", mark("PyTorch (cuDNN)"),
+        mark("cuDNN's fused attention, called by PyTorch, for 16-bit types only."),
+    ),
 }  # fmt: skip
 
 
@@ -46,7 +52,7 @@ def cost(s: AttentionShape, program: Program) -> Cost:
 def _rung(backend: str, suffix: str, title: str, idea: str) -> Rung:
     return Rung(
         name=f"attention/{suffix}",
-        title=f"PyTorch ({title})",
+        title=title,
         idea=idea,
         build=partial(build, backend),
         cost=cost,

@@ -12,16 +12,17 @@ from collections.abc import Iterator
 
 from kernels.attention import common, cpu
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark
 from kernels.model.launch import WARP, ampere, ceil, launch, rung_factory
 from kernels.model.program import Program, Tiles
 from kernels.model.rules import (
     MAX_REGISTERS,
     MAX_SHARED,
     REGISTERS,
-    max_rules,
     multiple_rules,
     shared_rules,
     thread_rules,
+    too_many_registers,
 )
 from kernels.model.rung import Rung
 
@@ -84,9 +85,8 @@ def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
             registers(s, warp_rows(s, tiles), tiles["Bc"]),
             min(MAX_REGISTERS, REGISTERS // max(count, WARP)),
         )
-        yield from max_rules(
-            f"WM*(2*Bc + 3*DP)/64 + {OTHER_REGISTERS} registers ({count} threads)", needed, max_registers
-        )
+        if needed > max_registers:
+            yield too_many_registers(f"WM*(2*Bc + 3*DP)/64 + {OTHER_REGISTERS}", needed, max_registers, count)
         formula = "2*(Br + 2*STAGES*Bc)*(DP + 8)"
         yield from shared_rules(formula, shared(s, tiles), MAX_SHARED)
 
@@ -94,8 +94,11 @@ def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 RUNGS: tuple[Rung, ...] = (
     rung_factory("attention", common.cost, common.TOLERANCE)(
         "flash-mma",
-        "flash attention, tensor cores",
-        "The same walk with both products by mma.sync, FP16 or BF16: S, P and O never leave a warp's registers.",
+        mark("flash attention, tensor cores"),
+        mark(
+            "As flash attention, with both products by mma.sync in FP16 or BF16. S, P and O never leave a warp's "
+            "registers."
+        ),
         build,
         rules,
         {"Br": (128, 64, 32, 16, 256), "Bc": (64, 32, 16, 128), "WM": (32, 16), "STAGES": (2, 3)},
@@ -104,5 +107,6 @@ RUNGS: tuple[Rung, ...] = (
         {"Bc": 128},
         {"WM": 16},
         capability=ampere,
+        not_on_cpu=mark("NumPy has no tensor cores; without them this is flash attention in FP32"),
     ),
 )

@@ -8,9 +8,10 @@ import numpy as np
 
 from kernels.conv import cpu
 from kernels.conv.shape import ConvShape
+from kernels.i18n import tr
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, index_rules, max_rules
+from kernels.model.rules import MAX_GRID_YZ, broken, index_rules, max_rules
 from kernels.model.rung import Cost
 
 CONV_STRUCT = np.dtype(
@@ -59,7 +60,7 @@ def finish(s: ConvShape) -> tuple[Launch, ...]:
 def finish_rules(s: ConvShape) -> Iterator[str]:
     """Yields the rules of the step that `finish` adds, if it adds one."""
     if s.bias or s.relu:
-        yield from max_rules("N (grid.y, where there is bias or ReLU)", s.N, MAX_GRID_YZ)
+        yield from max_rules(tr("N (grid.y, with bias or ReLU)"), s.N, MAX_GRID_YZ)
         yield from index_rules({"K*P*Q": s.K * s.PQ}, FINISH_BLOCK)
 
 
@@ -77,10 +78,10 @@ def cost(s: ConvShape, program: Program) -> Cost:
 # -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def ungrouped_rules(s: ConvShape) -> Iterator[str]:
     if s.groups > 1:
-        yield f"groups must be 1, got {s.groups}"
+        yield tr("groups must be 1, got {groups}", groups=s.groups)
 
 
 def multiple_rules(tiles: Tiles, *pairs: tuple[str, int]) -> Iterator[str]:
     for name, divisor in pairs:
         if tiles[name] % divisor:
-            yield f"{name} % {divisor} == 0, got {tiles[name]}"
+            yield broken(f"{name} % {divisor} == 0", tiles[name])

@@ -17,10 +17,11 @@ import numpy as np
 
 from kernels.conv import common, fft_cpu
 from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, mark, tr
 from kernels.libraries import cufft
 from kernels.model.launch import ampere, ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, index_rules
+from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
 from kernels.model.rung import Cost, Rung
 
 CUT_STRUCT = np.dtype(
@@ -101,11 +102,11 @@ def build(s: ConvShape, tiles: Tiles) -> Program:
                ("x", "x_padded", conv, cut_struct), fft_cpu.pad_input),
         launch("conv/10_fft_pad_filter.cu", (ceil(s.C * area, BLOCK), s.K), BLOCK,
                ("w", "w_padded", conv, cut_struct), fft_cpu.pad_filter),
-        LibraryCall("cufft_input", ("x_padded", "x_spectra"), fft_cpu.forward, cufft.forward),
-        LibraryCall("cufft_filter", ("w_padded", "w_spectra"), fft_cpu.forward, cufft.forward),
+        LibraryCall("cufft_input", ("x_padded", "x_spectra"), fft_cpu.forward, cufft.forward, "fft_input"),
+        LibraryCall("cufft_filter", ("w_padded", "w_spectra"), fft_cpu.forward, cufft.forward, "fft_filter"),
         launch("conv/10_fft_multiply.cu", grid, FREQUENCIES * (FILTERS // 4) * (spectra // 4),
                ("x_spectra", "w_spectra", "y_spectra", *extents), fft_cpu.multiply, {"SPECTRA": spectra}),
-        LibraryCall("cufft_output", ("y_spectra", "y_padded"), fft_cpu.inverse, cufft.inverse),
+        LibraryCall("cufft_output", ("y_spectra", "y_padded"), fft_cpu.inverse, cufft.inverse, "fft_output"),
         launch("conv/10_fft_pick.cu", (ceil(s.K * s.PQ, BLOCK), s.N), BLOCK,
                ("y_padded", common.bias_name(s), "y", conv, cut_struct, common.layer(s)), fft_cpu.pick),
     )  # fmt: skip
@@ -117,10 +118,10 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     tile = tiles["FFT_TILE"]
     if tile:
         sides = (("dilation_h*(R-1)+1", s.span_h), ("dilation_w*(S-1)+1", s.span_w))
-        too_large = [f"{name} <= FFT_TILE ({tile}), got {span}" for name, span in sides if span > tile]
+        too_large = [broken(f"{name} <= FFT_TILE ({tile})", span) for name, span in sides if span > tile]
     else:
         sides = (("H+2*pad_h", s.H + 2 * s.pad_h), ("W+2*pad_w", s.W + 2 * s.pad_w))
-        too_large = [f"{name} <= {MAX_SIDE}, got {size}" for name, size in sides if size > MAX_SIDE]
+        too_large = [broken(f"{name} <= {MAX_SIDE}", size) for name, size in sides if size > MAX_SIDE]
     yield from too_large
     if too_large:  # no cut is possible
         return
@@ -132,7 +133,7 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     transforms_name = "N" if tile == WHOLE else "N*down*across"
     for name, count in ((transforms_name, images), ("K", s.K)):
         if count > MAX_GRID_YZ:
-            yield f"{name} <= {MAX_GRID_YZ} (grid.y), got {count}"
+            yield broken(f"{name} <= {MAX_GRID_YZ} (grid.y)", count)
     counts = {
         "C*rows*columns": s.C * area, "K*P*Q": s.K * s.PQ, f"{transforms_name}*C": images * s.C,
         f"{transforms_name}*K": images * s.K, "K*C": s.K * s.C, "R*S": s.R * s.S,
@@ -141,9 +142,12 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     needed = sum(b.nbytes for b in workspace(s, cut_struct))
     if needed > MAX_WORKSPACE:
         filters = 4 * s.K * s.C * (area + 2 * int(cut_struct["rows"]) * (int(cut_struct["columns"]) // 2 + 1))
-        yield (
-            f"its workspace must not exceed {MAX_WORKSPACE:,} bytes, got {needed:,}, of which the padded filters "
-            f"and their spectra take {filters:,}"
+        yield tr(
+            "the workspace must not exceed {limit} bytes, got {needed}, of which the padded filters and their spectra take "
+            "{filters}",
+            limit=decimal(f"{MAX_WORKSPACE:,}"),
+            needed=decimal(f"{needed:,}"),
+            filters=decimal(f"{filters:,}"),
         )
 
 
@@ -188,16 +192,21 @@ def cost(s: ConvShape, program: Program) -> Cost:
 RUNGS = (
     Rung(
         name="conv/fft",
-        title="FFT",
-        idea="Slide the filter by multiplying spectra: the filter's size no longer matters, its padding does.",
+        title=mark("FFT"),
+        idea=mark(
+            "The filter is applied by multiplying spectra. The work depends on the padded size, not directly on "
+            "the filter's size."
+        ),
         build=build,
         cost=cost,
         rules=rules,
         tolerance=TOLERANCE,
         family="fft",
-        short_title="FFT",
+        short_title=mark("FFT"),
         tiles={"FFT_TILE": (WHOLE, 32, 16), "SPECTRA": (32, 8)},
         scale=scale,
         capability=ampere,
+        cpu_title=mark("FFT (NumPy)"),
+        cpu_tiles=("FFT_TILE",),
     ),
 )

@@ -9,10 +9,11 @@ import numpy as np
 from kernels.conv import common, cpu
 from kernels.conv.common import TOLERANCE
 from kernels.conv.shape import ConvShape
+from kernels.i18n import mark, tr
 from kernels.model.fast_division import magic
 from kernels.model.launch import WARP, ampere, ceil, launch
 from kernels.model.program import Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, index_rules, max_rules
+from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, index_rules, max_rules, shared_rules
 from kernels.model.rung import Rung
 
 MAX_THREADS = 256  # in a block of direct-tiled
@@ -62,17 +63,17 @@ def build_direct_tiled(s: ConvShape, tiles: Tiles) -> Program:
 def direct_tiled_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     tile = tiles["TILE"]
     yield from common.multiple_rules(tiles, ("TILE", tiles["TP"]))
-    yield from max_rules("TILE*TILE/TP threads", tile * tile // tiles["TP"], MAX_THREADS)
+    yield from max_rules(tr("TILE*TILE/TP threads"), tile * tile // tiles["TP"], MAX_THREADS)
     yield from max_rules("N (grid.z)", s.N, MAX_GRID_YZ)
     blocks = s.groups * ceil(s.filters, filter_threads(s, tiles) * tiles["TK"])
-    yield from max_rules("blocks along the filters (grid.y)", blocks, MAX_GRID_YZ)
+    yield from max_rules(tr("blocks along the filters (grid.y)"), blocks, MAX_GRID_YZ)
     yield from index_rules({"P*Q": (s.P + tile) * (s.Q + tile)}, 0)
     for name, extent, stride in (
         ("H + 2*pad_h", s.H + 2 * s.pad_h, s.u),
         ("W + 2*pad_w", s.W + 2 * s.pad_w, s.v),
     ):
         yield from index_rules({name: extent}, 2 * tile * stride)
-    yield from max_rules("bytes of shared memory for patch and taps", direct_shared(s, tiles), MAX_SHARED)
+    yield from max_rules(tr("bytes of shared memory for patch and taps"), direct_shared(s, tiles), MAX_SHARED)
 
 
 # -- implicit-gemm ----------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
     yield from _tile_rules(tiles)
     yield from max_rules("groups (grid.z)", s.groups, MAX_GRID_YZ)
-    yield from max_rules("K/groups/BM blocks (grid.y)", ceil(s.filters, BM), MAX_GRID_YZ)
+    yield from max_rules(tr("K/groups/BM blocks (grid.y)"), ceil(s.filters, BM), MAX_GRID_YZ)
     yield from index_rules({"N*C*H*W": s.elements["x"]}, 0)
     yield from index_rules({"N*P*Q": s.N * s.PQ}, BN)
     yield from index_rules({"K/groups": s.filters}, BM)
@@ -138,12 +139,14 @@ def _tile_rules(tiles: Tiles) -> Iterator[str]:
     yield from common.multiple_rules(tiles, ("BM", down), ("BN", across), ("BN", WARP))
     count = threads(tiles)
     if count % WARP == 0 and BK % (count // WARP):
-        yield f"BK % warps == 0 (a warp copies a row), got {BK} % {count // WARP}"
+        yield tr("BK % warps == 0 (each warp copies a row), got {got}", got=f"{BK} % {count // WARP}")
     elif BM * FILTER_LANES % count:
-        yield f"{FILTER_LANES}*BM % threads == 0 (filters are copied in whole rounds), got {FILTER_LANES}*{BM} % {count}"
-    yield from max_rules(
-        "4*STAGES*BK*(BM + 4 + BN) bytes of shared memory", implicit_shared(tiles), MAX_SHARED
-    )
+        yield tr(
+            "{lanes}*BM % threads == 0 (filters are copied in whole rounds), got {got}",
+            lanes=FILTER_LANES,
+            got=f"{FILTER_LANES}*{BM} % {count}",
+        )
+    yield from shared_rules("4*STAGES*BK*(BM + 4 + BN)", implicit_shared(tiles), MAX_SHARED)
 
 
 DIRECT_TILES = {"TILE": (16, 8, 32), "TK": (8, 4, 1), "TP": (4, 2, 1), "CHUNK": (4, 1, 2, 8)}
@@ -173,44 +176,56 @@ DIRECT_SETS = tuple(
 RUNGS: tuple[Rung, ...] = (
     Rung(
         name="conv/direct-tiled",
-        title="direct, tiled",
-        idea="A patch of the input and the filters' taps in shared memory; each thread sums several outputs.",
+        title=mark("direct, tiled"),
+        idea=mark(
+            "A patch of the input and the filters' taps are in shared memory. Each thread computes several "
+            "outputs."
+        ),
         build=build_direct_tiled,
         cost=common.cost,
         rules=direct_tiled_rules,
         tolerance=TOLERANCE,
         family="direct",
-        short_title="direct tiled",
-        no_scene="its lesson shows direct convolution without tiles",
+        short_title=mark("direct tiled"),
+        no_scene=mark("its lesson shows direct convolution without tiles"),
         tiles=DIRECT_TILES,
+        cpu_title=mark("direct, blocked"),
+        cpu_tiles=tuple(DIRECT_TILES),
         sets=DIRECT_SETS,
     ),
     Rung(
         name="conv/implicit-gemm-plain",
-        title="implicit GEMM, plain divisions",
-        idea="The data matrix is made tile by tile in shared memory, its indices taken apart by / and %.",
+        title=mark("implicit GEMM, plain divisions"),
+        idea=mark(
+            "The data matrix is built tile by tile in shared memory. Its indices are split with / and %."
+        ),
         build=build_implicit_plain,
         cost=common.cost,
         rules=implicit_rules,
         tolerance=TOLERANCE,
         family="implicit",
-        short_title="implicit plain",
+        short_title=mark("implicit plain"),
         tiles=IMPLICIT_TILES,
         sets=(IMPLICIT_SETS[0], IMPLICIT_SETS[3]),
         capability=ampere,
+        not_on_cpu=mark("NumPy divides one way only, so this is the same computation as implicit GEMM"),
     ),
     Rung(
         name="conv/implicit-gemm",
-        title="implicit GEMM",
-        idea="The same, each division by a number known beforehand made a multiplication and a shift.",
+        title=mark("implicit GEMM"),
+        idea=mark(
+            "As with plain divisions, but each division by a known constant becomes a multiply and a shift."
+        ),
         build=build_implicit,
         cost=common.cost,
         rules=implicit_rules,
         tolerance=TOLERANCE,
         family="implicit",
-        short_title="implicit GEMM",
+        short_title=mark("implicit GEMM"),
         tiles=IMPLICIT_TILES,
         sets=IMPLICIT_SETS,
         capability=ampere,
+        cpu_title=mark("implicit GEMM"),
+        cpu_tiles=("BM", "BN", "BK"),
     ),
 )

@@ -10,10 +10,11 @@ from kernels.conv import common, cpu, fft, implicit, library, reference, winogra
 from kernels.conv.common import TOLERANCE, cost, struct
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
+from kernels.i18n import mark
 from kernels.libraries import cublas
 from kernels.model.launch import ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, index_rules
+from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
 from kernels.model.rung import Ladder, Rung
 
 BLOCKS = (256, 64, 128, 512)
@@ -48,9 +49,9 @@ def build_im2col_gemm(s: ConvShape, tiles: Tiles) -> Program:
 
 
 def build_im2col_cublas(s: ConvShape, tiles: Tiles) -> Program:
-    return _with_columns(
-        s, tiles, LibraryCall("cublas_sgemm", _product_args(s), _matrices(cpu.library_gemm), cublas.sgemm)
-    )
+    cpu_function = _matrices(cpu.library_gemm)
+    product = LibraryCall("cublas_sgemm", _product_args(s), cpu_function, cublas.sgemm, "product")
+    return _with_columns(s, tiles, product)
 
 
 def _matrices(gemm):
@@ -65,7 +66,7 @@ def _matrices(gemm):
 def direct_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from common.ungrouped_rules(s)
     if s.N > MAX_GRID_YZ:
-        yield f"N <= {MAX_GRID_YZ} (grid.y), got {s.N}"
+        yield broken(f"N <= {MAX_GRID_YZ} (grid.y)", s.N)
     yield from index_rules({"K*P*Q": s.K * s.PQ, "R*S": s.R * s.S}, tiles["BLOCK"], "BLOCK")
 
 
@@ -73,46 +74,56 @@ def im2col_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from direct_rules(s, tiles)
     yield from index_rules({"C*P*Q": s.C * s.PQ, "C*R*S": s.CRS}, tiles["BLOCK"], "BLOCK")
     if "TILE" in tiles and ceil(s.K, tiles["TILE"]) > MAX_GRID_YZ:
-        yield f"K <= {MAX_GRID_YZ}*TILE (grid.y), got {s.K}"
+        yield broken(f"K <= {MAX_GRID_YZ}*TILE (grid.y)", s.K)
 
 
 BASIC_RUNGS: tuple[Rung, ...] = (
     Rung(
         name="conv/direct",
-        title="direct",
-        idea="One thread per output pixel walks its window: the definition, no workspace.",
+        title=mark("direct"),
+        idea=mark(
+            "One thread per output pixel adds the products of its window. This is the definition, without "
+            "workspace."
+        ),
         build=build_direct,
         cost=cost,
         rules=direct_rules,
         tolerance=TOLERANCE,
         family="direct",
-        short_title="direct",
+        short_title=mark("direct"),
         tiles={"BLOCK": BLOCKS},
+        cpu_title=mark("direct"),
     ),
     Rung(
         name="conv/im2col-gemm",
-        title="im2col + our GEMM",
-        idea="Write every window out as a column, then one matrix product tiled through shared memory.",
+        title=mark("im2col + our GEMM"),
+        idea=mark(
+            "Each window is written out as a column. Then one matrix product, tiled in shared memory, computes "
+            "all outputs."
+        ),
         build=build_im2col_gemm,
         cost=cost,
         rules=im2col_rules,
         tolerance=TOLERANCE,
         family="im2col",
-        short_title="im2col",
+        short_title=mark("im2col"),
         tiles={"BLOCK": BLOCKS, "TILE": TILES},
+        cpu_title=mark("im2col + blocked product"),
+        cpu_tiles=("TILE",),
     ),
     Rung(
         name="conv/im2col-cublas",
-        title="im2col + cuBLAS",
-        idea="The same columns, the product by the vendor's library.",
+        title=mark("im2col + cuBLAS"),
+        idea=mark("The same columns. The vendor's library computes the product."),
         build=build_im2col_cublas,
         cost=cost,
         rules=im2col_rules,
         tolerance=TOLERANCE,
         family="im2col",
-        short_title="im2col cuBLAS",
+        short_title=mark("im2col cuBLAS"),
         tiles={"BLOCK": BLOCKS},
         library="cuBLAS",
+        cpu_title=mark("im2col + NumPy BLAS"),
     ),
 )
 DIRECT, *COLUMNS = BASIC_RUNGS
@@ -120,8 +131,8 @@ DIRECT_TILED, *IMPLICIT = implicit.RUNGS
 
 LADDER = Ladder(
     name="conv",
-    work="direct convolution",
-    inputs="input + filters",
+    work=mark("direct convolution"),
+    inputs=mark("input + filters"),
     matching=("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups"),
     later_fields=CONV_SINCE,
     shape=ConvShape,

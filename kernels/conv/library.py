@@ -10,24 +10,31 @@ from functools import partial
 
 from kernels.conv import common, fft
 from kernels.conv.shape import ConvShape
+from kernels.i18n import mark
 from kernels.libraries import cudnn
 from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rung import Cost, Rung
 
-IDEAS = {  # algorithm: (its name in a narrow cell, what it does by its name and cudnn_ops.h)
-    "IMPLICIT_GEMM": ("implicit", "One matrix product whose data matrix is never written out."),
+IDEAS = {  # algorithm: (its title in a narrow cell, what it does by its name and cudnn_ops.h)
+    "IMPLICIT_GEMM": (mark("cuDNN implicit"), mark("One matrix product. Its data matrix is never stored.")),
     "IMPLICIT_PRECOMP_GEMM": (
-        "precomp",
-        "The same; where each element lies is worked out ahead, in a small workspace.",
+        mark("cuDNN precomp"),
+        mark("As IMPLICIT_GEMM, but the positions of the elements are computed first, in a small workspace."),
     ),
-    "GEMM": ("GEMM", "im2col inside the library: the data matrix is written out, then multiplied."),
-    "DIRECT": ("direct", "The definition, without a matrix product."),
-    "FFT": ("FFT", "Spectra of whole images, multiplied."),
-    "FFT_TILING": ("FFT tiles", "Spectra of parts of the images: less workspace for large ones."),
-    "WINOGRAD": ("Winograd", "Winograd's transforms and products in one kernel."),
+    "GEMM": (
+        mark("cuDNN GEMM"),
+        mark("im2col inside the library: the data matrix is stored, then multiplied."),
+    ),
+    "DIRECT": (mark("cuDNN direct"), mark("The definition, without a matrix product.")),
+    "FFT": (mark("cuDNN FFT"), mark("Products of the spectra of whole images.")),
+    "FFT_TILING": (
+        mark("cuDNN FFT tiles"),
+        mark("Products of the spectra of parts of the images. Large images then need less workspace."),
+    ),
+    "WINOGRAD": (mark("cuDNN Winograd"), mark("Winograd's transforms and products in one kernel.")),
     "WINOGRAD_NONFUSED": (
-        "Winograd steps",
-        "Winograd's transforms and products one after the other, through a workspace.",
+        mark("cuDNN Winograd steps"),
+        mark("Winograd's transforms and products as separate steps, with a workspace between them."),
     ),
 }
 SPREADS = ("FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED")  # rounding of one output reaches others
@@ -76,7 +83,7 @@ def _rung(algorithm: str, short: str, idea: str) -> Rung:
         tolerance=_tolerance(algorithm),
         library="cuDNN",
         family="cudnn",
-        short_title=f"cuDNN {short}",
+        short_title=short,
         find_library=lambda: cudnn.load(),
         scale=fft.scale if spreads else None,
         engines=("cuda",),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import mark
 from kernels.model.preset import Preset
 
 BATCH = 32
@@ -79,11 +80,13 @@ NETWORKS: dict[str, Network] = {
         Network(
             "resnet50",
             "ResNet-50",
-            "arXiv 1512.03385, Table 1, its version 1: stride 2 stands in the first 1×1 of a stage and in its "
-            "shortcut (version 1.5, which many frameworks ship, moves it into the 3×3)",
+            mark(
+                "arXiv 1512.03385, Table 1, its version 1: the first 1×1 of a stage and its shortcut have stride 2 (version "
+                "1.5, which many frameworks ship, moves it into the 3×3)"
+            ),
             _layers(_resnet50()),
         ),
-        Network("vgg16", "VGG-16", "arXiv 1409.1556, Table 1, configuration D", _layers(_vgg16())),
+        Network("vgg16", "VGG-16", mark("arXiv 1409.1556, Table 1, configuration D"), _layers(_vgg16())),
     )
 }
 
@@ -91,7 +94,8 @@ NETWORKS: dict[str, Network] = {
 def _preset(network: Network, layer: Layer) -> Preset:
     key = f"{network.key}-{layer.name.replace(' ', '-').replace('×', 'x')}-n{BATCH}"
     title = f"{network.title} {layer.name}"
-    return Preset(key, f"{title}, N={BATCH}", layer.shape, f"{title} ({network.source}), batch {BATCH}")
+    fields = {"title": title, "network": network.source, "batch": BATCH}
+    return Preset(key, f"{title}, N={BATCH}", layer.shape, mark("{title} ({network}), batch {batch}"), fields)
 
 
 # Each of those shapes as a preset that can be recorded by name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import mark
 from kernels.model.preset import Preset
 
 
@@ -11,7 +12,8 @@ def _resnet(stage: int, channels: int, size: int, batch: int) -> Preset:
         f"resnet50-res{stage}-3x3-n{batch}",
         f"ResNet-50 res{stage} 3×3, N={batch}",
         ConvShape(batch, channels, size, size, channels, 3, 3, pad=1),
-        f"ResNet-50 (arXiv 1512.03385), stage conv{stage}_x, the 3x3 layer, batch {batch}",
+        mark("ResNet-50 (arXiv 1512.03385), stage {stage}, the 3x3 layer, batch {batch}"),
+        {"stage": f"conv{stage}_x", "batch": batch},
     )
 
 
@@ -20,31 +22,40 @@ def _resnet_conv1(batch: int) -> Preset:
         f"resnet50-conv1-n{batch}",
         f"ResNet-50 conv1, N={batch}",
         ConvShape(batch, 3, 224, 224, 64, 7, 7, stride=2, pad=3),
-        f"ResNet-50 (arXiv 1512.03385), conv1, batch {batch}",
+        mark("ResNet-50 (arXiv 1512.03385), conv1, batch {batch}"),
+        {"batch": batch},
     )
 
 
 CONV_PRESETS: dict[str, Preset] = {
     preset.key: preset
     for preset in (
-        Preset("toy", "Toy 8×8", ConvShape(1, 1, 8, 8, 2, 3, 3), "small enough to follow every number"),
+        Preset(
+            "toy",
+            mark("Toy 8×8"),
+            ConvShape(1, 1, 8, 8, 2, 3, 3),
+            mark("small enough to follow every number"),
+        ),
         Preset(
             "cudnn-paper",
-            "cuDNN paper",
+            mark("cuDNN paper"),
             ConvShape(1, 3, 3, 3, 2, 2, 2, mode="convolution"),
-            "the figure of the cuDNN paper (arXiv 1410.0759): filter matrix 2 x 12, data matrix 12 x 4; the paper flips the filter",
+            mark(
+                "the figure of the cuDNN paper (arXiv 1410.0759): filter matrix 2 x 12, data matrix 12 x 4; the paper flips the "
+                "filter"
+            ),
         ),
         Preset(
             "one-tile",
-            "6 maps of 8×8, 64 filters",
+            mark("6 maps of 8×8, 64 filters"),
             ConvShape(1, 6, 8, 8, 64, 3, 3, pad=1),
-            "64 filters and 64 output pixels: just a tile of 64 x 64 in a matrix product",
+            mark("64 filters and 64 output pixels: one tile of 64 x 64 in a matrix product"),
         ),
         Preset(
             "lenet-conv1",
             "LeNet conv1",
             ConvShape(1, 1, 32, 32, 6, 5, 5),
-            "LeNet-5, layer C1 (LeCun et al. 1998)",
+            mark("LeNet-5, layer C1 (LeCun et al. 1998)"),
         ),
         *(_resnet_conv1(batch) for batch in (1, 32)),
         *(
@@ -62,7 +73,7 @@ CONV_PRESETS: dict[str, Preset] = {
             "resnet50-res2-1x1",
             "1×1",
             ConvShape(1, 256, 56, 56, 64, 1, 1),
-            "ResNet-50 (arXiv 1512.03385), stage conv2_x, the 1x1 layer 256 to 64",
+            mark("ResNet-50 (arXiv 1512.03385), stage conv2_x, the 1x1 layer 256 to 64"),
         ),
     )
 }
@@ -73,20 +84,23 @@ CONV_LAYER_PRESETS: dict[str, Preset] = {
     preset.key: preset
     for preset in (
         Preset(
-            "vgg-conv1_1", "VGG conv1_1 + bias + ReLU", ConvShape(1, 3, 224, 224, 64, 3, 3, pad=1, bias=1, relu=1),
-            "VGG-16 (arXiv 1409.1556), conv1_1 with its bias and ReLU",
+            "vgg-conv1_1", mark("VGG conv1_1 + bias + ReLU"), ConvShape(1, 3, 224, 224, 64, 3, 3, pad=1, bias=1, relu=1),
+            mark("VGG-16 (arXiv 1409.1556), conv1_1 with its bias and ReLU"),
         ),
         Preset(
-            "resnext50-res2-grouped-n32", "ResNeXt-50 res2, 32 groups, N=32",
+            "resnext50-res2-grouped-n32", mark("ResNeXt-50 res2, 32 groups, N=32"),
             ConvShape(32, 128, 56, 56, 128, 3, 3, pad=1, groups=32),
-            "ResNeXt-50 32x4d (arXiv 1611.05431), stage conv2, the grouped 3x3 layer, batch 32",
+            mark("ResNeXt-50 32x4d (arXiv 1611.05431), stage conv2, the grouped 3x3 layer, batch 32"),
         ),
         *(
             Preset(
-                f"mobilenet-depthwise-n{batch}", f"MobileNet depthwise, N={batch}",
+                f"mobilenet-depthwise-n{batch}", mark("MobileNet depthwise, N={batch}"),
                 ConvShape(batch, 512, 14, 14, 512, 3, 3, pad=1, groups=512, bias=1, relu=1),
-                "MobileNet (arXiv 1704.04861), the 3x3 depthwise layer of 512 maps 14 x 14, its batch "
-                f"normalisation folded into weights and bias, batch {batch}",
+                mark(
+                    "MobileNet (arXiv 1704.04861), the 3x3 depthwise layer of 512 maps 14 x 14, with batch normalisation "
+                    "folded into weights and bias, batch {batch}"
+                ),
+                {"batch": batch},
             )
             for batch in (1, 32)
         ),
@@ -99,7 +113,7 @@ def _grid(channels: int, size: int, taps: int) -> Preset:
         f"grid-{taps}x{taps}-c{channels}-h{size}",
         f"{taps}×{taps}, C = K = {channels}, {size}×{size}, N=32",
         ConvShape(32, channels, size, size, channels, taps, taps, pad=taps // 2),
-        "a point of the map of winners: batch 32, as many filters as maps, padding that keeps the size",
+        mark("a point of the map of winners: batch 32, as many filters as maps, padding that keeps the size"),
     )
 
 

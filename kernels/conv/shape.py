@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernels.i18n import tr
 from kernels.model.shape import INT_MAX, Bound, Shape, ShapeError, flag, integer, one_of, pair, parse
 
 MODES = ("cross-correlation", "convolution")
@@ -70,7 +71,13 @@ class ConvShape(Shape):
             object.__setattr__(self, name, flag(name, value))
         for name, count in (("C", self.C), ("K", self.K)):
             if count % self.groups:
-                raise ShapeError(f"{name} must be a multiple of groups, got {count} % {self.groups}")
+                raise ShapeError(
+                    tr(
+                        "{name} must be a multiple of groups, got {got}",
+                        name=name,
+                        got=f"{count} % {self.groups}",
+                    )
+                )
         self._check_fit("R", self.R, self.dilation_h, "H", self.H, self.pad_h, "pad_h")
         self._check_fit("S", self.S, self.dilation_w, "W", self.W, self.pad_w, "pad_w")
 
@@ -79,11 +86,22 @@ class ConvShape(Shape):
         span = dilation * (taps - 1) + 1
         if span > size + 2 * pad:
             raise ShapeError(
-                f"the filter must fit the padded input: dilation*({tap}-1)+1 <= {extent}+2*{pad_name}, "
-                f"but {span} > {size + 2 * pad}"
+                tr(
+                    "the filter must fit the padded input: {rule}, but {span} > {padded}",
+                    rule=f"dilation*({tap}-1)+1 <= {extent}+2*{pad_name}",
+                    span=span,
+                    padded=size + 2 * pad,
+                )
             )
         if size + 2 * pad > INT_MAX:
-            raise ShapeError(f"{extent}+2*{pad_name} must stay below 2^31, got {size + 2 * pad}")
+            raise ShapeError(
+                tr(
+                    "{formula} must stay below {limit}, got {count}",
+                    formula=f"{extent}+2*{pad_name}",
+                    limit="2^31",
+                    count=size + 2 * pad,
+                )
+            )
 
     # -- derived extents ---------------------------------------------------------------------
     @property

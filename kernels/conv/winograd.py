@@ -10,9 +10,10 @@ from kernels.conv import common, winograd_cpu, winograd_matrices
 from kernels.conv.common import struct
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd_cpu import R, round_up_to_4
+from kernels.i18n import mark, tr
 from kernels.model.launch import WARP, ampere, ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, Launch, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, index_rules
+from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
 from kernels.model.rung import Cost, Rung
 
 FUSED_TILES = 32  # output tiles per block, as in 08_winograd_fused.cu
@@ -103,15 +104,17 @@ def threads(tiles: Tiles) -> int:
 # -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def shape_rules(s: ConvShape, m: int) -> Iterator[str]:
     if (s.R, s.S) != (R, R):
-        yield f"R and S must be 3, got {s.R} and {s.S}"
+        yield tr("R and S must be 3, got {R} and {S}", R=s.R, S=s.S)
     if s.stride != (1, 1):
-        yield f"stride must be 1 each way, got {s.u} and {s.v}: tiles of a larger stride do not overlap so"
+        yield tr("stride must be 1 in both axes (the tiles overlap only then), got {u} and {v}", u=s.u, v=s.v)
     if s.dilation != (1, 1):
-        yield f"dilation must be 1 each way, got {s.dilation_h} and {s.dilation_w}"
+        yield tr(
+            "dilation must be 1 in both axes, got {down} and {across}", down=s.dilation_h, across=s.dilation_w
+        )
     yield from common.ungrouped_rules(s)
     yield from common.finish_rules(s)
     if ceil(s.C, FILTER_BLOCK[1]) > MAX_GRID_YZ:
-        yield f"C <= {MAX_GRID_YZ}*{FILTER_BLOCK[1]} (grid.y), got {s.C}"
+        yield broken(f"C <= {MAX_GRID_YZ}*{FILTER_BLOCK[1]} (grid.y)", s.C)
     # The last tile may end up to m + 1 pixels beyond the map.
     yield from index_rules({"P + 2*M": s.P + 2 * m, "Q + 2*M": s.Q + 2 * m, "K": s.K + FILTER_BLOCK[0]}, 0)
 
@@ -120,8 +123,10 @@ def fused_rules(m: int):
     def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
         yield from shape_rules(s, m)
         if ceil(s.K, tiles["BK"]) > MAX_GRID_YZ:
-            yield f"K <= {MAX_GRID_YZ}*BK (grid.y), got {s.K}"
-        yield from index_rules({f"N*ceil(P/{m})*ceil(Q/{m}) tiles": tiles_of(s, m)}, FUSED_TILES)
+            yield broken(f"K <= {MAX_GRID_YZ}*BK (grid.y)", s.K)
+        yield from index_rules(
+            {tr("{formula} tiles", formula=f"N*ceil(P/{m})*ceil(Q/{m})"): tiles_of(s, m)}, FUSED_TILES
+        )
 
     return rules
 
@@ -129,9 +134,9 @@ def fused_rules(m: int):
 def nonfused_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from shape_rules(s, tiles["M"])
     if ceil(s.K, tiles["BM"]) > MAX_GRID_YZ:
-        yield f"K <= {MAX_GRID_YZ}*BM (grid.y), got {s.K}"
+        yield broken(f"K <= {MAX_GRID_YZ}*BM (grid.y)", s.K)
     row, margin = round_up_to_4(tiles_of(s, tiles["M"])), max(tiles["BLOCK"], tiles["BN"])
-    counts = {f"{name} times the output tiles": maps * row for name, maps in (("C", s.C), ("K", s.K))}
+    counts = {tr("{name} × output tiles", name=name): maps * row for name, maps in (("C", s.C), ("K", s.K))}
     yield from index_rules(counts, margin)
 
 
@@ -177,45 +182,55 @@ def scale(m: int | None = None) -> Callable[[ConvShape, Tiles, Mapping[str, np.n
 RUNGS = (
     Rung(
         name="conv/winograd-2x2",
-        title="Winograd 2×2, fused",
-        idea="16 multiplications instead of 36 for 2×2 outputs: tiles are transformed, multiplied and "
-        "transformed back in one kernel; a small launch before it transforms the filters.",
+        title=mark("Winograd 2×2, fused"),
+        idea=mark(
+            "16 multiplications instead of 36 for 2×2 outputs. One kernel transforms tiles, multiplies them and "
+            "transforms the products back. A small launch before it transforms the filters."
+        ),
         build=build_fused(2),
         cost=cost,
         rules=fused_rules(2),
         tolerance=TOLERANCE,
         family="winograd",
-        short_title="Winograd 2×2",
+        short_title=mark("Winograd 2×2"),
         tiles={"BK": (64, 32), "BC": (8, 4)},
+        cpu_title=mark("Winograd 2×2, image by image"),
+        cpu_tiles=("BC",),
         scale=scale(2),
         capability=ampere,
     ),
     Rung(
         name="conv/winograd-4x4",
-        title="Winograd 4×4, fused",
-        idea="36 multiplications instead of 144 for 4×4 outputs, by the same kernel: fewer, but 36 positions crowd "
-        "the chip, and the error grows.",
+        title=mark("Winograd 4×4, fused"),
+        idea=mark(
+            "36 multiplications instead of 144 for 4×4 outputs, by the same kernel. But 36 positions limit a "
+            "block to 32 filters, and the error grows."
+        ),
         build=build_fused(4),
         cost=cost,
         rules=fused_rules(4),
         tolerance=TOLERANCE,
         family="winograd",
-        short_title="Winograd 4×4",
+        short_title=mark("Winograd 4×4"),
         tiles={"BK": (32,), "BC": (8, 4)},
+        cpu_title=mark("Winograd 4×4, image by image"),
+        cpu_tiles=("BC",),
         scale=scale(4),
         capability=ampere,
     ),
     Rung(
         name="conv/winograd-nonfused",
-        title="Winograd in steps",
-        idea="Filters and input transformed to matrices, one matrix product for each position of a tile, and back: "
-        "each step does one thing well, and pays for it in workspace.",
+        title=mark("Winograd in steps"),
+        idea=mark(
+            "Filters and input are transformed to matrices. One matrix product per position of a tile follows, "
+            "then the transform back. The steps need a workspace between them."
+        ),
         build=build_nonfused,
         cost=cost,
         rules=nonfused_rules,
         tolerance=TOLERANCE,
         family="winograd",
-        short_title="Winograd steps",
+        short_title=mark("Winograd steps"),
         tiles={
             "M": (4, 2, 6),
             "BLOCK": (128, 256),
@@ -227,5 +242,7 @@ RUNGS = (
         sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 64}, {"BM": 128}, {"STAGES": 2}),
         scale=scale(),
         capability=ampere,
+        cpu_title=mark("Winograd in steps"),
+        cpu_tiles=("M",),
     ),
 )  # fmt: skip

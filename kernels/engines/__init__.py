@@ -28,7 +28,8 @@ def available() -> dict[str, Status]:
 def refusal(name: str, rung: Rung, shape: Any, tiles: Tiles) -> str:
     """Returns why this machine cannot run a rung at a shape and all its tile sizes on an engine; "" if nothing is known
     against it. Only the cuda engine has devices and libraries that differ from machine to machine."""
-    return load(name).refusal(rung, shape, tiles) if name == "cuda" else ""
+    why = rung.not_on(name)
+    return why or (load(name).refusal(rung, shape, tiles) if name == "cuda" else "")
 
 
 def default() -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from kernels.fusion import cpu
 from kernels.fusion.codegen import Group
 from kernels.fusion.shape import OPERATIONS, ChainShape, Stage
+from kernels.i18n import tr
 from kernels.model.fast_division import magic
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, Program, Tiles
@@ -185,10 +186,12 @@ def cost_of(plan: Callable[[ChainShape, Tiles], Plan]) -> Callable[[ChainShape, 
 
 def rules(s: ChainShape, tiles: Tiles) -> Iterator[str]:
     """Yields the rules on sizes: an index is an int, and a thread computes its next index in advance."""
-    yield from max_rules("values of x", math.prod(s.x_shape), MAX_VALUES)
+    yield from max_rules(tr("values of x"), math.prod(s.x_shape), MAX_VALUES)
     for stage in s.stages:
-        where = f"block {stage.at + 1} ({stage.block.kind})"
+        block = {"n": stage.at + 1, "kind": stage.block.kind}
         if "w" in stage.tensors:
-            yield from max_rules(f"weights of {where}", math.prod(stage.tensors["w"]), MAX_VALUES)
+            yield from max_rules(
+                tr("weights of block {n} ({kind})", **block), math.prod(stage.tensors["w"]), MAX_VALUES
+            )
         values = math.prod(stage.after) * (WARP if stage.block.kind == "gap" else 1)
-        yield from max_rules(f"values after {where}", values, MAX_VALUES)
+        yield from max_rules(tr("values after block {n} ({kind})", **block), values, MAX_VALUES)

@@ -14,6 +14,7 @@ from kernels.fusion.common import ComputedBlock, Part, Plan
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.reference import TOLERANCE, chain
 from kernels.fusion.shape import Block, ChainShape, Stage, parse_chain
+from kernels.i18n import mark, tr
 from kernels.model.launch import ceil, launch, rung_factory
 from kernels.model.program import WORKSPACE, Buffer, Program, Tiles
 from kernels.model.rung import Cost, Ladder, Rung
@@ -102,10 +103,12 @@ PLANS: dict[str, Callable[[ChainShape, Tiles], Plan]] = {
 def folded_rules(s: ChainShape, tiles: Tiles) -> Iterator[str]:
     yield from parts.rules(s, tiles)
     if not folds(s):
-        yield "a batch norm is folded into the convolution before it, with at most a bias between; there is no such pair"
+        yield tr(
+            "the chain has no batch norm that can be folded: only a bias may be between it and the convolution before it"
+        )
 
 
-def _rung(name: str, title: str, idea: str, rules) -> Rung:
+def _rung(name: str, title: str, idea: str, rules, cpu_title: str) -> Rung:
     plan = PLANS[f"fusion/{name}"]
 
     def cost(s: ChainShape, program: Program) -> Cost:
@@ -122,28 +125,41 @@ def _rung(name: str, title: str, idea: str, rules) -> Rung:
     def build(s: ChainShape, tiles: Tiles) -> Program:
         return plan(s, tiles).program
 
-    return rung_factory("fusion", cost, TOLERANCE)(name, title, idea, build, rules, TILES)
+    return rung_factory("fusion", cost, TOLERANCE)(
+        name, title, idea, build, rules, TILES, cpu_title=cpu_title
+    )
 
 
 RUNGS = (
     _rung(
         "unfused",
-        "a launch a block",
-        "Every block is a kernel of its own: it reads the maps the one before it wrote, and writes them again.",
+        mark("one launch per block"),
+        mark(
+            "Each block is a kernel of its own. It reads the maps that the kernel before it wrote, and writes "
+            "maps again."
+        ),
         parts.rules,
+        mark("one block at a time, over all maps"),
     ),
     _rung(
         "fused",
-        "fused",
-        "Pointwise blocks ride in registers on the kernel before or the pool behind them; the kernels are written "
-        "from the chain.",
+        mark("fused"),
+        mark(
+            "Pointwise blocks are merged into the kernel before them, or the pooling after them; values stay in "
+            "registers. The kernels are generated from the chain."
+        ),
         parts.rules,
+        mark("fused: all blocks on a piece in the cache"),
     ),
     _rung(
         "folded",
-        "batch norm folded, fused",
-        "Batch norm goes into the weights and the bias of the convolution before it, once; what is left is fused.",
+        mark("batch norm folded, fused"),
+        mark(
+            "Batch norm is folded once into the weights and the bias of the convolution before it. The rest of "
+            "the chain is fused."
+        ),
         folded_rules,
+        mark("batch norm folded, fused"),
     ),
 )
 

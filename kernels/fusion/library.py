@@ -7,6 +7,7 @@ import numpy as np
 from kernels.fusion import common, torch_chain
 from kernels.fusion.reference import TOLERANCE, library_scale
 from kernels.fusion.shape import ChainShape
+from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
 from kernels.model.program import INPUT, LibraryCall, Program, Tiles
 from kernels.model.rung import Cost, Rung
@@ -32,8 +33,10 @@ def cost(s: ChainShape, program: Program) -> Cost:
 RUNGS = (
     Rung(
         name=NAME,
-        title="PyTorch, eager",
-        idea="PyTorch's own functions, a call a block, convolutions by cuDNN in FP32 (TF32 off).",
+        title=mark("PyTorch, eager"),
+        idea=mark(
+            "PyTorch's own functions, one call per block. cuDNN computes convolutions in FP32 (TF32 off)."
+        ),
         build=build,
         cost=cost,
         rules=common.rules,

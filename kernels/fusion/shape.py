@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from kernels.i18n import tr
 from kernels.model import numerals
-from kernels.model.shape import INT_MAX, Shape, ShapeError, integer, parse
+from kernels.model.shape import INT_MAX, Shape, ShapeError, integer, not_a_number, parse
 
 MAX_BLOCKS = 8
 MAX_WINDOW = 1024  # of R, stride and pad
@@ -106,41 +107,54 @@ def blocks(chain: str) -> tuple[Block, ...]:
     """Parse a chain's text into its blocks. Raises ShapeError, which names the broken rule."""
     block_texts = chain.split()
     if not 1 <= len(block_texts) <= MAX_BLOCKS:
-        raise ShapeError(f"a chain has 1 to {MAX_BLOCKS} blocks, got {len(block_texts)}")
+        raise ShapeError(tr("a chain has 1 to {limit} blocks, got {n}", limit=MAX_BLOCKS, n=len(block_texts)))
     return tuple(_block(n, block_text) for n, block_text in enumerate(block_texts, 1))
 
 
 def _block(n: int, block_text: str) -> Block:
     kind, *options = block_text.split(":")
-    where = f"block {n} ({kind})"
+    where = tr("block {n} ({kind})", n=n, kind=kind)
     if kind not in OPTIONS:
-        raise ShapeError(f"block {n} must be one of {', '.join(KINDS)}, got {kind!r}")
+        raise ShapeError(
+            tr("block {n} must be one of {kinds}, got {kind}", n=n, kinds=", ".join(KINDS), kind=repr(kind))
+        )
     defaults, values = OPTIONS[kind], {}
     for i, part in enumerate(options):
         name, equals, value = part.partition("=")
         if not equals:  # the first number needs no name
             name, value = (next(iter(defaults), ""), part) if i == 0 else ("", part)
         if name not in defaults:
-            allowed = ", ".join(defaults) or "nothing"
-            raise ShapeError(f"{where} takes {allowed}; got {part!r}")
+            if not defaults:
+                raise ShapeError(tr("{block} takes nothing; got {part}", block=where, part=repr(part)))
+            allowed = ", ".join(defaults)
+            raise ShapeError(
+                tr("{block} takes {names}; got {part}", block=where, names=allowed, part=repr(part))
+            )
         if name in values:
-            raise ShapeError(f"{where}: {name} is given twice")
+            raise ShapeError(tr("{block}: {name} is given twice", block=where, name=name))
         values[name] = _number(where, name, value)
     if missing := [name for name, value in defaults.items() if value is None and name not in values]:
-        raise ShapeError(f"{where} needs {', '.join(missing)}")
+        raise ShapeError(tr("{block} needs {names}", block=where, names=", ".join(missing)))
     return _checked(where, Block(kind, **(defaults | values)))
 
 
 def _number(where: str, name: str, text: str) -> float:
-    kind = "number" if name == "eps" else "whole number"
     number = numerals.real(text) if name == "eps" else numerals.whole(text)
     if number is None:
-        raise ShapeError(f"{where}: {name} must be a {kind}, got {text!r}")
+        raise ShapeError(not_a_number(f"{where}: {name}", text, name == "eps"))
     if name != "eps":
         max_value = INT_MAX if name == "K" else MAX_WINDOW
         return integer(f"{where}: {name}", number, 0 if name == "pad" else 1, max_value)
     if not MIN_EPS <= number <= 1:
-        raise ShapeError(f"{where}: eps must lie in {MIN_EPS:g} .. 1, got {number:g}")
+        raise ShapeError(
+            tr(
+                "{name} must be in {minimum} .. {maximum}, got {number}",
+                name=f"{where}: eps",
+                minimum=f"{MIN_EPS:g}",
+                maximum=1,
+                number=f"{number:g}",
+            )
+        )
     return number
 
 
@@ -148,13 +162,17 @@ def _checked(where: str, b: Block) -> Block:
     """Returns the block with the options that were not given. Raises ShapeError if a rule is broken."""
     if b.kind == "conv" and b.pad == KEEP_SIZE:
         if b.R % 2 == 0:
-            raise ShapeError(f"{where}: R must be odd where no pad is given, got {b.R}")
+            raise ShapeError(tr("{block}: R must be odd if no pad is given, got {R}", block=where, R=b.R))
         return replace(b, pad=b.R // 2)
     if b.kind == "conv" and b.pad >= b.R:
-        raise ShapeError(f"{where}: pad < R, got {b.pad} >= {b.R}")
+        raise ShapeError(
+            tr("{block}: {rule}, got {got}", block=where, rule="pad < R", got=f"{b.pad} >= {b.R}")
+        )
     if b.kind in ("maxpool", "avgpool"):
         if 2 * b.pad > b.R:
-            raise ShapeError(f"{where}: 2*pad <= R, got 2*{b.pad} > {b.R}")
+            raise ShapeError(
+                tr("{block}: {rule}, got {got}", block=where, rule="2*pad <= R", got=f"2*{b.pad} > {b.R}")
+            )
         return replace(b, stride=b.stride or b.R)
     return b
 
@@ -163,7 +181,7 @@ def _checked(where: str, b: Block) -> Block:
 def _stages(before: Extents, chain: str) -> tuple[Stage, ...]:
     stages = []
     for at, b in enumerate(blocks(chain)):
-        after = _after(f"block {at + 1} ({b.kind})", b, before)
+        after = _after(tr("block {n} ({kind})", n=at + 1, kind=b.kind), b, before)
         stages.append(Stage(at, b, before, after))
         before = after
     return tuple(stages)
@@ -178,8 +196,14 @@ def _after(where: str, b: Block, before: Extents) -> Extents:
     for name, extent in (("H", H), ("W", W)):
         if extent + 2 * b.pad < b.R:
             raise ShapeError(
-                f"{where}: its window must fit the padded map, R <= {name}+2*pad; "
-                f"there {name} is {extent}, and {b.R} > {extent + 2 * b.pad}"
+                tr(
+                    "{block}: its window must fit the padded map, R <= {name}+2*pad; {name} is {extent}, and {R} > {padded}",
+                    block=where,
+                    name=name,
+                    extent=extent,
+                    R=b.R,
+                    padded=extent + 2 * b.pad,
+                )
             )
     P, Q = ((extent + 2 * b.pad - b.R) // b.stride + 1 for extent in (H, W))
     return N, b.K or C, P, Q
@@ -202,7 +226,7 @@ class ChainShape(Shape):
     def __post_init__(self):
         self._check("NCHW", integer, 1)
         if not isinstance(self.chain, str):
-            raise ShapeError(f"chain must be text, got {self.chain!r}")
+            raise ShapeError(tr("chain must be text, got {value}", value=repr(self.chain)))
         object.__setattr__(self, "chain", " ".join(map(str, blocks(self.chain))))
         _stages(self.x_shape, self.chain)
 

@@ -12,7 +12,7 @@ from kernels.libraries import cublas
 from kernels.model.dtypes import INPUT_DTYPE, RESULT_DTYPE
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, LibraryCall, Program
-from kernels.model.rules import MAX_GRID_YZ, index_rules
+from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
 from kernels.model.rung import Cost
 
 
@@ -42,9 +42,10 @@ def one_launch(
     cpu_function: Callable[..., None],
     defines: Mapping[str, int],
     shared: int = 0,
+    cpu_name: str = "",
 ) -> Program:
     """Returns a program that is one launch of kernels/gemm/cuda/`source`."""
-    step = launch(f"gemm/{source}", grid, block, arguments(s), cpu_function, defines, shared)
+    step = launch(f"gemm/{source}", grid, block, arguments(s), cpu_function, defines, shared, cpu_name)
     return Program(buffers(s), (step,))
 
 
@@ -56,7 +57,7 @@ def one_call(
     cuBLAS adds to C in place. If beta is not 0, a separate step copies C0 to C first.
     """
     A, B, C0, *rest = arguments(s)
-    call = LibraryCall(routine, (A, B, "C", *rest), cpu_function, bind)
+    call = LibraryCall(routine, (A, B, "C", *rest), cpu_function, bind, "product")
     copy = (LibraryCall("copy", (C0, "C"), cpu.copy, cublas.copy),) if s.beta else ()
     return Program(buffers(s), (*copy, call))
 
@@ -70,12 +71,15 @@ def cost(s: GemmShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes + 2 * workspace, workspace)
 
 
-def extent_rules(s: GemmShape, bm: int, bn: int, bk: int = 1, rows: str = "BM") -> Iterator[str]:
+def extent_rules(
+    s: GemmShape, bm: int, bn: int, bk: int = 1, rows: str = "BM", names=("M", "N", "K")
+) -> Iterator[str]:
     """Yields the rules on M, N and K: blocks of bm rows along grid.y, and tile indices below 2^31.
 
-    A tile may extend beyond the matrix, so its indices may be larger than the matrix.
+    A tile may extend beyond the matrix, so its indices may be larger than the matrix. `names` are those of the rows, the
+    columns and the depth in the sentences.
     """
     if ceil(s.M, bm) > MAX_GRID_YZ:
-        yield f"M <= {MAX_GRID_YZ}*{rows} (grid.y), got {s.M}"
-    for name, extent, tile in (("M", s.M, bm), ("N", s.N, bn), ("K", s.K, bk)):
+        yield broken(f"{names[0]} <= {MAX_GRID_YZ}*{rows} (grid.y)", s.M)
+    for name, extent, tile in zip(names, (s.M, s.N, s.K), (bm, bn, bk), strict=True):
         yield from index_rules({name: extent}, tile)

@@ -14,9 +14,11 @@ from kernels.gemm import common, cpu_traffic
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape, parse_gemm
+from kernels.i18n import decimal, mark, tr
 from kernels.machine import memory_levels
 from kernels.machine.processor import THREADS, machine_rules
 from kernels.model.program import WORKSPACE, Buffer, HostLoop, Program, Tiles
+from kernels.model.rules import dtype_rules
 from kernels.model.rung import Cost, Ladder, Rung
 
 BLOCKS = (64, 2, 4, 8, 12, 16, 24, 32, 48, 96, 128, 192, 256, 384, 512)
@@ -52,14 +54,19 @@ def _prepare(name: str) -> None:
 # -- rules ----------------------------------------------------------------------------------------------
 def _rules(name: str, s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from machine_rules(tiles)
-    if s.dtype != "fp32":
-        yield f"dtype must be fp32, got {s.dtype}"
+    yield from dtype_rules(s, "fp32")
     if s.alpha != 1 or s.beta != 0:
-        yield f"alpha must be 1 and beta 0, got {s.alpha:g} and {s.beta:g}"
+        yield tr(
+            "alpha must be 1 and beta 0, got {alpha} and {beta}", alpha=f"{s.alpha:g}", beta=f"{s.beta:g}"
+        )
     slow = name == "naive" or tiles.get("BLOCK", SHORT_BLOCK) < SHORT_BLOCK
     max_macs = MAX_MACS_LIBRARY if name == "blas" else MAX_MACS_SLOW if slow else MAX_MACS
     if s.macs > max_macs:
-        yield f"M*N*K <= {max_macs:,} (some ten seconds a run), got {s.macs:,}"
+        yield tr(
+            "M*N*K <= {limit} (about ten seconds per run), got {macs}",
+            limit=decimal(f"{max_macs:,}"),
+            macs=decimal(f"{s.macs:,}"),
+        )
 
 
 def cost(name: str, s: GemmShape, program: Program) -> Cost:
@@ -84,7 +91,7 @@ def _rung(name: str, title: str, idea: str, library: str = "") -> Rung:
     return Rung(
         f"loops/{name}", title, idea, bound(_build), bound(cost), bound(_rules), TOLERANCE,
         tiles | {"THREADS": THREADS}, library,
-        no_scene="Loops on the processor are timed beside the kernels; no stage shows them",
+        no_scene=mark("the loops on the processor are timed, but they have no animation"),
     )  # fmt: skip
 
 
@@ -100,9 +107,14 @@ LADDER = Ladder(
     presets={key: preset for key, preset in GEMM_PRESETS.items() if _is_supported(preset.shape)},
     engines=("cpu",),
     rungs=(
-        _rung("naive", "naive", "Each element of C is a row of A times a column of B, down which nothing lies side by side."),
-        _rung("reordered", "reordered", "The inner loops change places: everything read lies side by side, and vectors add it."),
-        _rung("blocked", "blocked", "Squares of A and B are copied close and used BLOCK times before the next ones come."),
-        _rung("blas", "NumPy BLAS", "The library: tiles for every cache and the registers.", "NumPy BLAS"),
+        _rung("naive", mark("naive"), mark(
+            "Each element of C is a row of A times a column of B. The elements of a column are not contiguous."
+        )),
+        _rung("reordered", mark("reordered"), mark("The inner loops are exchanged. Every read is contiguous, and vector instructions add.")),
+        _rung("blocked", mark("blocked"), mark(
+            "Square blocks of A and B are copied to contiguous memory. Each value is used BLOCK times before the "
+            "next blocks are copied."
+        )),
+        _rung("blas", mark("NumPy BLAS"), mark("The library, with tiles for every cache and for the registers."), "NumPy BLAS"),
     ),
 )  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kernels.gemm import common, cpu, tensor_cores
-from kernels.gemm.cpu import definition, definition_by_columns
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape, parse_gemm
+from kernels.i18n import mark, tr
 from kernels.model.launch import ampere, ceil, rung_factory
 from kernels.model.program import Program, Tiles
 from kernels.model.rules import (
@@ -33,13 +33,13 @@ TOLERANCE = 1e-5
 def build_uncoalesced(s: GemmShape, tiles: Tiles) -> Program:
     side = tiles["BLOCK"]
     grid = ceil(s.M, side), ceil(s.N, side)
-    return common.one_launch(s, "01_uncoalesced.cu", grid, (side, side), definition_by_columns, tiles)
+    return common.one_launch(s, "01_uncoalesced.cu", grid, (side, side), cpu.definition, tiles)
 
 
 def build_naive(s: GemmShape, tiles: Tiles) -> Program:
     side = tiles["BLOCK"]
     grid = ceil(s.N, side), ceil(s.M, side)
-    return common.one_launch(s, "02_naive.cu", grid, (side, side), definition, tiles)
+    return common.one_launch(s, "02_naive.cu", grid, (side, side), cpu.definition, tiles)
 
 
 def tiled(source: str, shared: Callable[[Tiles], int] = lambda tiles: 0):
@@ -51,7 +51,9 @@ def tiled(source: str, shared: Callable[[Tiles], int] = lambda tiles: 0):
     def build(s: GemmShape, tiles: Tiles) -> Program:
         grid = ceil(s.N, tiles["BN"]), ceil(s.M, tiles["BM"])
         cpu_function = cpu.tiled(tiles["BM"], tiles["BN"], tiles["BK"])
-        return common.one_launch(s, source, grid, (threads(tiles), 1), cpu_function, tiles, shared(tiles))
+        return common.one_launch(
+            s, source, grid, (threads(tiles), 1), cpu_function, tiles, shared(tiles), "blocked_product"
+        )
 
     return build
 
@@ -73,8 +75,9 @@ def build_cublas(s: GemmShape, tiles: Tiles) -> Program:
 def uncoalesced_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from dtype_rules(s, "fp32")
     transposed_shape = s.with_(M=s.N, N=s.M)  # its grid.y runs along N
-    for rule in common.extent_rules(transposed_shape, tiles["BLOCK"], tiles["BLOCK"], rows="BLOCK"):
-        yield {"M": "N", "N": "M"}.get(rule[0], rule[0]) + rule[1:]
+    yield from common.extent_rules(
+        transposed_shape, tiles["BLOCK"], tiles["BLOCK"], rows="BLOCK", names=("N", "M", "K")
+    )
 
 
 def naive_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -125,9 +128,13 @@ def warp_tile_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     WM, WN, TM, TN = (tiles[name] for name in ("WM", "WN", "TM", "TN"))
     yield from multiple_rules(tiles, ("BM", "WM"), ("BN", "WN"), ("WM", "TM"), ("WN", "TN"))
     if WM * WN != 32 * TM * TN:
-        yield f"WM*WN == 32*TM*TN (32 lanes to a warp), got {WM}*{WN} and 32*{TM}*{TN}"
+        yield tr(
+            "WM*WN == 32*TM*TN (32 lanes per warp), got {left} and {right}",
+            left=f"{WM}*{WN}",
+            right=f"32*{TM}*{TN}",
+        )
     elif WM // TM % 2:
-        yield f"WM/TM % 2 == 0 (lanes in pairs), got {WM}/{TM}"
+        yield tr("WM/TM % 2 == 0 (lanes in pairs), got {got}", got=f"{WM}/{TM}")
     yield from async_rules(s, tiles)
 
 
@@ -146,80 +153,103 @@ SMALL = {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4}
 MIDDLE = {"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}
 
 
+NO_REGISTERS = mark("NumPy cannot keep sums in registers; without that this is the blocked product")
 fp32_rung = rung_factory("gemm", common.cost, TOLERANCE)
 
 FP32_RUNGS = (
     fp32_rung(
         "uncoalesced",
-        "uncoalesced",
-        "One thread per element of C; a warp reads down a column, 32 sectors for 32 floats.",
+        mark("uncoalesced"),
+        mark("One thread per element of C. A warp reads down a column: 32 sectors for 32 floats."),
         build_uncoalesced,
         uncoalesced_rules,
         {"BLOCK": BLOCKS},
+        not_on_cpu=mark("a processor has no coalescing; without it this is the naive loop"),
     ),
     fp32_rung(
         "naive",
-        "naive, coalesced",
-        "One thread per element of C; a warp reads along a row, 4 sectors for 32 floats.",
+        mark("naive, coalesced"),
+        mark("One thread per element of C. A warp reads along a row: 4 sectors for 32 floats."),
         build_naive,
         naive_rules,
         {"BLOCK": BLOCKS},
+        cpu_title=mark("naive loop (NumPy einsum)"),
     ),
     fp32_rung(
         "shared-tile",
-        "shared-memory tile",
-        "A block brings tiles of A and B into shared memory once; its threads use each value many times.",
+        mark("shared-memory tile"),
+        mark(
+            "A block loads tiles of A and B into shared memory once. Its threads use each value many times."
+        ),
         tiled("03_shared_tile.cu"),
         scalar_rules,
         {"BM": (32, 16, 8), "BN": (32, 16, 8), "BK": (32, 16, 8)},
+        cpu_title=mark("blocked, BLAS in each block"),
+        cpu_tiles=("BM", "BN", "BK"),
     ),
     fp32_rung(
         "register-tile-1d",
-        "register tile, 1-D",
-        "Each thread keeps TM sums in registers: a float of B is read once and used TM times.",
+        mark("register tile, 1-D"),
+        mark("Each thread keeps TM sums in registers. A float of B is read once and used TM times."),
         tiled("04_register_tile_1d.cu"),
         scalar_rules,
         {"BM": (64, 32, 128), "BN": (64, 32, 128), "BK": (16, 8, 32), "TM": (16, 8, 4)},
         {"BM": 32, "BN": 32, "BK": 8, "TM": 4},
         {"BK": 8, "TM": 8},
+        not_on_cpu=NO_REGISTERS,
     ),
     fp32_rung(
         "register-tile-2d",
-        "register tile, 2-D",
-        "Each thread keeps TM x TN sums: TM + TN floats from shared memory for TM * TN multiply-adds.",
+        mark("register tile, 2-D"),
+        mark(
+            "Each thread keeps TM x TN sums. It reads TM + TN floats of shared memory for TM * TN multiply-adds."
+        ),
         tiled("05_register_tile_2d.cu"),
         scalar_rules,
         SQUARE,
         SMALL,
         MIDDLE,
         {"BK": 8},
+        not_on_cpu=NO_REGISTERS,
     ),
     fp32_rung(
         "vectorized",
-        "vectorized",
-        "Every load brings four floats; A is turned on its way so that columns can be read so too.",
+        mark("vectorized"),
+        mark(
+            "Each load reads four floats. A is transposed while it is copied, so that its columns can be read in "
+            "fours too."
+        ),
         tiled("06_vectorized.cu"),
         vector_rules,
         DEEP,
         SMALL,
         MIDDLE,
         {"BK": 16},
+        not_on_cpu=mark(
+            "NumPy has no loads of four numbers per thread; without them this is the blocked product"
+        ),
     ),
     fp32_rung(
         "bank-free",
-        "without bank conflicts",
-        "Padding and a thread's elements moved apart: lanes read and write different banks of shared memory.",
+        mark("without bank conflicts"),
+        mark(
+            "Tiles are padded, and the elements of a thread are spread. The lanes of a warp then access "
+            "different banks of shared memory."
+        ),
         tiled("07_bank_free.cu"),
         vector_rules,
         DEEP,
         SMALL,
         MIDDLE,
         {"BK": 16},
+        not_on_cpu=mark("a processor has no shared-memory banks; without them this is the blocked product"),
     ),
     fp32_rung(
         "double-buffer",
-        "double buffer",
-        "cp.async brings the next tiles while these are multiplied; one barrier a step.",
+        mark("double buffer"),
+        mark(
+            "cp.async loads the next tiles while the current tiles are multiplied. There is one barrier per step."
+        ),
         tiled("08_double_buffer.cu", stages_bytes),
         async_rules,
         SQUARE | {"STAGES": (3, 2, 4)},
@@ -227,11 +257,15 @@ FP32_RUNGS = (
         MIDDLE,
         {"STAGES": 2},
         capability=ampere,
+        not_on_cpu=mark("a processor has no cp.async; without it this is the blocked product"),
     ),
     fp32_rung(
         "warp-tile",
-        "warp tile",
-        "A nearly square tile for each warp, lanes in pairs: a load from tile_b takes half the time.",
+        mark("warp tile"),
+        mark(
+            "Each warp computes a nearly square tile, with its lanes in pairs. A load from tile_b then takes "
+            "half the time."
+        ),
         tiled("09_warp_tile.cu", stages_bytes),
         warp_tile_rules,
         {
@@ -248,23 +282,28 @@ FP32_RUNGS = (
         MIDDLE | {"WM": 32, "WN": 32, "TM": 8},
         {"BN": 128, "WN": 32, "TN": 8},
         capability=ampere,
+        not_on_cpu=mark("a processor has no warps; without them this is the blocked product"),
     ),
 )
 
 CUBLAS = Rung(
     name="gemm/cublas",
-    title="cuBLAS FP32",
-    idea="The vendor's library, FP32 throughout (TF32 off). It adds in place: where beta is not 0, C0 is copied first.",
+    title=mark("cuBLAS FP32"),
+    idea=mark(
+        "The vendor's library, FP32 throughout (TF32 off). It adds in place: if beta is not 0, C0 is copied "
+        "first."
+    ),
     build=build_cublas,
     cost=common.cost,
     rules=cublas_rules,
     tolerance=TOLERANCE,
     library="cuBLAS",
+    cpu_title=mark("NumPy BLAS"),
 )
 
 LADDER = Ladder(
     name="gemm",
-    work="the product",
+    work=mark("the product"),
     shape=GemmShape,
     parse=parse_gemm,
     reference=gemm,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import mark
 from kernels.model.preset import Preset
-
-_GPT2 = "GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768"
 
 
 def _square(n: int, label: str, source: str, dtype: str = "fp32") -> Preset:
     suffix = "" if dtype == "fp32" else f"-{dtype}"
-    return Preset(f"square-{n}{suffix}", label, GemmShape(n, n, n, dtype=dtype), source)
+    return Preset(
+        f"square-{n}{suffix}", label, GemmShape(n, n, n, dtype=dtype), source, {"dtype": dtype.upper()}
+    )
 
 
 def _layer(key: str, label: str, M: int, N: int, K: int, source: str) -> Preset:
@@ -21,35 +22,46 @@ def _layer(key: str, label: str, M: int, N: int, K: int, source: str) -> Preset:
 GEMM_PRESETS: dict[str, Preset] = {
     preset.key: preset
     for preset in (
-        _square(8, "Toy 8×8", "small enough to follow every number"),
-        _square(16, "16×16", "four tiles of 8 x 8"),
-        _square(64, "64×64", "what every rung runs in the emulator within a second"),
-        Preset("odd", "61×45×37", GemmShape(61, 45, 37), "a multiple of nothing: remainders on every side"),
-        _square(1024, "1024³", "square, too small to fill a large GPU with large tiles"),
-        _square(4096, "4096³", "square, the size at which GEMM kernels are usually compared"),
+        _square(8, mark("Toy 8×8"), mark("small enough to follow every number")),
+        _square(16, "16×16", mark("four tiles of 8 x 8")),
+        _square(64, "64×64", mark("the emulator runs every kernel at this size within a second")),
+        Preset("odd", "61×45×37", GemmShape(61, 45, 37), mark("a multiple of no tile size: the last tiles are partly empty")),
+        _square(1024, "1024³", mark("square, too small to fill a large GPU with large tiles")),
+        _square(4096, "4096³", mark("square, the size at which GEMM kernels are usually compared")),
         Preset(
             "odd-4095",
             "4095×4097×4093",
             GemmShape(4095, 4097, 4093),
-            "4096 missed by one or more: rows do not begin on 16 bytes",
+            mark("a little less and more than 4096: rows are not aligned to 16 bytes"),
         ),
-        Preset("tall", "65536×64×64", GemmShape(65_536, 64, 64), "tall and thin: bound by memory"),
-        Preset("deep", "64×64×65536", GemmShape(64, 64, 65_536), "few results, long sums: few blocks have work"),
+        Preset("tall", "65536×64×64", GemmShape(65_536, 64, 64), mark("tall and narrow: memory limits it")),
+        Preset("deep", "64×64×65536", GemmShape(64, 64, 65_536), mark("few results, long sums: few blocks have work")),
         _layer(
             "fc-vgg16-fc6", "VGG-16 fc6", 32, 4096, 25_088,
-            "VGG-16 (arXiv 1409.1556), the first fully connected layer, batch 32",
+            mark("VGG-16 (arXiv 1409.1556), the first fully connected layer, batch 32"),
         ),
         _layer(
             "fc-resnet50", "ResNet-50 fc", 32, 1000, 2048,
-            "ResNet-50 (arXiv 1512.03385), the classifier, batch 32",
+            mark("ResNet-50 (arXiv 1512.03385), the classifier, batch 32"),
         ),
-        _layer("gpt2-qkv", "GPT-2 QKV", 1024, 2304, 768, f"{_GPT2}: queries, keys and values at once"),
-        _layer("gpt2-mlp-up", "GPT-2 MLP up", 1024, 3072, 768, f"{_GPT2}: into the MLP"),
-        _layer("gpt2-mlp-down", "GPT-2 MLP down", 1024, 768, 3072, f"{_GPT2}: out of the MLP"),
+        _layer(
+            "gpt2-qkv", "GPT-2 QKV", 1024, 2304, 768,
+            mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: queries, keys and values in one product"),
+        ),
+        _layer(
+            "gpt2-mlp-up", mark("GPT-2 MLP up"), 1024, 3072, 768,
+            mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: the first product of the MLP"),
+        ),
+        _layer(
+            "gpt2-mlp-down", mark("GPT-2 MLP down"), 1024, 768, 3072,
+            mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: the second product of the MLP"),
+        ),
         *(
-            _square(n, f"{n}³ {name}", f"{'small' if n == 64 else 'the same product'}, A and B in {name}", dtype)
-            for dtype, name in (("fp16", "FP16"), ("bf16", "BF16"), ("int8", "INT8"))
-            for n in (64, 4096)
+            _square(n, f"{n}³ {dtype.upper()}", source, dtype)
+            for dtype in ("fp16", "bf16", "int8")
+            for n, source in (
+                (64, mark("small, A and B in {dtype}")), (4096, mark("the same product, A and B in {dtype}")),
+            )
         ),
     )
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernels.i18n import tr
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.shape import INT_MAX, Shape, ShapeError, factor, integer, one_of, parse
 
@@ -34,8 +35,11 @@ class GemmShape(Shape):
         self._check(("alpha", "beta"), factor, self.dtype == "int8")
         if self.dtype == "int8" and self.K * max(1, abs(self.alpha)) > MAX_INT8_K:
             raise ShapeError(
-                f"K*|alpha| <= {MAX_INT8_K} where dtype is int8 (sums stay in int32), "
-                f"got {self.K}*{abs(self.alpha):g}"
+                tr(
+                    "K*|alpha| <= {limit} if dtype is int8 (sums stay in int32), got {got}",
+                    limit=MAX_INT8_K,
+                    got=f"{self.K}*{abs(self.alpha):g}",
+                )
             )
 
     @property

@@ -13,6 +13,7 @@ import numpy as np
 from kernels.gemm import common
 from kernels.gemm.cpu import library, tiled
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import mark, tr
 from kernels.libraries import cublas
 from kernels.model.launch import ampere, ampere_for, ceil
 from kernels.model.program import Program, Tiles
@@ -20,12 +21,13 @@ from kernels.model.rules import (
     MAX_REGISTERS,
     MAX_SHARED,
     REGISTERS,
+    broken,
     dtype_rules,
-    max_rules,
     multiple_rules,
     register_rules,
     shared_rules,
     thread_rules,
+    too_many_registers,
 )
 from kernels.model.rung import INT8, TENSOR_CORES, Rung
 
@@ -72,7 +74,7 @@ def mma_shared(tiles: Tiles) -> int:
 def _tiled(s: GemmShape, source: str, threads: int, tiles: Tiles, defines: Tiles, shared: int = 0) -> Program:
     grid = ceil(s.N, tiles["BN"]), ceil(s.M, tiles["BM"])
     cpu_function = tiled(tiles["BM"], tiles["BN"], tiles["BK"])
-    return common.one_launch(s, source, grid, (threads, 1), cpu_function, defines, shared)
+    return common.one_launch(s, source, grid, (threads, 1), cpu_function, defines, shared, "blocked_product")
 
 
 def _typed(s: GemmShape, tiles: Tiles) -> dict[str, int]:
@@ -108,7 +110,7 @@ def copy_rules(threads: int, formulas: Mapping[str, int]) -> Iterator[str]:
     """Yields a rule for each formula whose count of copies is not divided evenly among the threads."""
     for formula, count in formulas.items():
         if threads and count % threads:
-            yield f"{formula} % threads == 0, got {count} % {threads}"
+            yield broken(f"{formula} % threads == 0", f"{count} % {threads}")
 
 
 def _warp_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -121,7 +123,7 @@ def _warp_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     registers = WM * WN // 32 + WM // 2 + WN // 2  # sums, and fragments of A and B
     max_registers = min(MAX_REGISTERS, REGISTERS // max(threads, 1))
     if registers > max_registers:
-        yield f"WM*WN/32 + WM/2 + WN/2 registers <= {max_registers} ({threads} threads), got {registers}"
+        yield too_many_registers("WM*WN/32 + WM/2 + WN/2", registers, max_registers, threads)
 
 
 def copy_pass_rules(tiles: Tiles, ROWS: str, COLS: str) -> Iterator[str]:
@@ -135,8 +137,12 @@ def copy_pass_rules(tiles: Tiles, ROWS: str, COLS: str) -> Iterator[str]:
         return  # refused by another rule
     pass_rows, part_rows = threads // across, tiles[ROWS] // steps
     if threads % across or tiles[ROWS] % steps or part_rows % pass_rows:
-        formula = f"{ROWS}/(BK/{MMA_K}) rows a part % threads/({COLS}/8) rows a pass == 0"
-        yield f"{formula}, got {part_rows} % {pass_rows}"
+        yield tr(
+            "{part} rows per part % {copied} rows per pass == 0, got {got}",
+            part=f"{ROWS}/(BK/{MMA_K})",
+            copied=f"threads/({COLS}/8)",
+            got=f"{part_rows} % {pass_rows}",
+        )
 
 
 def wmma_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -144,8 +150,8 @@ def wmma_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
     copies = {"BM*BK/8": BM * BK // 8, "BK*BN/8": BK * BN // 8}  # of 16 bytes each
     yield from copy_rules(32 * warps(tiles), copies)
-    formula = "max(2*(BM*(BK+8) + BK*(BN+8)), 4*BM*(BN+8)) bytes of shared memory"
-    yield from max_rules(formula, wmma_shared(tiles), MAX_SHARED)
+    formula = "max(2*(BM*(BK+8) + BK*(BN+8)), 4*BM*(BN+8))"
+    yield from shared_rules(formula, wmma_shared(tiles), MAX_SHARED)
 
 
 def mma_sync_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -155,7 +161,7 @@ def mma_sync_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     )  # two sets of fragments alternate: an even number of steps
     yield from copy_pass_rules(tiles, "BM", "BK")
     yield from copy_pass_rules(tiles, "BK", "BN")
-    yield from max_rules("STAGES*2*(BM+BN)*BK bytes of shared memory", mma_shared(tiles), MAX_SHARED)
+    yield from shared_rules("STAGES*2*(BM+BN)*BK", mma_shared(tiles), MAX_SHARED)
 
 
 def dp4a_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -177,11 +183,16 @@ def fp16_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from dtype_rules(s, *HALVES)
 
 
+NO_TENSOR_CORES = mark("NumPy has no tensor cores; without them this is a blocked product in FP32")
+
 RUNGS: tuple[Rung, ...] = (
     Rung(
         name="gemm/cublas-tf32",
         title="cuBLAS TF32",
-        idea="The vendor's library on the tensor cores: factors cut to TF32 (10 bits of fraction), sums FP32.",
+        idea=mark(
+            "The vendor's library on the tensor cores. Factors are reduced to TF32 (10 bits of fraction). Sums "
+            "are FP32."
+        ),
         build=build_cublas_tf32,
         cost=common.cost,
         rules=tf32_rules,
@@ -190,11 +201,12 @@ RUNGS: tuple[Rung, ...] = (
         rounds_to="TF32",
         library="cuBLAS",
         capability=ampere,
+        not_on_cpu=mark("NumPy has no TF32; without it this is NumPy’s BLAS in FP32"),
     ),
     Rung(
         name="gemm/wmma",
-        title="wmma: tensor cores",
-        idea="A warp multiplies 16 x 16 matrices in one call, FP16 or BF16, and sums in FP32.",
+        title=mark("wmma: tensor cores"),
+        idea=mark("A warp multiplies 16 x 16 matrices in one call, in FP16 or BF16, with FP32 sums."),
         build=build_wmma,
         cost=common.cost,
         rules=wmma_rules,
@@ -203,11 +215,15 @@ RUNGS: tuple[Rung, ...] = (
         tiles={"BM": (128, 64), "BN": (128, 64), "BK": (64, 16, 32), "WM": (64, 32), "WN": (32, 64)},
         sets=({"BM": 64, "BN": 64, "BK": 16, "WM": 32}, {"BK": 32}, {"WM": 32}),
         capability=ampere_for("bf16"),
+        not_on_cpu=NO_TENSOR_CORES,
     ),
     Rung(
         name="gemm/mma-sync",
-        title="mma.sync, fed by ldmatrix and cp.async",
-        idea="The tensor cores' own instruction: swizzled tiles, fragments by ldmatrix, copies that run ahead.",
+        title=mark("mma.sync, with ldmatrix and cp.async"),
+        idea=mark(
+            "The tensor cores' own instruction. Tiles are swizzled, ldmatrix loads the fragments, and cp.async "
+            "copies later tiles ahead."
+        ),
         build=build_mma_sync,
         cost=common.cost,
         rules=mma_sync_rules,
@@ -224,11 +240,12 @@ RUNGS: tuple[Rung, ...] = (
             {"GROUP": 1},
         ),
         capability=ampere,
+        not_on_cpu=NO_TENSOR_CORES,
     ),
     Rung(
         name="gemm/cublas-fp16",
-        title="cuBLAS FP16 or BF16, FP32 sums",
-        idea="The vendor's library on the tensor cores: A and B as they are, FP16 or BF16, sums in FP32.",
+        title=mark("cuBLAS FP16 or BF16, FP32 sums"),
+        idea=mark("The vendor's library on the tensor cores. A and B are FP16 or BF16, and sums are FP32."),
         build=build_cublas_fp16,
         cost=common.cost,
         rules=fp16_rules,
@@ -236,11 +253,12 @@ RUNGS: tuple[Rung, ...] = (
         units=TENSOR_CORES,
         library="cuBLAS",
         capability=ampere_for("bf16"),
+        cpu_title=mark("NumPy BLAS, A and B converted to FP32"),
     ),
     Rung(
         name="gemm/dp4a",
-        title="dp4a: INT8",
-        idea="Four INT8 products added to an INT32 sum in one instruction; exact.",
+        title=mark("dp4a: INT8"),
+        idea=mark("One instruction adds four INT8 products to an INT32 sum. The result is exact."),
         build=build_dp4a,
         cost=common.cost,
         rules=dp4a_rules,
@@ -248,5 +266,7 @@ RUNGS: tuple[Rung, ...] = (
         units=INT8,
         tiles={"BM": (128, 64), "BN": (128, 64), "BK": (64, 16, 32), "TM": (8, 4), "TN": (8, 4)},
         sets=({"BM": 64, "BN": 64, "BK": 16}, {"BK": 32}, {"TM": 4}),
+        cpu_title=mark("blocked, INT8 with INT32 sums"),
+        cpu_tiles=("BM", "BN", "BK"),
     ),
 )  # fmt: skip

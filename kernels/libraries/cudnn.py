@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kernels.i18n import tr
 from kernels.libraries import workspace as workspace_module
 from kernels.model.program import RefusedError, RuleError, UnsupportedError
 
@@ -73,7 +74,10 @@ def library_path() -> str:
     path, reason = _search()
     if not path:
         raise RuleError(
-            f"cuDNN was not found on this machine; pip install nvidia-cudnn-cu13 (or -cu12) brings it ({reason})"
+            tr(
+                "cuDNN was not found on this machine; pip install nvidia-cudnn-cu13 (or -cu12) installs it ({reason})",
+                reason=reason,
+            )
         )
     return path
 
@@ -124,8 +128,12 @@ class Cudnn:
         self.version = _version_text(library.cudnnGetVersion())
         if int(self.version.partition(".")[0]) != MAJOR:
             raise RuleError(
-                f"cuDNN {self.version} was found on this machine; cuDNN {MAJOR} is needed: "
-                "pip install nvidia-cudnn-cu13 brings it"
+                tr(
+                    "cuDNN {installed} was found on this machine; cuDNN {needed} is needed: "
+                    "pip install nvidia-cudnn-cu13 installs it",
+                    installed=self.version,
+                    needed=MAJOR,
+                )
             )
         library.cudnnGetErrorString.argtypes, library.cudnnGetErrorString.restype = (_int,), _text
         library.cudnnGetLastErrorString.argtypes, library.cudnnGetLastErrorString.restype = (
@@ -135,7 +143,13 @@ class Cudnn:
         for name, arguments in _ARGUMENTS.items():
             function = getattr(library, name, None)
             if function is None:
-                raise RuleError(f"cuDNN {self.version} has no {name}: its older interface is gone")
+                raise RuleError(
+                    tr(
+                        "cuDNN {version} has no function {name} of the older interface",
+                        version=self.version,
+                        name=name,
+                    )
+                )
             function.argtypes, function.restype = arguments, _int
         self._handle: _pointer | None = None
 
@@ -183,7 +197,9 @@ def load() -> Cudnn:
     try:
         return Cudnn(ctypes.CDLL(path))
     except OSError as e:
-        raise RuleError(f"cuDNN was found at {path} but does not load: {e}") from None
+        raise RuleError(
+            tr("cuDNN was found at {path} but does not load: {error}", path=path, error=e)
+        ) from None
 
 
 def version() -> str | None:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kernels.i18n import tr
 from kernels.model.program import RefusedError, RuleError, UnsupportedError
 
 BACKENDS = ("EFFICIENT_ATTENTION", "FLASH_ATTENTION", "CUDNN_ATTENTION")  # of torch.nn.attention.SDPBackend
@@ -26,16 +27,23 @@ REFUSALS = ("No available kernel", "no kernel found to launch")
 def find() -> None:
     """Check that PyTorch is installed, without importing it, which takes seconds. RuleError says what installs it."""
     if importlib.util.find_spec("torch") is None:
-        raise RuleError("PyTorch was not found on this machine; pip install torch brings it")
+        raise RuleError(tr("PyTorch was not found on this machine; pip install torch installs it"))
     installed = version()
     if installed and tuple(int(n) for n in installed.split(".")[:2]) < MIN_VERSION:
         raise RuleError(
-            f"PyTorch {installed} was found on this machine; {'.'.join(map(str, MIN_VERSION))} is needed: "
-            "pip install --upgrade torch brings it"
+            tr(
+                "PyTorch {installed} was found on this machine; {needed} is needed: pip install --upgrade torch installs it",
+                installed=installed,
+                needed=".".join(map(str, MIN_VERSION)),
+            )
         )
     if _without_cuda():
         raise RuleError(
-            f"PyTorch {installed} was found on this machine, built without CUDA; {WITH_CUDA} brings the other"
+            tr(
+                "PyTorch {installed} was found on this machine, built without CUDA; {command} installs it with CUDA",
+                installed=installed,
+                command=WITH_CUDA,
+            )
         )
 
 

@@ -8,18 +8,19 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from kernels.machine.driver import CUDA
+from kernels.i18n import cached, mark, tr
+from kernels.machine.driver import CUDA, LANGUAGES
 from kernels.model.program import LibraryCall, Program, RefusedError
 
 # Name and wheel of each library, by cuda.pathfinder's key. CuPy finds NVRTC by it too.
 WHEELS = {
-    "nvrtc": ("NVRTC, CUDA's compiler,", "nvidia-cuda-nvrtc"),
+    "nvrtc": (mark("NVRTC, CUDA's compiler,"), "nvidia-cuda-nvrtc"),
     "cublas": ("cuBLAS", "nvidia-cublas"),
     "cufft": ("cuFFT", "nvidia-cufft"),
 }
 
 
-@cache
+@cached(8 * LANGUAGES)
 def missing(library: str) -> str:
     """Returns why a library cannot be used here, and what installs it; "" if it can. The library of a wheel is not
     loaded, so a server may call this."""
@@ -49,9 +50,14 @@ def load(library: str) -> ctypes.CDLL:
     except Exception as e:  # a file that exists but does not load raises various errors
         name, wheel = WHEELS[library]
         if isinstance(e, ImportError) or type(e).__name__ == "DynamicLibNotFoundError":
-            message = f"{name} was not found on this machine; pip install {wheel} brings it"
+            message = tr(
+                "{library} was not found on this machine; pip install {wheel} installs it",
+                library=tr(name),
+                wheel=wheel,
+            )
         else:
-            message = f"{name} does not load on this machine: {(str(e) or type(e).__name__).splitlines()[0]}"
+            error = (str(e) or type(e).__name__).splitlines()[0]
+            message = tr("{library} does not load on this machine: {error}", library=tr(name), error=error)
         raise RefusedError(message) from None
 
 

@@ -9,9 +9,25 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from kernels.i18n import mark, tr_filled
 from kernels.machine.timing import Budget, interleave
 
 FMA_CHAINS = 8
+# What was run for a figure, as stored in rows, on a GPU and on a processor. `shown` gives the sentence for readers.
+GPU_COPY = "device to device, {mib} MiB, bytes read and written"
+GPU_FP32 = "FMA kernel, {chains} chains a thread, no tensor cores"
+GPU_LAUNCH = "empty kernel, {n} queued behind a busy GPU, by events"
+CPU_COPY = "NumPy copy on one core, {mib} MiB, bytes read and written"
+CPU_FP32 = "NumPy's BLAS, product of two {extent} x {extent_again} matrices, {cores} cores"
+CPU_LAUNCH = "NumPy call on one number, {n} in a row"
+SHOWN = {
+    GPU_COPY: mark("device to device, {mib} MiB, bytes read and written"),
+    GPU_FP32: mark("FMA kernel, {chains} chains per thread, no tensor cores"),
+    GPU_LAUNCH: mark("empty kernel, {n} in the queue of a busy GPU, timed by events"),
+    CPU_COPY: mark("NumPy copy on one core, {mib} MiB, bytes read and written"),
+    CPU_FP32: mark("NumPy's BLAS, product of two {extent} x {extent} matrices, {cores} cores"),
+    CPU_LAUNCH: mark("NumPy call on one number, {n} in a row"),
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +54,11 @@ class Ceilings:
         figures = {k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in asdict(self).items()}
         figures |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
         return {k: v for k, v in figures.items() if v is not None}
+
+
+def shown(text: str) -> str:
+    """Returns what was run for a figure, as stored in a row, in the reader's language."""
+    return tr_filled(text, SHOWN)
 
 
 def best(amount: float, sample: Callable[[], float], budget: Budget) -> tuple[float, int]:

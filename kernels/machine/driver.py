@@ -10,53 +10,62 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kernels.i18n import cached, mark, tr
 from kernels.model.rung import MIN_CAPABILITY
 
 CUDA = 13  # the major version that requirements.txt brings; any driver of that version runs all of its minor ones
-MIN_DRIVER = "driver 580 or newer"  # the first of CUDA 13
+MIN_DRIVER = mark("driver 580 or newer")  # the first of CUDA 13
+LANGUAGES = 64  # whose results are cached
 GPU = 0  # the first that CUDA sees: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER choose which that is
 PCI = Path("/sys/bus/pci/devices")
 # CUdevice_attribute
 _COMPUTE_MODE, _MAJOR, _MINOR, _SHARED_BLOCK = 20, 75, 76, 97
 _PROHIBITED = 2  # CUcomputemode
 _NO_DEVICE = 100  # CUresult
-RESTART = "Restart the computer"
-DEVICES = "Check that this user may open /dev/nvidia0; start a container with --gpus all"
+RESTART = mark("Restart the computer")
+DEVICES = mark("Check that this user may open /dev/nvidia0; start a container with --gpus all")
 # CUresult of cuInit: its name without CUDA_ERROR_, what is wrong, what to do
 ERRORS: Mapping[int, tuple[str, str, str]] = {
     34: (
         "STUB_LIBRARY",
-        "the driver library that was found is the stub of a CUDA toolkit",
-        f"Take its folder out of LD_LIBRARY_PATH and install {MIN_DRIVER}",
+        mark("the driver library that was found is the stub of a CUDA toolkit"),
+        mark("Take its folder out of LD_LIBRARY_PATH and install {driver}"),
     ),
     46: (
         "DEVICE_UNAVAILABLE",
-        "another program has the GPU for itself",
-        "Wait until it ends, or run: nvidia-smi -c DEFAULT",
+        mark("another program uses the GPU exclusively"),
+        mark("Wait until it ends, or run: nvidia-smi -c DEFAULT"),
     ),
     _NO_DEVICE: (
         "NO_DEVICE",
-        "the NVIDIA driver finds no GPU",
-        "nvidia-smi -L lists the GPUs; one in MIG mode needs an instance",
+        mark("the NVIDIA driver finds no GPU"),
+        mark("nvidia-smi -L lists the GPUs; a GPU in MIG mode needs an instance"),
     ),
-    304: ("OPERATING_SYSTEM", "the operating system refuses the driver a call", DEVICES),
-    800: ("NOT_PERMITTED", "the operating system does not permit the use of the GPU", DEVICES),
-    802: ("SYSTEM_NOT_READY", "the GPUs are not ready", "Start NVIDIA's service nvidia-fabricmanager"),
+    304: ("OPERATING_SYSTEM", mark("the operating system refused a call of the driver"), DEVICES),
+    800: ("NOT_PERMITTED", mark("the operating system does not permit the use of the GPU"), DEVICES),
+    802: (
+        "SYSTEM_NOT_READY",
+        mark("the GPUs are not ready"),
+        mark("Start NVIDIA's service nvidia-fabricmanager"),
+    ),
     803: (
         "SYSTEM_DRIVER_MISMATCH",
-        "the driver's library and its kernel module have different versions",
+        mark("the driver's library and its kernel module have different versions"),
         RESTART,
     ),
     804: (
         "COMPAT_NOT_SUPPORTED_ON_DEVICE",
-        "CUDA's compatibility package does not support this GPU",
-        f"Take its folder out of LD_LIBRARY_PATH and install {MIN_DRIVER}",
+        mark("CUDA's compatibility package does not support this GPU"),
+        mark("Take its folder out of LD_LIBRARY_PATH and install {driver}"),
     ),
-    999: ("UNKNOWN", "the NVIDIA driver does not start", f"{RESTART}; often that follows sleep or an update"),
+    999: (
+        "UNKNOWN",
+        mark("the NVIDIA driver does not start"),
+        mark("Restart the computer; this error often follows sleep or an update"),
+    ),
 }
 
 
@@ -85,9 +94,9 @@ def library() -> Any:
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
-@cache
+@cached(LANGUAGES)
 def find() -> GpuInfo | GpuUnavailable:
-    """Returns the GPU, or why none can be used. The search runs once in a process: a driver that is installed later is
+    """Returns the GPU, or why none can be used. The search runs once in a process for each language: a driver that is installed later is
     found when the app is started again."""
     try:
         return _gpu_info(library())
@@ -95,7 +104,7 @@ def find() -> GpuInfo | GpuUnavailable:
         return _without_library()
     except AttributeError as e:  # from ctypes: the library has no such function
         return GpuUnavailable(
-            f"the driver library that was found is not NVIDIA's ({e})", f"Install {MIN_DRIVER}"
+            tr("the driver library that was found is not NVIDIA's ({error})", error=e), _install()
         )
     except GpuUnavailable as e:
         return e
@@ -111,7 +120,10 @@ def _gpu_info(driver: Any) -> GpuInfo:
         raise _refusal(_NO_DEVICE)
     if driver.cuDriverGetVersion(ctypes.byref(version)) or version.value < 1000 * CUDA:
         supports = f"{version.value // 1000}.{version.value % 1000 // 10}"
-        raise GpuUnavailable(f"the NVIDIA driver supports CUDA {supports}", f"This app needs {MIN_DRIVER}")
+        raise GpuUnavailable(
+            tr("the NVIDIA driver supports CUDA {version}", version=supports),
+            tr("This app needs {driver}", driver=tr(MIN_DRIVER)),
+        )
     name, bus = (ctypes.create_string_buffer(256) for _ in range(2))
     driver.cuDeviceGetName(name, len(name), GPU)
     driver.cuDeviceGetPCIBusId(bus, len(bus), GPU)
@@ -123,13 +135,21 @@ def _gpu_info(driver: Any) -> GpuInfo:
         _attribute(driver, _SHARED_BLOCK) or 0,
     )
     if found.capability < MIN_CAPABILITY:
-        another = "; CUDA_VISIBLE_DEVICES chooses another GPU" if found.count > 1 else ""
+        fields = {"cuda": CUDA, "capability": dotted(MIN_CAPABILITY)}
         raise GpuUnavailable(
-            f"{found.name} has compute capability {dotted(found.capability)}",
-            f"CUDA {CUDA} needs {dotted(MIN_CAPABILITY)} or newer{another}",
+            tr(
+                "{gpu} has compute capability {capability}",
+                gpu=found.name,
+                capability=dotted(found.capability),
+            ),
+            tr("CUDA {cuda} needs {capability} or newer; CUDA_VISIBLE_DEVICES chooses another GPU", **fields)
+            if found.count > 1
+            else tr("CUDA {cuda} needs {capability} or newer", **fields),
         )
     if _attribute(driver, _COMPUTE_MODE) == _PROHIBITED:
-        raise GpuUnavailable("the GPU's compute mode prohibits programs", "Run: nvidia-smi -c DEFAULT")
+        raise GpuUnavailable(
+            tr("the GPU's compute mode prohibits programs"), tr("Run: nvidia-smi -c DEFAULT")
+        )
     return found
 
 
@@ -137,27 +157,31 @@ def _refusal(code: int) -> GpuUnavailable:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if code == _NO_DEVICE and visible is not None:
         return GpuUnavailable(
-            f'CUDA_VISIBLE_DEVICES is "{visible}", which names no GPU of this machine',
-            "Unset it, or name a GPU",
+            tr('CUDA_VISIBLE_DEVICES is "{value}", which names no GPU of this machine', value=visible),
+            tr("Unset it, or name a GPU"),
         )
     if code == _NO_DEVICE and not _on_bus():
-        return GpuUnavailable("no NVIDIA GPU in this machine")
+        return GpuUnavailable(tr("no NVIDIA GPU in this machine"))
     if code not in ERRORS:
         return GpuUnavailable(
-            f"the NVIDIA driver does not start: cuInit gives error {code}",
-            "Run nvidia-smi: it tests the same driver",
+            tr("the NVIDIA driver does not start: cuInit gives error {code}", code=code),
+            tr("Run nvidia-smi: it tests the same driver"),
         )
     name, text, advice = ERRORS[code]
-    return GpuUnavailable(f"{text} (CUDA_ERROR_{name})", advice)
+    return GpuUnavailable(f"{tr(text)} (CUDA_ERROR_{name})", tr(advice, driver=tr(MIN_DRIVER)))
+
+
+def _install() -> str:
+    return tr("Install {driver}", driver=tr(MIN_DRIVER))
 
 
 def _without_library() -> GpuUnavailable:
     if _on_bus():
         return GpuUnavailable(
-            "this machine has an NVIDIA GPU, but its driver is not installed",
-            f"Install {MIN_DRIVER}; start a container with --gpus all",
+            tr("this machine has an NVIDIA GPU, but its driver is not installed"),
+            tr("Install {driver}; start a container with --gpus all", driver=tr(MIN_DRIVER)),
         )
-    return GpuUnavailable("no NVIDIA GPU in this machine")
+    return GpuUnavailable(tr("no NVIDIA GPU in this machine"))
 
 
 def _on_bus() -> bool:

@@ -15,12 +15,23 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from kernels.i18n import mark, tr_filled
 from kernels.machine import driver
 from kernels.machine.status import Status
 
 RECORDED = Path(__file__).parents[1] / "records" / "recordings" / "nvidia-h200.levels.json"
 CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-DRIVER, SYSTEM, ABSENT = "reported by the driver", "reported by the system", "not reported here"
+DRIVER, SYSTEM = mark("reported by the driver"), mark("reported by the system")
+ABSENT = mark("not reported here")
+CACHES = mark("L1 cache"), mark("L2 cache"), mark("L3 cache")
+# Texts of levels with numbers in them; `shown` translates them.
+EACH_SM, REGISTERS_NOTE = mark("each of {sms} SMs"), mark("{n} of 4 bytes, for up to {threads} threads")
+SHARED_NOTE, CORES, LINES = (
+    mark("at most {bytes} bytes for one block"),
+    mark("cores {cores} together"),
+    mark("lines of {bytes} bytes"),
+)
+TEMPLATES = {text: text for text in (EACH_SM, REGISTERS_NOTE, SHARED_NOTE, CORES, LINES)}
 # CUdevice_attribute of cuda.h
 _MULTIPROCESSORS, _L2, _THREADS, _SHARED_SM, _REGISTERS_SM, _SHARED_BLOCK = 16, 38, 39, 81, 82, 97
 
@@ -58,6 +69,11 @@ class Levels:
         return asdict(self)
 
 
+def shown(text: str) -> str:
+    """Returns a text of a level, such as `each` or `note`, in the reader's language."""
+    return tr_filled(text, TEMPLATES)
+
+
 @cache
 def recorded() -> Levels | None:
     """Returns the levels of the GPU that the recordings were made on; None if none are shipped."""
@@ -82,7 +98,7 @@ def gpu_levels(device: str, attribute: Callable[[int], int | None], total: int |
     `total`: bytes of HBM."""
     registers = attribute(_REGISTERS_SM)
     block, threads, sms = attribute(_SHARED_BLOCK), attribute(_THREADS), attribute(_MULTIPROCESSORS)
-    sm = f"each of {sms} SMs" if sms else "each SM"
+    sm = EACH_SM.format(sms=sms) if sms else mark("each SM")
 
     def level(name: str, count: int | None, each: str, note: str = "") -> Level:
         return Level(
@@ -92,11 +108,11 @@ def gpu_levels(device: str, attribute: Callable[[int], int | None], total: int |
     return Levels(
         device,
         (
-            level("registers", registers and 4 * registers, sm, f"{registers:,} of 4 bytes, for up to {threads} threads" if registers and threads else ""),
-            level("shared memory", attribute(_SHARED_SM), sm, f"at most {block:,} bytes for one block" if block else ""),
-            Level("L1 cache", None, sm, ABSENT, "it shares one memory with shared memory, and has what that leaves"),
-            level("L2 cache", attribute(_L2), "all SMs together"),
-            level("global memory (HBM or GDDR)", total, "the whole GPU"),
+            level(mark("registers"), registers and 4 * registers, sm, REGISTERS_NOTE.format(n=f"{registers:,}", threads=threads) if registers and threads else ""),
+            level(mark("shared memory"), attribute(_SHARED_SM), sm, SHARED_NOTE.format(bytes=f"{block:,}") if block else ""),
+            Level("L1 cache", None, sm, ABSENT),
+            level("L2 cache", attribute(_L2), mark("all SMs together")),
+            level(mark("global memory (HBM or GDDR)"), total, mark("the whole GPU")),
         ),
     )  # fmt: skip
 
@@ -107,11 +123,10 @@ def cpu() -> Levels:
     from kernels.machine.processor import device_name
 
     caches = sysctl_caches(_sysctl) if sys.platform == "darwin" else linux_caches(CPU_CACHES)
-    names = ("L1 cache", "L2 cache", "L3 cache")
     missing = tuple(
-        Level(name, None, "", ABSENT) for name in names if name not in {level.name for level in caches}
+        Level(name, None, "", ABSENT) for name in CACHES if name not in {level.name for level in caches}
     )
-    caches = sorted((*caches, *missing), key=lambda level: names.index(level.name))
+    caches = sorted((*caches, *missing), key=lambda level: CACHES.index(level.name))
     return Levels(device_name(), (*caches, _ram()))
 
 
@@ -126,14 +141,14 @@ def linux_caches(folder: Path) -> list[Level]:
         count = int(size[1]) << {"K": 10, "M": 20, "G": 30}[size[2]]
         line = fields["coherency_line_size"]
         shared = _read(index / "shared_cpu_list")
-        each = f"cores {shared} together" if re.search("[-,]", shared) else "each core"
+        each = CORES.format(cores=shared) if re.search("[-,]", shared) else mark("each core")
         caches.append(
             Level(
                 f"L{fields['level']} cache",
                 count,
                 each,
                 SYSTEM,
-                f"lines of {line} bytes" if line else "",
+                LINES.format(bytes=line) if line else "",
                 int(line) if line.isdigit() else None,
             )
         )
@@ -152,9 +167,9 @@ def sysctl_caches(sysctl: Callable[[str], int | None]) -> list[Level]:
                 Level(
                     name,
                     count,
-                    "a core or its cluster",
+                    mark("one core or its cluster"),
                     SYSTEM,
-                    f"lines of {line} bytes" if line else "",
+                    LINES.format(bytes=line) if line else "",
                     line,
                 )
             )
@@ -170,8 +185,8 @@ def _ram() -> Level:
     try:
         import psutil
     except ImportError:
-        return Level("memory (RAM)", None, "", ABSENT)
-    return Level("memory (RAM)", psutil.virtual_memory().total, "the whole machine", SYSTEM)
+        return Level(mark("memory (RAM)"), None, "", ABSENT)
+    return Level("memory (RAM)", psutil.virtual_memory().total, mark("the whole machine"), SYSTEM)
 
 
 def _read(path: Path) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from kernels.i18n import tr
 from kernels.model import numerals
 from kernels.model.program import Tiles
 
@@ -69,14 +70,19 @@ def max_threads() -> tuple[int, str]:
     """Returns how many threads Numba may start, and the reason: NUMBA_NUM_THREADS may set more than there are cores."""
     setting = os.environ.get("NUMBA_NUM_THREADS", "")
     if threads := numerals.count(setting):
-        return threads, "what NUMBA_NUM_THREADS says"
-    return cores(), "the cores this process may use"
+        return threads, tr("the value of NUMBA_NUM_THREADS")
+    return cores(), tr("the cores that this process may use")
 
 
 def machine_rules(tiles: Tiles) -> Iterator[str]:
     """Yields the rules that loops of Numba break on this machine."""
     if _numba_missing():
-        yield "Numba must be installed, and there is none for this machine"
+        yield tr("Numba is not installed; it may not exist for this machine")
     threads, reason = max_threads()
     if tiles["THREADS"] > threads:
-        yield f"THREADS <= {threads}, {reason}, got {tiles['THREADS']}"
+        yield tr(
+            "THREADS <= {limit} ({reason}), got {threads}",
+            limit=threads,
+            reason=reason,
+            threads=tiles["THREADS"],
+        )

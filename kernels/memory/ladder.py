@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kernels.i18n import mark
 from kernels.memory import cpu, reference
 from kernels.memory.shape import (
     TILE_COLS,
@@ -26,7 +27,7 @@ from kernels.memory.shape import (
 from kernels.model.launch import ceil, launch
 from kernels.model.preset import Preset
 from kernels.model.program import INPUT, OUTPUT, Buffer, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, index_rules
+from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
 from kernels.model.rung import Cost, Ladder, Rung
 
 BLOCKS = (256, 64, 128, 512)
@@ -82,12 +83,12 @@ def vector_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
 
 def matrix_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
     if ceil(s.M, tiles["TILE"]) > MAX_GRID_YZ:
-        yield f"M <= {MAX_GRID_YZ}*TILE (grid.y), got {s.M}"
+        yield broken(f"M <= {MAX_GRID_YZ}*TILE (grid.y)", s.M)
 
 
 def transposed_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
     if ceil(s.N, tiles["TILE"]) > MAX_GRID_YZ:
-        yield f"N <= {MAX_GRID_YZ}*TILE (grid.y), got {s.N}"
+        yield broken(f"N <= {MAX_GRID_YZ}*TILE (grid.y)", s.N)
 
 
 # One rounding of one sum: float32 is within 2^-24 of the exact sum.
@@ -99,45 +100,54 @@ ADD = Ladder(
     presets={
         p.key: p
         for p in (
-            Preset("add-toy", "Toy 12×20", AddShape(12, 20), "small enough to follow every thread"),
-            Preset("add-ragged", "1,001×1,003", AddShape(1001, 1003), "extents that no block divides"),
-            Preset("add-4096", "4,096²", AddShape(4096, 4096), "beyond every cache"),
+            Preset("add-toy", mark("Toy 12×20"), AddShape(12, 20), mark("small enough to follow every thread")),
+            Preset("add-ragged", "1,001×1,003", AddShape(1001, 1003), mark("extents that no block size divides")),
+            Preset("add-4096", "4,096²", AddShape(4096, 4096), mark("larger than every cache")),
             Preset(
-                "add-resnet50-res2-n32", "ResNet-50 res2 shortcut, N=32", AddShape(32 * 256, 56 * 56),
-                "ResNet-50 (arXiv 1512.03385), the sum at the end of a conv2_x block: 256 maps of 56 x 56, batch 32",
+                "add-resnet50-res2-n32", mark("ResNet-50 res2 shortcut, N=32"), AddShape(32 * 256, 56 * 56),
+                mark("ResNet-50 (arXiv 1512.03385), the sum at the end of a conv2_x block: 256 maps of 56 x 56, batch 32"),
             ),
         )
     },
     rungs=(
         Rung(
             name="add/vector",
-            title="vector add",
-            idea="The matrix as one long vector, a thread an element: a warp's floats lie side by side.",
+            title=mark("vector add"),
+            idea=mark(
+                "The matrix is one long vector, with one thread per element. The floats of a warp are contiguous."
+            ),
             build=build_vector,
             cost=cost,
             rules=vector_rules,
             tolerance=2.0**-23,
             tiles={"BLOCK": BLOCKS},
+            not_on_cpu=mark(
+                "NumPy has no thread index; without it this is the same sum in the same order as row after row"
+            ),
         ),
         Rung(
             name="add/matrix",
-            title="matrix add, x along the row",
-            idea="Squares of threads; threadIdx.x counts columns, so a warp's floats lie side by side.",
+            title=mark("matrix add, x along the row"),
+            idea=mark(
+                "Blocks are squares of threads. threadIdx.x counts columns, so the floats of a warp are contiguous."
+            ),
             build=build_matrix,
             cost=cost,
             rules=matrix_rules,
             tolerance=2.0**-23,
             tiles={"TILE": TILES},
+            cpu_title=mark("matrix add, row after row"),
         ),
         Rung(
             name="add/matrix-transposed",
-            title="matrix add, x down the column",
-            idea="threadIdx.x counts rows: each lane of a warp wants a sector of its own.",
+            title=mark("matrix add, x down the column"),
+            idea=mark("threadIdx.x counts rows. Each lane of a warp accesses a different sector (32 bytes)."),
             build=build_transposed,
             cost=cost,
             rules=transposed_rules,
             tolerance=2.0**-23,
             tiles={"TILE": TILES},
+            cpu_title=mark("matrix add, column after column"),
         ),
     ),
 )  # fmt: skip
@@ -165,11 +175,11 @@ STRIDE = Ladder(
     presets={
         p.key: p
         for p in (
-            Preset("stride-toy", "Toy: a warp, stride 2", StrideShape(32, 2), "one warp"),
+            Preset("stride-toy", mark("Toy: one warp, stride 2"), StrideShape(32, 2), mark("one warp")),
             *(
                 Preset(
-                    f"stride-{stride}", f"stride {stride}", StrideShape(1 << 23, stride),
-                    "2^23 floats kept: beyond the L2 at every stride",
+                    f"stride-{stride}", mark("stride {stride}"), StrideShape(1 << 23, stride),
+                    mark("2^23 floats copied: larger than the L2 cache at every stride"), {"stride": stride},
                 )
                 for stride in STRIDES
             ),
@@ -178,13 +188,17 @@ STRIDE = Ladder(
     rungs=(
         Rung(
             name="stride/copy",
-            title="strided copy",
-            idea="A thread a float, every stride-th one read: the sectors fetched grow, the floats kept do not.",
+            title=mark("strided copy"),
+            idea=mark(
+                "One thread per float copied. Of x, every stride-th float is read: more sectors are fetched for the "
+                "same number of floats."
+            ),
             build=build_stride,
             cost=cost,
             rules=stride_rules,
             tolerance=0.0,  # a copy is exact
             tiles={"BLOCK": BLOCKS},
+            cpu_title=mark("strided copy"),
         ),
     ),
 )  # fmt: skip
@@ -217,6 +231,7 @@ def _banks_rung(name: str, title: str, idea: str, pad: int) -> Rung:
         rules=banks_rules,
         tolerance=1e-5,
         tiles={"BLOCK": BLOCKS},
+        not_on_cpu=mark("a processor has no shared memory and no banks"),
     )
 
 
@@ -228,20 +243,21 @@ BANKS = Ladder(
     presets={
         p.key: p
         for p in (
-            Preset("banks-toy", "Toy: a warp, stride 2", BanksShape(32, 2), "one warp, one turn"),
+            Preset("banks-toy", mark("Toy: one warp, stride 2"), BanksShape(32, 2), mark("one warp, one turn")),
             *(
                 Preset(
-                    f"banks-{stride}", f"stride {stride}", BanksShape(1 << 18, stride, 64),
-                    "2,048 reads of shared memory by each of 2^18 threads: nothing else takes time beside them",
+                    f"banks-{stride}", mark("stride {stride}"), BanksShape(1 << 18, stride, 64),
+                    mark("2,048 reads of shared memory by each of 2^18 threads: they take nearly all of the time"),
+                    {"stride": stride},
                 )
                 for stride in BANK_STRIDES
             ),
         )
     },
     rungs=(
-        _banks_rung("plain", "rows of 32 words", "Lanes read a tile at a stride; even strides share banks.", 0),
+        _banks_rung("plain", mark("rows of 32 words"), mark("Lanes read a tile at a stride. If the stride is even, lanes access the same banks."), 0),
         _banks_rung(
-            "padded", "rows padded to 33", "One unused word behind each row: a column leans across all banks.", 1
+            "padded", mark("rows padded to 33"), mark("One unused word follows each row. The words of a column are then in different banks."), 1
         ),
     ),
 )  # fmt: skip
@@ -265,7 +281,7 @@ def layout_rules(s: LayoutShape, tiles: Tiles) -> Iterator[str]:
     yield from index_rules({"N*C*H*W": s.elements}, tiles["BLOCK"], "BLOCK")
 
 
-def _layout_rung(name: str, title: str, idea: str, source: str, cpu_function) -> Rung:
+def _layout_rung(name: str, title: str, idea: str, source: str, cpu_function, cpu_title: str) -> Rung:
     return Rung(
         name=f"layout/{name}",
         title=title,
@@ -275,6 +291,7 @@ def _layout_rung(name: str, title: str, idea: str, source: str, cpu_function) ->
         rules=layout_rules,
         tolerance=0.0,  # a copy is exact
         tiles={"BLOCK": BLOCKS},
+        cpu_title=cpu_title,
     )
 
 
@@ -286,15 +303,15 @@ LAYOUT = Ladder(
     presets={
         p.key: p
         for p in (
-            Preset("layout-toy", "Toy 2×3×2×4", LayoutShape(2, 3, 2, 4), "small enough to count"),
-            Preset("layout-photos", "32 photos", LayoutShape(32, 3, 224, 224), "a batch of 32 colour pictures of 224 x 224"),
-            Preset("layout-res2-n32", "ResNet-50 res2, N=32", LayoutShape(32, 64, 56, 56), "ResNet-50 (arXiv 1512.03385), maps of stage conv2_x, batch 32"),
-            Preset("layout-res5-n32", "ResNet-50 res5, N=32", LayoutShape(32, 512, 7, 7), "ResNet-50 (arXiv 1512.03385), maps of stage conv5_x, batch 32"),
+            Preset("layout-toy", mark("Toy 2×3×2×4"), LayoutShape(2, 3, 2, 4), mark("small enough to count")),
+            Preset("layout-photos", mark("32 photos"), LayoutShape(32, 3, 224, 224), mark("a batch of 32 colour pictures of 224 x 224")),
+            Preset("layout-res2-n32", "ResNet-50 res2, N=32", LayoutShape(32, 64, 56, 56), mark("ResNet-50 (arXiv 1512.03385), maps of stage conv2_x, batch 32")),
+            Preset("layout-res5-n32", "ResNet-50 res5, N=32", LayoutShape(32, 512, 7, 7), mark("ResNet-50 (arXiv 1512.03385), maps of stage conv5_x, batch 32")),
         )
     },
     rungs=(
-        _layout_rung("along-w", "NCHW to NHWC, threads along w", "A warp reads side by side and writes C floats apart.", "05_to_nhwc", cpu.to_nhwc),
-        _layout_rung("along-c", "NCHW to NHWC, threads along c", "A warp writes side by side and reads H*W floats apart.", "06_to_nhwc_along_c", cpu.to_nhwc_along_c),
+        _layout_rung("along-w", mark("NCHW to NHWC, threads along w"), mark("A warp reads contiguous floats and writes floats that are C apart."), "05_to_nhwc", cpu.to_nhwc, mark("NCHW to NHWC, channel after channel")),
+        _layout_rung("along-c", mark("NCHW to NHWC, threads along c"), mark("A warp writes contiguous floats and reads floats that are H*W apart."), "06_to_nhwc_along_c", cpu.to_nhwc_along_c, mark("NCHW to NHWC, row of pixels after row")),
     ),
 )  # fmt: skip
 

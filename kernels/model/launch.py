@@ -23,6 +23,7 @@ def launch(
     cpu: Callable[..., None],
     defines: Mapping[str, int] | None = None,
     shared: int = 0,
+    cpu_name: str = "",
 ) -> Launch:
     """Returns a launch of `source` ("gemm/02_naive.cu" is kernels/gemm/cuda/02_naive.cu). Its entry point is the file's
     name without the number. Grid and block may omit trailing extents of 1."""
@@ -30,7 +31,7 @@ def launch(
     block = (block,) if isinstance(block, int) else block
     grid, block = ((*dim, 1, 1)[:3] for dim in (grid, block))
     options = tuple(sorted((defines or {}).items()))  # a kernel's digest must not depend on their order
-    return Launch(source, entry, grid, block, args, cpu, options, shared)
+    return Launch(source, entry, grid, block, args, cpu, options, shared, cpu_name=cpu_name)
 
 
 def ampere(shape: Any) -> tuple[int, int]:
@@ -45,12 +46,11 @@ def ampere_for(*dtypes: str) -> Callable[[Any], tuple[int, int]]:
 
 def rung_factory(ladder: str, cost: Callable[[Any, Program], Cost], tolerance: float) -> Callable[..., Rung]:
     """Returns a function that creates rungs with the same cost and tolerance. Its last arguments are the sets of tile
-    sizes that are compiled ahead."""
+    sizes that are compiled ahead, and by keyword any other field of a rung."""
 
-    def rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, capability=any_gpu) -> Rung:
+    def rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, **facts: Any) -> Rung:
         return Rung(
-            f"{ladder}/{name}", title, idea, build, cost, rules, tolerance, tiles,
-            sets=sets or None, capability=capability,
-        )  # fmt: skip
+            f"{ladder}/{name}", title, idea, build, cost, rules, tolerance, tiles, sets=sets or None, **facts
+        )
 
     return rung

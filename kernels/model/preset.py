@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from kernels.i18n import tr
 from kernels.model.shape import Shape
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A shape with a name for links (`key`), a label for a chip, and its source."""
+    """A shape with a name for links (`key`), a label for a chip, and its source, in the reader's language.
+
+    The texts are messages; `fields` fill the named fields of both.
+    """
 
     key: str
-    label: str
+    label_text: str
     shape: Shape
-    source: str
+    source_text: str
+    fields: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+    @property
+    def label(self) -> str:
+        return tr(self.label_text, **self.fields)
+
+    @property
+    def source(self) -> str:
+        return tr(self.source_text, **self.fields)

@@ -54,10 +54,15 @@ class Launch:
     defines: tuple[tuple[str, int], ...] = ()
     shared: int = 0  # bytes of dynamic shared memory
     label: str = ""  # a name of its own if a program launches a kernel twice
+    cpu_name: str = ""  # of `cpu`, if the kernel's name names hardware that a processor does not have
 
     @property
     def name(self) -> str:
         return self.label or self.entry
+
+    @property
+    def name_on_cpu(self) -> str:
+        return self.cpu_name or self.name
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,15 @@ class LibraryCall:
     args: tuple[Arg, ...]
     cpu: Callable[..., None] | None
     bind: Callable[..., Callable[[], None]]
+    cpu_name: str = ""  # of `cpu`: NumPy is not the vendor's library
 
     @property
     def name(self) -> str:
         return self.routine
+
+    @property
+    def name_on_cpu(self) -> str:
+        return self.cpu_name or self.name
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,10 @@ class HostLoop:
     args: tuple[Arg, ...]
     cpu: Callable[..., None]
     prepare: Callable[[], None]
+
+    @property
+    def name_on_cpu(self) -> str:
+        return self.name
 
 
 Step = Launch | LibraryCall | HostLoop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kernels.i18n import tr
 from kernels.model.launch import WARP
 from kernels.model.program import Tiles
 from kernels.model.shape import INT_MAX, Shape
@@ -20,9 +21,24 @@ OTHER_REGISTERS = 32  # addresses and counters of a thread
 
 
 # -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
+def broken(rule: str, got: object) -> str:
+    """Returns the sentence about a broken rule, which is a formula."""
+    return tr("{rule}, got {got}", rule=rule, got=got)
+
+
+def too_many_registers(formula: str, value: int, limit: int, threads: int) -> str:
+    return tr(
+        "{formula} registers <= {limit} ({threads} threads), got {value}",
+        formula=formula,
+        limit=limit,
+        threads=threads,
+        value=value,
+    )
+
+
 def max_rules(rule: str, value: int, limit: int) -> Iterator[str]:
     if value > limit:
-        yield f"{rule} <= {limit}, got {value}"
+        yield broken(f"{rule} <= {limit}", value)
 
 
 def index_rules(counts: Mapping[str, int], margin: int, name: str = "") -> Iterator[str]:
@@ -30,22 +46,37 @@ def index_rules(counts: Mapping[str, int], margin: int, name: str = "") -> Itera
     beyond the last element. `name` stands for the margin in the sentence."""
     for formula, count in counts.items():
         if count > INT_MAX - margin:
-            below = f" - {name or margin}" if margin else ""
-            yield f"{formula} must stay below 2^31{below}, got {count}"
+            limit = f"2^31 - {name or margin}" if margin else "2^31"
+            yield tr(
+                "{formula} must stay below {limit}, got {count}", formula=formula, limit=limit, count=count
+            )
 
 
 def dtype_rules(s: Shape, *dtypes: str) -> Iterator[str]:
     if s.dtype not in dtypes:
-        yield f"dtype must be {' or '.join(dtypes)}, got {s.dtype}"
+        if len(dtypes) == 1:
+            yield tr("dtype must be {dtype}, got {got}", dtype=dtypes[0], got=s.dtype)
+        else:
+            *first, last = dtypes
+            yield tr(
+                "dtype must be {first} or {last}, got {got}", first=", ".join(first), last=last, got=s.dtype
+            )
 
 
 def thread_rules(rule: str, threads: int) -> Iterator[str]:
     """Yields the rules that a block of `threads` breaks: whole warps, at most 1024. `rule` is that number as a formula of
     the tile sizes."""
     if threads > MAX_THREADS:
-        yield f"{rule} threads <= {MAX_THREADS}, got {threads}"
+        yield tr(
+            "{formula} threads <= {limit}, got {threads}", formula=rule, limit=MAX_THREADS, threads=threads
+        )
     if threads % WARP or not threads:
-        yield f"{rule} threads must be whole warps of {WARP}, got {threads}"
+        yield tr(
+            "{formula} threads must be whole warps of {warp}, got {threads}",
+            formula=rule,
+            warp=WARP,
+            threads=threads,
+        )
 
 
 def multiple_rules(tiles: Tiles, *pairs: tuple[str, str | int]) -> Iterator[str]:
@@ -54,7 +85,7 @@ def multiple_rules(tiles: Tiles, *pairs: tuple[str, str | int]) -> Iterator[str]
         number = tiles[divisor] if isinstance(divisor, str) else divisor
         if tiles[name] % number:
             got = f"{tiles[name]} % {number}" if isinstance(divisor, str) else tiles[name]
-            yield f"{name} % {divisor} == 0, got {got}"
+            yield broken(f"{name} % {divisor} == 0", got)
 
 
 def fetch_rules(tiles: Tiles, threads: int, rows: str, cols: str, width: int) -> Iterator[str]:
@@ -62,9 +93,9 @@ def fetch_rules(tiles: Tiles, threads: int, rows: str, cols: str, width: int) ->
     part, and each round loads whole rows."""
     across, each = tiles[cols] // width, f"/{width}" if width > 1 else ""
     if tiles[cols] % width or threads % across:
-        yield f"threads % ({cols}{each}) == 0, got {threads} % ({tiles[cols]}{each})"
+        yield broken(f"threads % ({cols}{each}) == 0", f"{threads} % ({tiles[cols]}{each})")
     elif tiles[rows] * across % threads:
-        yield f"{rows}*{cols}{each} % threads == 0, got {tiles[rows]}*{tiles[cols]}{each} % {threads}"
+        yield broken(f"{rows}*{cols}{each} % threads == 0", f"{tiles[rows]}*{tiles[cols]}{each} % {threads}")
 
 
 def register_rules(tiles: Tiles, threads: int) -> Iterator[str]:
@@ -72,8 +103,14 @@ def register_rules(tiles: Tiles, threads: int) -> Iterator[str]:
     tm, tn = tiles["TM"], tiles["TN"]
     needed, limit = tm * tn + tm + tn + OTHER_REGISTERS, min(MAX_REGISTERS, REGISTERS // max(threads, 1))
     if needed > limit:
-        yield f"TM*TN + TM + TN + {OTHER_REGISTERS} registers <= {limit} ({threads} threads), got {needed}"
+        yield too_many_registers(f"TM*TN + TM + TN + {OTHER_REGISTERS}", needed, limit, threads)
 
 
 def shared_rules(formula: str, nbytes: int, limit: int = MAX_STATIC_SHARED) -> Iterator[str]:
-    yield from max_rules(f"{formula} bytes of shared memory", nbytes, limit)
+    if nbytes > limit:
+        yield tr(
+            "{formula} bytes of shared memory <= {limit}, got {bytes}",
+            formula=formula,
+            limit=limit,
+            bytes=nbytes,
+        )

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from kernels.i18n import mark, tr
 from kernels.model.program import Program, RuleError, Tiles
 
 ENGINES = ("cuda", "cpu", "emulator")
-FP32, TENSOR_CORES, INT8 = "FP32", "tensor cores", "INT8 arithmetic"
+FP32, TENSOR_CORES, INT8 = "FP32", mark("tensor cores"), mark("INT8 arithmetic")
 UNITS = (FP32, TENSOR_CORES, INT8)  # arithmetic units of a GPU
 MIN_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
 
@@ -67,7 +68,16 @@ class Rung:
     find_library: Callable[[], object] | None = None
     scale: Callable[[Any, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
     sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
-    engines: tuple[str, ...] = ENGINES  # of its ladder's, those that run it
+    engines: tuple[str, ...] = (
+        ENGINES  # of its ladder's, those that run it; without "cpu" if `not_on_cpu` is given
+    )
+    # What the NumPy steps compute, in the words of a processor. A rung of a GPU's ladder that the cpu engine runs has
+    # one, so that nothing is timed under the name of hardware that a processor does not have.
+    cpu_title: str = ""
+    cpu_tiles: tuple[str, ...] = ()  # those of `tiles` that the NumPy steps use
+    # Why the cpu engine does not run it, as a clause: a processor does not have its idea, or its NumPy steps are the
+    # computation of another rung. They still check the kernels.
+    not_on_cpu: str = ""
     capability: Callable[[Any], tuple[int, int]] = any_gpu  # the lowest that runs the kernels of a shape
     units: str = FP32  # of UNITS: those that compute a 32-bit shape
     rounds_to: str = ""  # the type that its factors are rounded to, if it is coarser than the shape's
@@ -75,13 +85,42 @@ class Rung:
     short_title: str = ""  # for a narrow cell, on such a ladder
     no_scene: str = ""  # why no stage shows it, unless the reason is that its library's source is closed
 
+    def __post_init__(self):
+        if self.not_on_cpu:
+            object.__setattr__(self, "engines", tuple(e for e in self.engines if e != "cpu"))
+
     def title_on(self, engine: str) -> str:
-        """Returns the title for an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""
-        return (
-            self.title.replace(self.library, "NumPy BLAS")
-            if engine == "cpu" and self.library and engine in self.engines
-            else self.title
-        )
+        """Returns the name of what an engine runs: on the cpu engine that of the processor's algorithm.
+
+        A row of an older version can be of a rung that the cpu engine does not run now. Its title says so.
+        """
+        if engine != "cpu":
+            return tr(self.title)
+        if self.not_on_cpu:
+            return tr("NumPy steps of “{title}”", title=tr(self.title))
+        return tr(self.cpu_title or self.title)
+
+    def tiles_on(self, engine: str) -> Mapping[str, tuple[int, ...]]:
+        """Returns the tile sizes that an engine uses, with their choices. NumPy steps use some of them or none."""
+        if engine != "cpu" or not self.cpu_title:
+            return self.tiles
+        return {name: choices for name, choices in self.tiles.items() if name in self.cpu_tiles}
+
+    def distinct(self, sets: Iterable[Mapping[str, int]], engine: str) -> list[dict[str, int]]:
+        """Returns the sets of tile sizes that an engine computes in different ways: the first of those that differ only
+        in sizes that it does not use."""
+        found = {}
+        for tiles in sets:
+            found.setdefault(tuple(tiles[name] for name in self.tiles_on(engine)), dict(tiles))
+        return list(found.values())
+
+    def not_on(self, engine: str) -> str:
+        """Returns why an engine does not run it, as a clause; "" if it does."""
+        if engine in self.engines:
+            return ""
+        if engine == "cpu" and self.not_on_cpu:
+            return tr(self.not_on_cpu)
+        return tr("runs on the {engines} engine only", engines=" or ".join(self.engines))
 
     @property
     def default_tiles(self) -> dict[str, int]:
@@ -144,8 +183,8 @@ class Ladder:
     presets: Mapping[str, Any]
     engines: tuple[str, ...] = ENGINES  # those that run its rungs
     swept: tuple[str, ...] | None = None  # presets recorded hot and at other tile sizes too; None: all
-    work: str = "the definition"  # what the FLOPs of a shape are those of
-    inputs: str = "inputs"  # what its inputs are called in a chart of memory
+    work: str = mark("the definition")  # what the FLOPs of a shape are those of
+    inputs: str = mark("inputs")  # what its inputs are called in a chart of memory
     # Fields of a shape in which a recording must agree to say anything of another shape. None named: all that are no
     # whole numbers. The other whole numbers are extents.
     matching: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from kernels.i18n import tr
 from kernels.model import numerals
 
 INT_MAX = 2**31 - 1
@@ -41,9 +42,19 @@ def integer(name: str, value: object, minimum: int, maximum: int = INT_MAX) -> i
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ShapeError(f"{name} must be a whole number, got {value!r}") from None
+        raise ShapeError(
+            tr("{name} must be a whole number, got {value}", name=name, value=repr(value))
+        ) from None
     if not minimum <= number <= maximum:
-        raise ShapeError(f"{name} must lie in {minimum} .. {maximum}, got {number}")
+        raise ShapeError(
+            tr(
+                "{name} must be in {minimum} .. {maximum}, got {number}",
+                name=name,
+                minimum=minimum,
+                maximum=maximum,
+                number=number,
+            )
+        )
     return number
 
 
@@ -54,11 +65,13 @@ def factor(name: str, value: object, whole: bool = False) -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ShapeError(f"{name} must be a number, got {value!r}") from None
+        raise ShapeError(tr("{name} must be a number, got {value}", name=name, value=repr(value))) from None
     if not abs(number) <= FLOAT_MAX:
-        raise ShapeError(f"{name} must be finite in float32, got {number}")
+        raise ShapeError(tr("{name} must be finite in float32, got {number}", name=name, number=number))
     if whole and not (number.is_integer() and abs(number) <= INT_MAX):
-        raise ShapeError(f"{name} must be a whole number where dtype is int8, got {number}")
+        raise ShapeError(
+            tr("{name} must be a whole number if dtype is int8, got {number}", name=name, number=number)
+        )
     return number
 
 
@@ -68,13 +81,20 @@ def flag(name: str, value: object) -> int:
     except ValueError:  # an array
         known = False
     if not known:
-        raise ShapeError(f"{name} must be 0 or 1, got {value!r}")
+        raise ShapeError(tr("{name} must be 0 or 1, got {value}", name=name, value=repr(value)))
     return int(value)
 
 
 def one_of(name: str, value: object, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
-        raise ShapeError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise ShapeError(
+            tr(
+                "{name} must be one of {choices}, got {value}",
+                name=name,
+                choices=", ".join(choices),
+                value=repr(value),
+            )
+        )
     return value
 
 
@@ -82,9 +102,22 @@ def pair(name: str, value: object) -> tuple[object, object]:
     """Returns (vertical, horizontal) of a pair, or of one number for both axes."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
-            raise ShapeError(f"{name} takes one number or two (vertical, horizontal), got {value!r}")
+            raise ShapeError(
+                tr(
+                    "{name} takes one number or two (vertical, horizontal), got {value}",
+                    name=name,
+                    value=repr(value),
+                )
+            )
         return value[0], value[1]
     return value, value
+
+
+def not_a_number(name: str, text: str, is_real: bool) -> str:
+    """Returns the sentence about a text that is no number, or no whole number unless `is_real`."""
+    if is_real:
+        return tr("{name} must be a number, got {value}", name=name, value=repr(text))
+    return tr("{name} must be a whole number, got {value}", name=name, value=repr(text))
 
 
 # -- from a command line ---------------------------------------------------------------------------------
@@ -102,15 +135,22 @@ def parse(
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = (s.strip() for s in part.partition("="))
         if not equals or name not in fields:
-            raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(fields)}; got {part!r}")
+            raise ShapeError(
+                tr(
+                    "expected NAME=VALUE with NAME among {names}; got {part}",
+                    names=" ".join(fields),
+                    part=repr(part),
+                )
+            )
         if name in params:
-            raise ShapeError(f"{name} is given twice")
-        read, kind = (numerals.real, "number") if name in float_fields else (numerals.whole, "whole number")
+            raise ShapeError(tr("{name} is given twice", name=name))
+        is_real = name in float_fields
+        read = numerals.real if is_real else numerals.whole
         params[name] = value if name in text_fields else read(value)
         if params[name] is None:
-            raise ShapeError(f"{name} must be a {kind}, got {value!r}")
+            raise ShapeError(not_a_number(name, value, is_real))
     if missing := [name for name in needed if name not in params]:
-        raise ShapeError(f"missing {', '.join(missing)}")
+        raise ShapeError(tr("missing {names}", names=", ".join(missing)))
     return params
 
 

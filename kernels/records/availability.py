@@ -1,4 +1,4 @@
-"""Whether a rung can run a shape: its rules, then whether its library can be called on this machine.
+"""Whether a rung can run a shape: its engines, its rules, then whether its library can be called on this machine.
 
 Only a vendor's library says what it supports, when it is called on the machine that runs it. Without a GPU its
 recorded answer stands in. No rule is taken from a manual.
@@ -10,26 +10,31 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernels import engines
+from kernels.i18n import tr
 from kernels.model.program import RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.records import unsupported
 
 
-def reasons(rung: Rung, shape: Any, tiles: Tiles) -> Iterator[str]:
-    """Yields each reason why a rung cannot run a shape at these tile sizes on this machine."""
+def reasons(rung: Rung, shape: Any, tiles: Tiles, engine: str = "") -> Iterator[str]:
+    """Yields each reason why a rung cannot run a shape at these tile sizes on this machine, with an engine if one is
+    given. The engine's reason comes first."""
+    if engine and (why := rung.not_on(engine)):
+        yield why
     yield from rung.rules(shape, tiles)
     if reason := missing_library(rung, shape):
         yield reason
 
 
-def runs(rung: Rung, shape: Any, tiles: Tiles) -> bool:
-    """Returns whether nothing keeps a rung from a shape at these tile sizes on this machine."""
-    return not any(reasons(rung, shape, tiles))
+def runs(rung: Rung, shape: Any, tiles: Tiles, engine: str = "") -> bool:
+    """Returns whether nothing keeps a rung from a shape at these tile sizes on this machine, with an engine if one is
+    given."""
+    return not any(reasons(rung, shape, tiles, engine))
 
 
 def supported_rungs(ladder: Ladder, engine: str, shape: Any) -> list[Rung]:
     """Returns the rungs of a ladder that an engine can run at a shape, at their default tile sizes."""
-    return [r for r in ladder.rungs if engine in r.engines and runs(r, shape, r.default_tiles)]
+    return [r for r in ladder.rungs if runs(r, shape, r.default_tiles, engine)]
 
 
 def missing_library(rung: Rung, shape: Any) -> str:
@@ -39,9 +44,13 @@ def missing_library(rung: Rung, shape: Any) -> str:
         return ""
     gpu = engines.load("cuda").status()
     if not gpu.ready:
-        return unsupported.sentence(rung.name, shape) or f"{rung.library} was not called here: {gpu.text}"
+        return unsupported.sentence(rung.name, shape) or _not_called(rung, gpu.text)
     try:
         rung.find_library()
     except RuleError as e:
-        return f"{rung.library} was not called here: {e}"
+        return _not_called(rung, str(e))
     return ""
+
+
+def _not_called(rung: Rung, reason: str) -> str:
+    return tr("{library} was not called here: {reason}", library=rung.library, reason=reason)

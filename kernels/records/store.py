@@ -53,12 +53,16 @@ class Filter:
     mode: str = ""
     origin: str = ""
     shape: str = ""  # as rows.matches reads it
+    ladder: str = ""  # the part of the rung's name before "/"
+    exact_shape: str = ""  # canonical JSON
 
     def matches(self, row: Mapping[str, Any], origin: str) -> bool:
         exact = (self.rung, row["rung"]), (self.engine, row["engine"]), (self.device, row["device"])
         return (
             all(not wanted or wanted == value for wanted, value in (*exact, (self.mode, row["mode"])))
             and (not self.origin or self.origin == origin)
+            and (not self.ladder or row["rung"].startswith(f"{self.ladder}/"))
+            and (not self.exact_shape or self.exact_shape == canonical(row["shape"]))
             and (not self.shape or rows.matches(self.shape, row["rung"], canonical(row["shape"])))
         )
 
@@ -157,6 +161,19 @@ class Store:
             found = db.execute("SELECT DISTINCT rung, engine, device, mode, origin FROM rows").fetchall()
         pending = ((*(e.row[n] for n in ("rung", "engine", "device", "mode")), e.origin) for e in self._pending.values())  # fmt: skip
         return {*map(tuple, found), *pending}
+
+    def groups(self) -> dict[tuple[str, str], tuple[int, str]]:
+        """Returns, for each (rung, shape as canonical JSON), the number of rows and when the newest was measured."""
+        with self._opened(reading=True) as db:
+            found = db.execute(
+                "SELECT rung, shape, count(*), max(made) FROM rows GROUP BY rung, shape"
+            ).fetchall()
+        groups = {(rung, shape): (number, newest) for rung, shape, number, newest in found}
+        for entry in self._pending.values():
+            key = entry.row["rung"], canonical(entry.row["shape"])
+            number, newest = groups.get(key, (0, ""))
+            groups[key] = number + 1, max(newest, rows.measured_at(entry.row))
+        return groups
 
     def export(self, ids: Iterable[str]) -> str:
         """Returns the rows with these ids as the text of a file that `import_` reads."""
@@ -345,10 +362,14 @@ def _entry_from_row(line: Sequence[str]) -> Entry:
 
 
 def _where(query: Filter) -> tuple[str, list[str]]:
-    exact = {n: v for n, v in vars(replace(query, shape="")).items() if v}
-    terms = [f"{name} = ?" for name in exact] + ["meant(?, rung, shape)"] * bool(query.shape)
-    values = [*exact.values(), *([query.shape] if query.shape else [])]
-    return (f"WHERE {' AND '.join(terms)}" if terms else ""), values
+    special = {
+        "meant(?, rung, shape)": query.shape,
+        "instr(rung, ?) = 1": f"{query.ladder}/" if query.ladder else "",
+        "shape = ?": query.exact_shape,
+    }
+    exact = {f"{n} = ?": v for n, v in vars(replace(query, shape="", ladder="", exact_shape="")).items() if v}
+    terms = exact | {term: value for term, value in special.items() if value}
+    return (f"WHERE {' AND '.join(terms)}" if terms else ""), list(terms.values())
 
 
 @contextlib.contextmanager

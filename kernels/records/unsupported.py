@@ -6,16 +6,28 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kernels.i18n import mark, tr
 from kernels.records.jsontext import RowError, canonical, load
 
 FOLDER = Path(__file__).parent / "recordings"
 ENDING = ".unsupported.json"
 FIELDS = ("rung", "shape", "device", "library", "said", "date")
+# A library's message -> the same for readers.
+KNOWN: Mapping[re.Pattern[str], str] = {
+    re.compile(
+        r"PyTorch \S+ does not support \w+ for this shape "
+        r"\(Expected query, key and value to all be of dtype: \{Half, BFloat16\}\..*\)"
+    ): mark("PyTorch runs this kernel in FP16 and BF16 only"),
+    re.compile(
+        r"(?P<library>cuDNN \S+) does not support (?P<algorithm>\w+) for this shape( \(CUDNN_STATUS_NOT_SUPPORTED\w*\))?"
+    ): mark("{library} does not support {algorithm} for this shape"),
+}
 LIBRARIES = ("cudnn",)  # fields of an engine's conditions: entries of another version do not count
 
 
@@ -92,7 +104,21 @@ def recorded(rung: str, shape: Any) -> dict[str, Any] | None:
     return _recorded().get((rung, canonical(shape.params())))
 
 
+def plain(said: str) -> str:
+    """Returns a library's message as a clause for readers. A message that is not known stays as it is."""
+    for pattern, message in KNOWN.items():
+        if found := pattern.fullmatch(said):
+            return tr(message, **found.groupdict())
+    return said
+
+
 def sentence(rung: str, shape: Any) -> str:
-    """Returns what `recorded` holds as a sentence with its device and date; "" without such a recording."""
-    entry = recorded(rung, shape)
-    return f"{entry['said']}, called on an {entry['device']}, {entry['date']}" if entry else ""
+    """Returns what `recorded` holds as a clause with its device and date; "" without such a recording."""
+    if not (entry := recorded(rung, shape)):
+        return ""
+    return tr(
+        "{reason} (tried on {device}, {date})",
+        reason=plain(entry["said"]),
+        device=entry["device"],
+        date=entry["date"],
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kernels.i18n import mark, tr
 from kernels.libraries import torch as torch_library
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
@@ -39,10 +40,11 @@ def reads(rung: str) -> int:
 
 
 # -- programs -------------------------------------------------------------------------------------------
-def _block_per_row(source: str, cpu_function):
+def _block_per_row(source: str, cpu_function, cpu_name: str = ""):
     def build(s: SoftmaxShape, tiles: Tiles) -> Program:
+        args = "x", "y", np.int32(s.N)
         step = launch(
-            f"softmax/{source}.cu", (s.M,), tiles["BLOCK"], ("x", "y", np.int32(s.N)), cpu_function, tiles
+            f"softmax/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, tiles, cpu_name=cpu_name
         )
         return Program(buffers(s), (step,))
 
@@ -86,7 +88,7 @@ def warp_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
 
 
 def registers_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
-    yield from max_rules("N (a row in BLOCK*PER registers)", s.N, tiles["BLOCK"] * tiles["PER"])
+    yield from max_rules(tr("N (a row in BLOCK*PER registers)"), s.N, tiles["BLOCK"] * tiles["PER"])
 
 
 def library_rules(s: SoftmaxShape, tiles: Tiles) -> tuple[str, ...]:
@@ -94,57 +96,71 @@ def library_rules(s: SoftmaxShape, tiles: Tiles) -> tuple[str, ...]:
     return ()
 
 
-def _rung(name: str, title: str, idea: str, build, rules, tiles) -> Rung:
-    return Rung(f"softmax/{name}", title, idea, build, _cost(*WORK[name]), rules, TOLERANCE, tiles)
+def _rung(name: str, title: str, idea: str, build, rules, tiles, **on_cpu: str) -> Rung:
+    return Rung(f"softmax/{name}", title, idea, build, _cost(*WORK[name]), rules, TOLERANCE, tiles, **on_cpu)
 
 
 RUNGS = (
     _rung(
         "unsafe",
-        "unsafe: no maximum",
-        "exp(x) as it comes: right for small numbers, infinity and NaN beyond 88.72.",
+        mark("unsafe: no maximum"),
+        mark(
+            "exp(x) without subtracting the maximum. It is right for small numbers. Above 88.72 it gives "
+            "infinity and NaN."
+        ),
         _block_per_row("01_unsafe", cpu.unsafe),
         block_rules,
         {"BLOCK": BLOCKS},
+        cpu_title=mark("unsafe: no maximum"),
     ),
     _rung(
         "three-pass",
-        "three passes",
-        "Maximum, sum, result: x is read three times; trees in shared memory give the block one value.",
+        mark("three passes"),
+        mark(
+            "Maximum, sum, result: x is read three times. Trees in shared memory combine the values of the "
+            "threads of a block."
+        ),
         _block_per_row("02_three_pass", cpu.three_pass),
         block_rules,
         {"BLOCK": BLOCKS},
+        cpu_title=mark("three passes"),
     ),
     _rung(
         "online",
-        "online: two passes",
-        "Maximum and sum in one pass: the sum is rescaled wherever the maximum grows.",
+        mark("online: two passes"),
+        mark("One pass computes maximum and sum. The sum is rescaled when the maximum grows."),
         _block_per_row("03_online", cpu.online),
         block_rules,
         {"BLOCK": BLOCKS},
+        cpu_title=mark("online: two passes"),
     ),
     _rung(
         "warp-shuffle",
-        "a warp a row",
-        "Online, merged from lane to lane: no shared memory, no barrier.",
+        mark("one warp per row"),
+        mark(
+            "As online, but the lanes of a warp exchange their values directly. It needs no shared memory and no "
+            "barrier."
+        ),
         build_warp,
         warp_rules,
         {"WARPS": (8, 4, 1)},
+        not_on_cpu=mark("a processor has no warps; without them this is the online softmax"),
     ),
     _rung(
         "registers",
-        "a row in registers",
-        "x is read once and stays in registers: the least traffic there can be, for rows that fit.",
-        _block_per_row("05_registers", cpu.registers),
+        mark("a row in registers"),
+        mark("x is read once and stays in registers. This is the minimum traffic, for rows that fit."),
+        _block_per_row("05_registers", cpu.registers, "few_rows"),
         registers_rules,
         {"BLOCK": (256, 128, 512, 1024, 32), "PER": (4, 8, 16, 32, 2)},
+        cpu_title=mark("three passes, a few rows at a time in the cache"),
     ),
 )
 
 LIBRARY = Rung(
     name="softmax/library",
-    title="PyTorch softmax",
-    idea="torch.softmax along the rows, in FP32.",
+    title=mark("PyTorch softmax"),
+    idea=mark("torch.softmax along the rows, in FP32."),
     build=build_library,
     cost=library_cost,
     rules=library_rules,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from dataclasses import replace
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, AttentionShape
+from kernels.i18n import cached, decimal, tr
 from kernels.ladders import LADDERS
 from kernels.model.shape import Bound
 from pages.parts import rung_address
 from pages.parts.address import Choice, Number, Values, fewest_resets
+from pages.parts.rung_address import Selection
 from visuals.attention.inputs import KINDS, qkv
 from visuals.attention.scene import attention_scene, why_not
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
@@ -42,11 +44,29 @@ def _fits(values: Values) -> bool:
 
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     if not _fits(values):
-        rule = f"Q may have {MAX_ELEMENTS:,} elements on this page, B*H*N*d is {_elements(values):,}"
+        rule = tr(
+            "Q may have at most {most} elements on this page, but B*H*N*d is {count}",
+            most=decimal(f"{MAX_ELEMENTS:,}"),
+            count=decimal(f"{_elements(values):,}"),
+        )
         yield rule, fewest_resets(values, DEFAULT.params(), tuple(MAX), _fits)
 
 
-ADDRESS = rung_address.Address(LADDER, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT)
+class _Address(rung_address.Address):
+    """The URL of the lesson. Tile sizes that it does not name are those of DEFAULT, at any shape: nobody chose them."""
+
+    def has_first_tiles(self, selection: Selection) -> bool:
+        """Returns whether the tile sizes are those of DEFAULT, and smaller than the shape's own."""
+        tiles = selection.tiles
+        return tiles == self.fit(selection.rung, DEFAULT) != self.fit(selection.rung, selection.shape)
+
+    def at_shape(self, selection: Selection, shape: AttentionShape) -> dict[str, str]:
+        if self.has_first_tiles(selection):
+            selection = replace(selection, tiles=selection.rung.default_tiles)
+        return super().at_shape(selection, shape)
+
+
+ADDRESS = _Address(LADDER, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT)
 
 
 def bounds(s: AttentionShape) -> dict[str, Bound]:
@@ -55,13 +75,13 @@ def bounds(s: AttentionShape) -> dict[str, Bound]:
     elements = _elements(s.params())
     for name, maximum in MAX.items():
         largest = MAX_ELEMENTS // (elements // getattr(s, name))
-        rule = f"Q, B*H*N*d, of no more than {MAX_ELEMENTS:,} elements"
+        rule = tr("Q may have at most {most} elements (B*H*N*d)", most=decimal(f"{MAX_ELEMENTS:,}"))
         found[name] = Bound(1, min(largest, maximum), why_high=rule if largest < maximum else "")
     return found
 
 
 # -- the stage -----------------------------------------------------------------------------------
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def scene(
     s: AttentionShape, rung: str, tiles: tuple[tuple[str, int], ...], values: str
 ) -> tuple[Scene | None, str]:

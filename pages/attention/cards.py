@@ -1,4 +1,4 @@
-"""Two cards: the memory of every rung over N, up to the limit of each device, and traffic past each memory level."""
+"""Two cards: the memory of every rung over N, up to the limit of each device, and the bytes moved at each memory level."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import streamlit as st
 
 from kernels import engines, records
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import tr
 from kernels.machine import memory_levels
 from pages.attention.address import LADDER
 from pages.parts import cards, why
@@ -31,6 +32,10 @@ def section(parts: Collection[str], query: Selection) -> None:
             _memory(query.shape)
         if TRAFFIC in parts:
             _traffic(query)
+
+
+def _title(text: str) -> None:
+    st.html(f'<h2 class="kt-card">{text}</h2>')
 
 
 # -- memory over N -----------------------------------------------------------------------------------
@@ -59,12 +64,15 @@ def _chart(s: AttentionShape, capacities: tuple[DeviceMemory, ...], dots: tuple[
 
 def _memory(s: AttentionShape) -> None:
     with st.container(key="card_attention_memory", border=True):
-        st.html('<h2 class="kt-card">Memory against N</h2>')
+        _title(tr("Memory against N"))
         dots = _dots(s)
         if not (chart := _chart(s, capacities(), dots)):
-            quiet(f"No rung whose memory is known beforehand takes {s.dtype} at d = {s.d}.")
+            quiet(tr("No kernel of predictable memory runs {dtype} at d = {d}.", dtype=s.dtype, d=s.d))
             return
-        peaks = {dot.kind: f"{dot.device}, peak: {charts.MARKS[dot.kind][1]}" for dot in dots}
+        peaks = {
+            dot.kind: tr("{device}, peak: {mark}", device=dot.device, mark=charts.MARKS[dot.kind][1])
+            for dot in dots
+        }
         details = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
         badges = [units.badge(kind, detail) for kind, detail in details.items()]
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
@@ -83,21 +91,25 @@ def _traffic(query: Selection) -> None:
     s = query.shape
     with st.container(key="card_attention_traffic", border=True):
         titles, columns = charts.traffic(LADDER.rungs, s, query.tiles_of)
-        st.html('<h2 class="kt-card">Traffic past each level of memory</h2>')
+        _title(tr("Bytes moved at each level of memory"))
         if not titles:
-            quiet("No rung runs this shape.")
+            quiet(tr("No kernel runs this shape."))
             return
         st.html(
             why.lines(
                 titles,
-                [(units.badge("predicted", "by formula, from the kernels’ loads and stores"), columns)],
+                [(units.badge("predicted", tr("by formula, from the kernels’ loads and stores")), columns)],
             )
         )
         for text in charts.traffic_sentences(query.rung, s, query.tiles):
             cards.sentence(text)
         quiet(
-            "Asked: every load and store of every thread; a tile that a block fetches counts once. What of it the caches answer "
-            "depends on their size: between the two columns lies what HBM really moves. A library tells nothing of its own loads. "
-            "FlashAttention’s bound is Θ(N²d²/M) for M bytes close to a block, against Θ(Nd + N²) with S and P in memory: with Br "
-            "growing with M, K and V are asked for fewer times."
+            tr(
+                "Requested bytes: all loads and stores of all threads. A tile that a block loads counts once. Some requests are cache hits, so the "
+                "real HBM traffic is between the two columns of bytes. The loads of a library are unknown."
+            ),
+            tr(
+                "FlashAttention moves Θ(N²d²/M) bytes if a block has M bytes of fast memory. With S and P in memory it is Θ(Nd + N²). A larger M "
+                "allows a larger Br, so K and V are loaded fewer times."
+            ),
         )

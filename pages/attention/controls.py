@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import streamlit as st
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import decimal, mark, tr, trn
+from kernels.model.preset import Preset
 from pages.attention import address
 from pages.attention.address import ADDRESS
 from pages.parts import rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, chooser, limits, numbers, presets, select
 from pages.parts.rung_address import Selection
+from pages.parts.sizes import Sizes
+from pages.parts.text import quiet
 from visuals.attention.inputs import KINDS
 from visuals.charts import units
 
 CHIPS = {
-    "attention-toy": "Toy N=8", "attention-16": "N=16", "attention-toy-causal": "N=16, causal", "paper-cpu": "N=1024",
-    "gpt2": "GPT-2", "bert": "BERT", "attention-2048": "N=2048", "attention-2048-causal": "N=2048, causal",
-    "attention-2048-fp16": "N=2048, FP16", "attention-8192": "N=8192", "attention-d128": "d=128", "attention-ragged": "ragged",
+    "attention-toy": mark("Toy N=8"), "attention-16": "N=16", "attention-toy-causal": mark("N=16, causal"), "paper-cpu": "N=1024",
+    "gpt2": "GPT-2", "bert": "BERT", "attention-2048": "N=2048", "attention-2048-causal": mark("N=2048, causal"),
+    "attention-2048-fp16": "N=2048, FP16", "attention-8192": "N=8192", "attention-d128": "d=128", "attention-ragged": mark("ragged"),
 }  # fmt: skip
 LINE = ((("B", "B", 64),), (("H", "H", 70),), (("N", "N", 92),), (("d", "d", 70),))
 RARE = ((("scale", "scale", 110),),)
@@ -26,18 +33,61 @@ CAUSAL_PX = 98
 CAPTIONS = {name: caption for name, (caption, _) in KINDS.items()}
 
 
+def sizes(query: Selection) -> Sizes:
+    """Returns how the strip names a shape, and one of 2,048 tokens, causal and of the same type if the stage's is."""
+    return Sizes(name, lambda s: replace(REAL, causal=s.causal, dtype=s.dtype), ADDRESS.chosen_tiles(query))
+
+
+REAL = ATTENTION_PRESETS["attention-2048"].shape
+
+
+def name(s: AttentionShape) -> str:
+    """Returns a shape in a few words: "N = 2,048, 16 heads of 64, batch 4"."""
+    heads = trn("{n} head of {d}", "{n} heads of {d}", s.H, d=s.d)
+    words = [f"N = {decimal(f'{s.N:,}')}", heads]
+    words += [tr("batch {n}", n=s.B)] * (s.B > 1) + [tr("causal")] * bool(s.causal)
+    return ", ".join(words + [s.dtype.upper()] * (s.dtype != "fp32"))
+
+
 def read(page: str, visible: bool) -> tuple[Selection, Link]:
     """Draws the controls and returns their query and a function that links to another preset.
 
     The link keeps all other settings. If not `visible`, only the URL is read."""
-    return rung_picker.selection(page, ADDRESS, _controls if visible else None)
+    query, link = rung_picker.selection(page, ADDRESS, _controls if visible else None)
+    if visible and not query.broken and ADDRESS.has_first_tiles(query):
+        _suggest_tiles(query, link)
+    return query, link
 
 
 def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(link, CHIPS, ATTENTION_PRESETS, query.shape)
-        chooser(address.VALUES, CAPTIONS)
+        presets(link, {key: tr(label) for key, label in CHIPS.items()}, ATTENTION_PRESETS, lit_shape(query))
+        chooser(address.VALUES, {name: tr(caption) for name, caption in CAPTIONS.items()})
     _fields(fields, query.shape)
+
+
+def lit_shape(query: Selection) -> AttentionShape | None:
+    """Returns the shape whose chip is lit: the page's, if the chip's link leads to the page as it is."""
+    return query.shape if ADDRESS.at_shape(query, query.shape) == ADDRESS.write(query) else None
+
+
+def _suggest_tiles(query: Selection, link: Link) -> None:
+    """Draws a link to the tile sizes that fit the shape. A number that is typed changes no tile size."""
+    small, fitting = (
+        ", ".join(f"{name} {size}" for name, size in tiles.items())
+        for tiles in (query.tiles, fitting_tiles(query))
+    )
+    text = tr(
+        "{tiles} are the tile sizes of the small example. Recordings of larger shapes use:", tiles=small
+    )
+    with st.container(key="chips_fitting", horizontal=True):
+        quiet(text)
+        link(Preset("", "", query.shape, tr("the tile sizes of the recordings")), fitting)
+
+
+def fitting_tiles(query: Selection) -> Mapping[str, int]:
+    """Returns the tile sizes to which the page's links lead at its shape."""
+    return ADDRESS.read(ADDRESS.at_shape(query, query.shape))[0].tiles
 
 
 def _fields(fields: Fields, s: AttentionShape) -> None:
@@ -50,22 +100,33 @@ def _fields(fields: Fields, s: AttentionShape) -> None:
                 numbers(fields, RARE, bounds)
             choose(fields, "dtype")
             st.caption(
-                "B sequences, H heads each, N queries and keys, head size d. The scores are multiplied by scale; 0 stands for "
-                f"1/√d, here {1 / s.d**0.5:.3g}. The type is that of Q, K, V and O; sums are FP32. A rung takes the types it was "
-                "written for."
+                tr(
+                    "B sequences have H heads each. A head has N queries and N keys of size d. The scores are multiplied by scale; 0 means 1/√d, here "
+                    "{factor}. The type is that of Q, K, V and O. Sums are FP32. Each kernel runs only the types it was written for.",
+                    factor=f"{1 / s.d**0.5:.3g}",
+                )
             )
-        st.html(
-            f'<p class="kt-derived">S <b>{s.N:,}×{s.N:,}</b>{_heads(s)} · <b>{units.count(s.flops)}</b> FLOP · at least '
-            f"<b>{units.bytes_(s.bytes)}</b> moved</p>"
-        )
+        st.html(f'<p class="kt-derived">{_derived(s)}</p>')
     limits(s.params(), bounds)
 
 
-def _heads(s: AttentionShape) -> str:
-    return f" for each of <b>{s.heads:,}</b> heads" if s.heads > 1 else ""
+def _derived(s: AttentionShape) -> str:
+    """Returns HTML: the size of S, the FLOPs, and the least bytes that attention of this shape moves."""
+    fields = {
+        "N": decimal(f"{s.N:,}"),
+        "heads": decimal(f"{s.heads:,}"),
+        "flops": units.count(s.flops),
+        "bytes": units.bytes_(s.bytes),
+    }
+    if s.heads > 1:
+        return tr(
+            "S <b>{N}×{N}</b> for each of <b>{heads}</b> heads · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved",
+            **fields,
+        )
+    return tr("S <b>{N}×{N}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved", **fields)
 
 
 def _more_label(s: AttentionShape) -> str:
     """Returns the settings in the popover that differ from their defaults."""
     parts = [f"scale {s.scale:g}"] * bool(s.scale) + [s.dtype] * (s.dtype != address.DEFAULT.dtype)
-    return ", ".join(parts) or "more"
+    return ", ".join(parts) or tr("more")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import streamlit as st
 
 from kernels.attention import cpu_ladder
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import cached, mark, tr, trn
 from kernels.jobs.job import Request
 from kernels.machine import memory_levels, processor
 from kernels.machine.timing import MODES
@@ -30,7 +30,7 @@ SECONDS, SECONDS_PER_TILE = 2.0, 0.4  # of timing: all rungs together; each tile
 LADDER = cpu_ladder.LADDER
 FLASH = LADDER.rung(cpu_figures.FLASH)
 PAPER = ATTENTION_PRESETS["paper-cpu"].shape
-PAGE_SHAPE = "this shape"
+PAGE_SHAPE = mark("this shape")  # a value in the URL
 SHAPES = {f"N={n:,}": PAPER.with_(N=n) for n in (1024, 256, 4096)}
 SIDES = ("Br", "Bc")
 
@@ -80,7 +80,7 @@ def requests(settings: CpuSettings) -> list[Request]:
 
 def section(shape: AttentionShape, link: Link | None = None) -> None:
     """Draws the card. `shape` is the page's; `link(preset, label)` draws a link to a shape with GPU recordings."""
-    cpu_card.section(CARD, shape)
+    cpu_card.section(_card(), shape)
     if (found := _recorded()) and link:
         preset, text, row = found
         badge = units.badge("recorded", units.provenance(row))
@@ -88,7 +88,7 @@ def section(shape: AttentionShape, link: Link | None = None) -> None:
         link(preset, preset.label)
 
 
-@lru_cache(maxsize=1)
+@cached(1)
 def _recorded():
     return cpu_figures.longest_recording()
 
@@ -96,7 +96,7 @@ def _recorded():
 # -- settings --------------------------------------------------------------------------------------
 def _controls(shape: AttentionShape) -> CpuSettings:
     with st.container(key="params_attention_cpu", horizontal=True, width="content"):
-        size = _select("cpu_shape", "shape", [*SHAPES, PAGE_SHAPE], 158)
+        size = _select("cpu_shape", tr("shape"), [*SHAPES, PAGE_SHAPE], 158)
         threads = _select(
             "threads", "THREADS", [n for n in processor.THREADS if n <= processor.max_threads()[0]], 130
         )
@@ -123,17 +123,28 @@ def _select(name: str, label: str, choices: Sequence, width: int) -> str:
 
 def _plan(settings: CpuSettings, todo: int) -> str:
     if not todo:
-        return f"The loops cannot run {settings.shape}: {next(iter(FLASH.rules(settings.shape, FLASH.default_tiles | settings.tiles)))}"
+        rule = next(iter(FLASH.rules(settings.shape, FLASH.default_tiles | settings.tiles)))
+        return tr("The loops cannot run {shape}: {rule}", shape=settings.shape, rule=rule)
     tile = cpu_figures.tile("Bc", settings.shape, settings.tiles)
-    return (
-        f"Attention as loops in Numba, FP32, {settings}: all rungs, then flash attention at {todo - 1} other tiles, each verified against float64 and timed "
-        f"here, on your processor. {cpu_curve.caches_sentence(memory_levels.caches(), tile)}"
-    )
+    sentences = [tr("Runs attention as Numba loops in FP32 ({settings}).", settings=settings)]
+    if todo > 1:
+        sentences.append(
+            trn(
+                "First all kernels run, then flash attention with {n} other tile size.",
+                "First all kernels run, then flash attention with {n} other tile sizes.",
+                todo - 1,
+            )
+        )
+    sentences += [
+        tr("Each result is checked against float64 and timed on your processor."),
+        cpu_curve.caches_sentence(memory_levels.caches(), tile),
+    ]
+    return " ".join(sentences)
 
 
 def _name(request: Request) -> str:
     if len(request.rungs) > 1:
-        return "all rungs"
+        return tr("all kernels")
     return f"Br {request.tiles['Br']}, Bc {request.tiles['Bc']}"
 
 
@@ -199,12 +210,17 @@ def _curves(series: Series, rows: list[dict]) -> None:
                 cards.sentence(cpu_curve.summary(points, others, caches, tile))
     if series.tried > 1:
         quiet(
-            "Above: flash attention’s rate as one side of its tiles is turned, the median with p20 to p80; ★ the best. Below: bytes predicted to pass each "
-            "cache, as a share of the naive loops’; the formula’s cache is ideal and one thread’s own."
+            tr(
+                "Top: the speed of flash attention over one side of its tiles, median with p20 to p80. ★ marks the best."
+            ),
+            tr(
+                "Bottom: bytes predicted to pass each cache, as a share of the naive loops’. The formula assumes an ideal cache for each thread."
+            ),
         )
 
 
-CARD = cpu_card.Card(
-    KEY, "Attention on this processor", "Measure the loops", _controls, requests, _name, _plan,
-    lambda series: bool(series.rows), _draw, "what is allocated and what passes the caches",
-)  # fmt: skip
+def _card() -> cpu_card.Card:
+    return cpu_card.Card(
+        KEY, tr("Attention on this processor"), tr("Measure the loops"), _controls, requests, _name, _plan,
+        lambda series: bool(series.rows), _draw, tr("allocated bytes and bytes past the caches"),
+    )  # fmt: skip

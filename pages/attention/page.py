@@ -1,37 +1,44 @@
 """Attention to flash attention: from an N x N matrix in memory to tiles that are never stored."""
 
+from kernels.i18n import tr
 from pages.attention import address, cards, controls, cpu
 from pages.attention.address import LADDER
 from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
-from pages.parts.text import note
-from visuals import stage
+from pages.parts.stage import Stage
+from pages.parts.text import idea, note
 from visuals.attention import story
 
 PAGE = "attention/page.py"
 PROCESSOR = "processor"  # the page part with the loops on this processor
 
 parts, whole = lesson.begin(
-    "Attention to flash attention",
-    'Each query asks every key how much of its value it wants: <span class="kt-math">O = softmax(scale · '
-    '<span class="kt-input">Q</span> <span class="kt-filter">K</span><sup>T</sup>) <span class="kt-filter">V</span></span>. '
-    'Step by step, that sends an <span class="kt-workspace">N × N matrix</span> to memory and back. Flash attention takes the '
-    'keys tile by tile, keeps a running maximum <span class="kt-math">m</span> and sum <span class="kt-math">l</span> for each '
-    "query and mends what it summed before: no N × N matrix is ever stored.",
+    tr("From attention to flash attention"),
     cards.MEMORY,
     cards.TRAFFIC,
     PROCESSOR,
 )
-query, link = controls.read(PAGE, visible=whole)
+with lesson.controls(whole):
+    query, link = controls.read(PAGE, visible=whole)
+    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=whole)
 if "watch" in parts:
     values = chosen(address.VALUES, address.KINDS)
     scene, reason = address.scene(query.shape, query.rung.name, tuple(query.tiles.items()), values)
     if reason and not query.broken:  # a broken rule is already named beside the tile sizes
         note(reason)
-    if scene:
-        stage.mount(scene, key="attention")
+    Stage("attention", scene, settings, query.rung, controls.sizes(query), link).draw()
+if whole:
+    idea(
+        tr(
+            'Each query is compared with every key. The resulting weights average the values: <span class="kt-math">O = softmax(scale · '
+            '<span class="kt-input">Q</span> <span class="kt-filter">K</span><sup>T</sup>) <span class="kt-filter">V</span></span>. '
+            'In separate steps, this writes an <span class="kt-workspace">N × N matrix</span> to memory and reads it back. Flash attention '
+            'loads the keys tile by tile. It keeps a running maximum <span class="kt-math">m</span> and sum <span class="kt-math">l</span> for each '
+            "query and rescales its earlier sums. It stores no N × N matrix."
+        )
+    )
 if {"run", "why"} & parts:
-    run.run_section(LADDER, query.shape, story.ATTENTION, link, rung_tiles=query.rung_tiles)
+    run.run_section(settings, story.story(query), link)
 cards.section(parts, query)
 if PROCESSOR in parts:
     cpu.section(query.shape, link)

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import MODES, ConvShape
+from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Ladder
 from pages.parts.address import Choice, Fields, Number, Text, Value, Values, fewest_resets
@@ -75,7 +76,12 @@ def fix_filter(values: Values, default: Values) -> Iterator[tuple[str, Values]]:
         span, padded_size = _span_and_size(values, axis)
         if span > padded_size:
             tap, dilation, size, pad = axis
-            rule = f"the filter must fit the padded input, {dilation}*({tap}-1)+1 <= {size}+2*{pad}, but {span} > {padded_size}"
+            rule = tr(
+                "The filter must fit the padded input, {condition}, but {span} > {size}",
+                condition=f"{dilation}*({tap}-1)+1 <= {size}+2*{pad}",
+                span=span,
+                size=padded_size,
+            )
             yield rule, fewest_resets(values, default, axis, partial(_filter_fits, axis))
 
 

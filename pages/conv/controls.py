@@ -5,98 +5,156 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
+from types import MappingProxyType
 
 import numpy as np
 import streamlit as st
 
-from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.presets import CONV_GRID, CONV_PRESETS
 from kernels.conv.shape import ConvShape, conv_bounds
+from kernels.i18n import decimal, mark, tr, trn
+from kernels.model.preset import Preset
+from kernels.model.rung import Rung
 from pages.conv import address
 from pages.conv.address import FIELDS, ConvQuery
 from pages.parts import address as parts_address
 from pages.parts import query as url_query
-from pages.parts.controls import Link, choose, limits, numbers, order_chooser, preset_link, presets
+from pages.parts.controls import Group, Link, choose, limits, numbers, preset_link, presets
+from pages.parts.run_settings import RunSettings
+from pages.parts.sizes import Sizes
 from pages.parts.text import note
 from pages.parts.theme import tokens
+from visuals.charts import units
 from visuals.conv import pictures
+from visuals.conv.direct.story import loads_per_pixel
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import copies_per_pixel
 from visuals.conv.pictures import CUSTOM, UPLOAD, PictureError
 
 CHIPS = {
-    "toy": "Toy 8×8", "cudnn-paper": "cuDNN paper", "lenet-conv1": "LeNet conv1",
+    "toy": mark("Toy 8×8"), "cudnn-paper": mark("cuDNN paper"), "lenet-conv1": "LeNet conv1",
     "resnet50-conv1-n1": "ResNet-50 conv1", "resnet50-res3-3x3-n1": "res3 3×3",
     "resnet50-res2-1x1": "1×1", "vgg-conv1_2": "VGG conv1_2",
 }  # fmt: skip
 LINE = (
     (("N", "N", 48),), (("C", "C", 60),), (("H", "H", 54), ("W", "W", 56)), (("K", "K", 60),),
-    (("R", "R", 50), ("S", "S", 48)), (("u", "stride u", 87), ("v", "stride v", 87)),
-    (("pad_h", "pad h", 72), ("pad_w", "pad w", 75)),
+    (("R", "R", 50), ("S", "S", 48)), (("u", mark("stride u"), 87), ("v", mark("stride v"), 87)),
+    (("pad_h", mark("pad h"), 72), ("pad_w", mark("pad w"), 75)),
 )  # fmt: skip
-RARE = ((("dilation_h", "dilation h", 108), ("dilation_w", "dilation w", 108)),)
+RARE = ((("dilation_h", mark("dilation h"), 108), ("dilation_w", mark("dilation w"), 108)),)
+
+
+DIGIT = mark("The digit is shown instead.")
 
 
 def inputs(
     page: str,
     visible: bool = True,
-    orders: Mapping[str, str] | None = None,
     fields: parts_address.Fields = FIELDS,
     chips: Mapping[str, str] = CHIPS,
     derived: Callable[[ConvShape], str] | None = None,
+    preset: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Inputs, Link]:
     """Draws the controls; returns valid inputs and a function that links to another preset.
 
     The link keeps all other settings. `page` is the page's file. `fields` are those of pages.conv.address, possibly with
-    other defaults. `derived(shape)`, HTML, ends the line of fields. If not `visible`, only the URL is read."""
-    values, notes = url_query.current_values(fields, visible)
+    other defaults. `derived(shape)`, HTML, ends the line of fields. The default is im2col's data matrix. If not `visible`,
+    only the URL is read, and `preset` for what it leaves out."""
+    values, notes = url_query.current_values(fields, visible, preset)
     query = address.query_of(values)
     link = preset_link(page, fields, lambda shape: fields.write(replace(query, shape=shape).params()))
     upload = None
     if visible:
         with st.container(key="chips", horizontal=True):
-            presets(link, chips, CONV_PRESETS, query.shape)
+            presets(link, {key: tr(label) for key, label in chips.items()}, CONV_PRESETS, query.shape)
             upload = _picture_chooser(fields, query)
             _filter_chooser(fields, query)
-            if orders:
-                order_chooser(orders)
-        _fields(fields, query.shape, (derived or _data_matrix)(query.shape))
+        _fields(fields, query.shape, (derived or data_matrix)(query.shape))
     note(*notes)
     return _inputs(query, upload), link
+
+
+REAL = CONV_PRESETS["resnet50-res3-3x3-n32"]
+
+
+def sizes(settings: RunSettings, rung: Rung, real: Preset = REAL) -> Sizes:
+    """Returns how the strip names a shape, and a layer of a real network."""
+    tiles = settings.tiles_of(rung)
+    return Sizes(name, lambda shape: real.shape, {} if tiles == rung.default_tiles else tiles)
+
+
+def name(s: ConvShape) -> str:
+    """Returns a shape in a few words: a preset's label, or "input 8×8, 2 filters 3×3"."""
+    for preset in (*CONV_PRESETS.values(), *CONV_GRID.values()):
+        if preset.shape == s:
+            return preset.label
+    images = trn("{n} image", "{n} images", s.N)
+    channels = trn("{n} channel", "{n} channels", s.C)
+    filters = trn("{n} filter", "{n} filters", s.K)
+    return f"{images}, {channels}, {s.H}×{s.W}; {filters} {s.R}×{s.S}"
 
 
 # -- shape ---------------------------------------------------------------------------------------
 def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> None:
     bounds = conv_bounds(shape, address.MAX)
     with st.container(key="params", horizontal=True):
-        numbers(fields, LINE, bounds)
+        numbers(fields, _labelled(LINE), bounds)
         with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
             with st.container(key="params_rare", horizontal=True):
-                numbers(fields, RARE, bounds)
+                numbers(fields, _labelled(RARE), bounds)
             choose(fields, "mode")
             st.caption(
-                "Deep-learning frameworks do not flip the filter: cross-correlation. The convolution "
-                "of mathematics, and of the cuDNN paper, flips it in both axes."
+                tr(
+                    "Deep-learning frameworks do not flip the filter (cross-correlation). Mathematics and the cuDNN paper flip "
+                    "it in both axes (convolution)."
+                )
             )
-        st.html(f'<p class="kt-derived">output <b>{shape.P}×{shape.Q}</b> · {derived}</p>')
+        output = tr("output <b>{rows}×{columns}</b>", rows=shape.P, columns=shape.Q)
+        st.html(f'<p class="kt-derived">{" · ".join(filter(None, (output, derived)))}</p>')
     limits(shape.params(), bounds)
 
 
-def _data_matrix(shape: ConvShape) -> str:
-    an_image = " an image" if shape.N > 1 else ""
-    return (
-        f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>{an_image} · "
-        f"copies per pixel up to <b>{copies_per_pixel(shape)}</b>"
+def _labelled(groups: tuple[Group, ...]) -> list[Group]:
+    """Returns groups of fields with their labels in the reader's language."""
+    return [tuple((name, tr(label), width) for name, label, width in group) for group in groups]
+
+
+# -- derived sizes, HTML ---------------------------------------------------------------------------
+def data_matrix(shape: ConvShape) -> str:
+    """Returns the size of im2col's data matrix, and the copies that it holds of a pixel."""
+    size = decimal(f"{shape.CRS:,}×{shape.PQ:,}")
+    matrix = (
+        tr("data matrix <b>{size}</b> per image", size=size)
+        if shape.N > 1
+        else tr("data matrix <b>{size}</b>", size=size)
     )
+    return " · ".join((matrix, tr("copies per pixel up to <b>{n}</b>", n=copies_per_pixel(shape))))
+
+
+def virtual_matrix(shape: ConvShape) -> str:
+    """Returns the size of implicit GEMM's data matrix, of all images, and the multiply-adds."""
+    size = decimal(f"{shape.CRS:,}×{shape.N * shape.PQ:,}")
+    return " · ".join((tr("data matrix <b>{size}</b>, not stored", size=size), _multiply_adds(shape)))
+
+
+def direct_work(shape: ConvShape) -> str:
+    """Returns the multiply-adds of direct convolution, and how often it loads a pixel."""
+    loads = tr("loads per pixel up to <b>{n}</b>", n=decimal(f"{loads_per_pixel(shape):,}"))
+    return f"{_multiply_adds(shape)} · {loads}"
+
+
+def _multiply_adds(shape: ConvShape) -> str:
+    return tr("<b>{n}</b> multiply-adds", n=units.count(shape.macs))
 
 
 def _more_label(shape: ConvShape) -> str:
     """Returns the settings in the popover that differ from their defaults."""
     parts = []
     if shape.dilation != (1, 1):
-        parts.append(f"dilation {shape.dilation_h}×{shape.dilation_w}")
+        parts.append(tr("dilation {rows}×{columns}", rows=shape.dilation_h, columns=shape.dilation_w))
     if shape.flip:
-        parts.append("filter flipped")
-    return ", ".join(parts) or "more"
+        parts.append(tr("filter flipped"))
+    return ", ".join(parts) or tr("more")
 
 
 # -- picture and filters -------------------------------------------------------------------------
@@ -107,16 +165,15 @@ def _inputs(query: ConvQuery, upload: bytes | None) -> Inputs:
         try:
             planes = _decoded(upload, s.H, s.W, min(s.C, 3)) if upload else None
             if upload is None:
-                note(
-                    "Choose a file under “picture”: one of your own does not travel in a link. Until then: the digit."
-                )
+                choose_file = tr("Choose a file under “picture”. A link does not contain your own picture.")
+                note(f"{choose_file} {tr(DIGIT)}")
         except PictureError as error:
-            note(f"{error}. Until then: the digit.")
+            note(f"{error} {tr(DIGIT)}")
     if filter_name == CUSTOM:
         try:
             custom = pictures.parse_taps(query.taps, s.R, s.S) if query.taps.strip() else _default_taps(s)
         except PictureError as error:
-            note(f"{error}. Until then: sharpen.")
+            note(" ".join((str(error), tr("The filter “sharpen” is used instead."))))
             custom = _default_taps(s)
     return Inputs(s, "digit" if picture == UPLOAD else picture, filter_name, query.seed, custom, planes)
 
@@ -133,52 +190,66 @@ def _decoded(data: bytes, H: int, W: int, planes: int) -> np.ndarray:
 def _picture_chooser(fields: parts_address.Fields, query: ConvQuery) -> bytes | None:
     """Draws the chooser and returns the uploaded file's bytes, or None."""
     upload = None
-    with st.popover(f"picture: {query.picture}", key="picture_chooser"):
+    with st.popover(tr("picture: {name}", name=query.picture), key="picture_chooser"):
         choose(fields, "picture")
         if query.picture == UPLOAD:
-            file = st.file_uploader("PNG or JPEG, at most 10 MB and 40 megapixels", ["png", "jpg", "jpeg"])
+            limits_text = tr(
+                "PNG or JPEG, at most {size} and {pixels} megapixels",
+                size=units.bytes_(pictures.MAX_BYTES),
+                pixels=pictures.MAX_PIXELS // 10**6,
+            )
+            file = st.file_uploader(limits_text, ["png", "jpg", "jpeg"])
             upload = file.getvalue() if file else None
         # A control that is not drawn would drop out of the URL: it is hidden instead.
         with st.container(key="seed_line" if "random" in (query.picture, query.filter) else "away_seed"):
-            st.number_input("seed of what is random", 0.0, float(pictures.MAX_SEED), 0.0, 1.0, "%.0f",
+            st.number_input(tr("random seed"), 0.0, float(pictures.MAX_SEED), 0.0, 1.0, "%.0f",
                             required=True, key="seed", bind="query-params", width=180)  # fmt: skip
     return upload
 
 
 def _filter_chooser(fields: parts_address.Fields, query: ConvQuery) -> None:
     s = query.shape
-    with st.popover(f"filter: {query.filter}", key="filter_chooser"):
+    with st.popover(tr("filter: {name}", name=query.filter), key="filter_chooser"):
         choose(fields, "filter")
         with st.container(key="taps_grid" if query.filter == CUSTOM else "away_taps"):
             st.text_area(
-                f"{s.R} × {s.S} taps, a line a row",
+                tr("{rows} × {columns} taps, one line per row", rows=s.R, columns=s.S),
                 key="taps",
                 bind="query-params",
                 max_chars=parts_address.MAX_TEXT_CHARS,
                 placeholder=pictures.taps_text(_default_taps(s)),
                 height=34 + 22 * max(2, s.R),
             )
-        names = pictures.filter_names(min(s.K, 8), query.filter)
-        st.caption(
-            "Filters in order: "
-            + ", ".join(names)
-            + (", …" if s.K > 8 else "")
-            + ". The same taps on every channel."
-        )
+        names = ", ".join([*pictures.filter_names(min(s.K, 8), query.filter), *["…"] * (s.K > 8)])
+        st.caption(tr("Filters in order: {names}. All channels use the same taps.", names=names))
 
 
 def show_pictures(inputs: Inputs) -> None:
     """Draws the input's first channel and, beside it, the whole first plane of the output."""
     s, t, x = inputs.shape, tokens(), inputs.planes()[0]
     y = outputs(inputs, 1, s.P, s.Q)[0]
-    name = "your picture" if inputs.upload is not None else inputs.picture
-    span = f"from {y.min():.4g} to {y.max():.4g}".replace("-", "−")
-    images = (
-        (x, "input", f"Input: {name}, {s.H} × {s.W}" + (", first channel" if s.C > 1 else "")),
-        (y, "output", f"Output of filter 1, {inputs.names()[0]}, {s.P} × {s.Q}, {span}"),
+    size = f"{s.H} × {s.W}"
+    name = tr("your picture") if inputs.upload is not None else inputs.picture
+    input_caption = (
+        tr("Input: {name}, {size}, first channel", name=name, size=size)
+        if s.C > 1
+        else tr("Input: {name}, {size}", name=name, size=size)
     )
+    output_caption = tr(
+        "Output of the first filter, {name}, {rows} × {columns}, from {low} to {high}",
+        name=inputs.names()[0],
+        rows=s.P,
+        columns=s.Q,
+        low=_value(y.min()),
+        high=_value(y.max()),
+    )
+    images = ((x, "input", input_caption), (y, "output", output_caption))
     figures = ""
     for values, role, caption in images:
         uri = pictures.data_uri(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]))
         figures += f'<figure><img src="{uri}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
     st.html(f'<div class="kt-pictures">{figures}</div>')
+
+
+def _value(number: float) -> str:
+    return decimal(f"{number:.4g}").replace("-", "−")

@@ -1,15 +1,24 @@
 """im2col: a convolution becomes one matrix product."""
 
-from pages.conv import lesson, scenes
+from kernels.i18n import tr
+from pages.conv import controls, im2col_chapters, lesson, scenes
+from pages.parts.chapters import Story
 from visuals.conv.im2col.story import IM2COL
 
 lesson.draw_with_orders(
     "im2col",
-    "im2col: a convolution becomes one matrix product",
-    'Every window of the <span class="kt-input">input</span> is copied into a column. Then '
-    '<span class="kt-math">output = filters × columns</span>, a GEMM, the fastest thing a GPU does. '
-    'The price: each pixel is stored up to <span class="kt-math">R·S</span> times.',
+    tr("im2col: a convolution becomes one matrix product"),
+    tr(
+        'Each window of the <span class="kt-input">input</span> is copied into one column of a '
+        '<span class="kt-workspace">data matrix</span>. The convolution is then one fast matrix product (GEMM): {formula}. '
+        "The cost is memory: each pixel is stored up to {copies} times.",
+        formula='<span class="kt-math">output = filters × columns</span>',
+        copies='<span class="kt-math">R·S</span>',
+    ),
     scenes.IM2COL_ORDERS,
     scenes.im2col,
     IM2COL,
+    controls.data_matrix,
+    "conv/im2col-gemm",
+    Story(im2col_chapters.CHAPTERS, im2col_chapters.facts),
 )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kernels.conv.shape import ConvShape
+from kernels.i18n import tr
 from kernels.model.rung import Ladder
 from pages.conv import address, controls
 from pages.parts import lesson, run, sources
+from pages.parts.chapters import NO_STORY, Story
 from pages.parts.query import chosen
-from pages.parts.text import note
-from visuals import stage
-from visuals.charts.story import Story
+from pages.parts.stage import Stage
+from pages.parts.text import idea, note
+from visuals.charts import story as charts_story
 from visuals.conv.inputs import Inputs
 from visuals.scene.scene import Scene
 
@@ -18,22 +21,49 @@ from visuals.scene.scene import Scene
 def draw_with_orders(
     name: str,
     title: str,
-    idea: str,
+    about: str,
     orders: Mapping[str, str],
     scene: Callable[[Inputs, str], tuple[Scene, str]],
-    story: Story,
+    gain: charts_story.Story,
+    derived: Callable[[ConvShape], str],
+    rung: str,
+    story_of: Story = NO_STORY,
 ) -> None:
-    """Draws the whole lesson `name`. Its stage plays `scene` in one of `orders`."""
-    ladder = address.ladder(name)
-    parts, whole = lesson.begin(title, idea)
-    inputs, link = controls.inputs(f"conv/{name}.py", visible=whole, orders=orders)
+    """Draws the whole lesson `name`. Its stage plays `scene`, which shows `rung`, in one of `orders`. `derived` as for
+    controls.inputs. `story_of` are its chapters."""
+    ladder, page = address.ladder(name), f"conv/{name}.py"
+    chapter, wrong = story_of.open()
+    parts, whole = lesson.begin(title, page=page if story_of.chapters else "")
+    translated = {order: tr(text) for order, text in orders.items()}
+    visible = whole and not chapter
+    with lesson.controls(visible):
+        inputs, link = controls.inputs(
+            page, visible=visible, derived=derived, preset=chapter.current.params if chapter else {}
+        )
+        settings = run.options(ladder, inputs.shape, visible=visible)
+    note(*wrong)
     if "watch" in parts:
-        played, reason = scene(inputs, chosen("order", orders))
+        order = (
+            chapter.current.params.get("order", next(iter(orders))) if chapter else chosen("order", orders)
+        )
+        drawn, reason = scene(inputs, order)
         if reason:
             note(reason)
-        stage.mount(played, key=name)
+        on_stage = ladder.rung(rung)
+        Stage(
+            name,
+            drawn,
+            settings,
+            on_stage,
+            controls.sizes(settings, on_stage),
+            link,
+            {} if chapter else translated,
+            chapter,
+        ).draw()
+    if whole:
+        idea(about)
     if {"run", "why"} & parts:
-        run.run_section(ladder, inputs.shape, story, link)
+        run.run_section(settings, gain, link)
     end(parts, ladder, inputs, sources.chosen_tiles)
 
 

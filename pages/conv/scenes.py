@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from types import ModuleType
 
 from kernels.engines import emulator
+from kernels.i18n import cached, mark
 from kernels.ladders import find
 from visuals.conv.direct import warps as direct_warps
 from visuals.conv.direct.scene import direct_scene, part_shown
@@ -18,23 +18,23 @@ from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 Ordered = tuple[Scene, str]  # a scene, and why it is not in the requested order ("" if it is)
 IM2COL_ORDERS = {
-    "explaining": "one column after the other, copied and multiplied at once",
-    "warps": "store by store as the emulator executed block 0 of the CUDA kernel",
+    "explaining": mark("each step copies one column and computes its outputs"),
+    "warps": mark("each step is one store of block 0, in the order of the emulated CUDA kernel"),
 }
 DIRECT_ORDERS = {
-    "explaining": "one thread after the other, the first of them product by product",
-    "warps": "request by request as the emulator executed block 0 of the CUDA kernel",
+    "explaining": mark("one thread after another, the first with one step per product"),
+    "warps": mark("each step is one memory request of block 0, in the order of the emulated CUDA kernel"),
 }
 
 
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def im2col(inputs: Inputs, order: str) -> Ordered:
     """Returns the scene in one of IM2COL_ORDERS."""
     part = part_of(inputs.shape, inputs.planes()[0])
     return _in_order(order, inputs, part, im2col_scene, "conv/im2col-gemm", im2col_warps)
 
 
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def direct(inputs: Inputs, order: str) -> Ordered:
     """Returns the scene in one of DIRECT_ORDERS."""
     part = part_shown(inputs.shape, inputs.planes()[0])

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from kernels.fusion import codegen, ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MIN_EPS, OPTIONS, Block, ChainShape
 from kernels.fusion.shape import blocks as parse_blocks
+from kernels.i18n import cached, decimal, tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
@@ -43,7 +43,14 @@ class Chain:
     def parse(self, name: str, value: Value) -> str:
         text = str(value)
         if len(text) > MAX_CHAIN:
-            raise ShapeError(f"{name} may have at most {MAX_CHAIN} characters, got {len(text)}")
+            raise ShapeError(
+                tr(
+                    "{name} may have at most {max} characters, got {n}",
+                    name=name,
+                    max=MAX_CHAIN,
+                    n=decimal(f"{len(text):,}"),
+                )
+            )
         try:
             found = parse_blocks(text)
         except ShapeError as error:
@@ -70,17 +77,31 @@ def rule(make: Callable[[], ChainShape]) -> str:
     except ShapeError as error:
         return _message(error)
     for stage in s.stages:
-        where = f"block {stage.at + 1} ({stage.block.kind})"
+        where = {"n": stage.at + 1, "kind": stage.block.kind}
         for name in stage.tensors:
             if math.prod(stage.tensors[name]) > MAX_VALUES:
-                return f"{where}: {name} may have {MAX_VALUES:,} values on this page"
+                return tr(
+                    "block {n} ({kind}): {name} may have at most {max} values on this page",
+                    name=name,
+                    max=decimal(f"{MAX_VALUES:,}"),
+                    **where,
+                )
         if max(math.prod(stage.before), math.prod(stage.after)) > MAX_VALUES:
-            return f"{where}: maps may have {MAX_VALUES:,} values on this page"
+            return tr(
+                "block {n} ({kind}): maps may have at most {max} values on this page",
+                max=decimal(f"{MAX_VALUES:,}"),
+                **where,
+            )
         for name, maximum in MAX_OPTIONS.items():
             if getattr(stage.block, name) > maximum:
-                return f"{where}: {name} may be {maximum:,} at most on this page"
+                return tr(
+                    "block {n} ({kind}): {name} may be at most {max} on this page",
+                    name=name,
+                    max=decimal(f"{maximum:,}"),
+                    **where,
+                )
     if s.flops > MAX_FLOPS:
-        return f"a chain may have {MAX_FLOPS:,} FLOPs on this page"
+        return tr("a chain may have at most {max} FLOPs on this page", max=decimal(f"{MAX_FLOPS:,}"))
     return ""
 
 
@@ -197,7 +218,7 @@ EPS = Bound(MIN_EPS, 1)
 
 
 # -- the stage -----------------------------------------------------------------------------------------------
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def _scene(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Scene:
     return fusion_scene(s, rung, dict(tiles))
 

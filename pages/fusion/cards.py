@@ -8,15 +8,17 @@ import streamlit as st
 
 from kernels.fusion.ladder import RUNGS
 from kernels.fusion.shape import ChainShape
+from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from kernels.records.jsontext import id_of
 from pages.parts import cards
 from pages.parts.run_settings import CardRows, RunSettings, bars, card_rows
+from pages.parts.text import quiet
 from pages.parts.theme import tokens
 from visuals.charts import roofline, sweeps, units
 from visuals.fusion import charts, story
 
-HEADERS = ("computes", "read", "written", "FLOP", "FLOP/byte")
+HEADERS = (mark("computes"), mark("read"), mark("written"), mark("FLOP"), mark("FLOP/byte"))
 
 
 def section(settings: RunSettings) -> None:
@@ -28,13 +30,15 @@ def section(settings: RunSettings) -> None:
 
 
 def _stale(result: CardRows) -> str:
-    return ' <span class="kt-stale">stale</span>' if result.stale else ""
+    stale = tr("stale")
+    return f' <span class="kt-stale">{stale}</span>' if result.stale else ""
 
 
 # -- launch by launch ----------------------------------------------------------------------------------------
 def _launches(settings: RunSettings, result: CardRows) -> None:
     with st.container(key="card_fusion_launches", border=True):
-        st.html('<h2 class="kt-card">Launch by launch</h2>')
+        name = tr("Launch by launch")
+        st.html(f'<h2 class="kt-card">{name}</h2>')
         titled = bars(settings, result.rows)
         if titled:
             rows = [row for _, row in titled]
@@ -50,42 +54,46 @@ def _launches(settings: RunSettings, result: CardRows) -> None:
                 )
             st.html(_legend(titled))
         else:
-            st.html(
-                '<p class="kt-quiet">Press Run: each launch is timed by itself too, and stands here as a bar.</p>'
-            )
-        st.html(
-            f'<p class="kt-figures">{units.badge("predicted", "each tensor once a launch")}</p>{_table(settings.shape)}'
-        )
+            quiet(tr("Press Run. Each launch is then also timed alone and shown here as a bar."))
+        badge = units.badge("predicted", tr("each tensor once per launch"))
+        st.html(f'<p class="kt-figures">{badge}</p>{_table(settings.shape)}')
 
 
 def _legend(titled: list[tuple[str, dict]]) -> str:
     rows = [row for _, row in titled]
+    on_cpu = rows[0]["engine"] == "cpu"
     notes = [
-        "A bar a launch, timed by itself, one behind the other; │ where the whole chain, timed in one go, ends."
+        tr("Each bar is one call, timed alone. │ is the time of the whole chain, timed together.")
+        if on_cpu
+        else tr("Each bar is one launch, timed alone. │ is the time of the whole chain, timed together.")
     ]
     if any((row.get("ceilings") or {}).get("launch_us") for row in rows):
-        word = "call" if rows[0]["engine"] == "cpu" else "launch"
-        notes.append(f'<span class="kt-line">▬</span> a {word} of nothing.')
+        notes.append(
+            tr('<span class="kt-line">▬</span> is the time of an empty call.')
+            if on_cpu
+            else tr('<span class="kt-line">▬</span> is the time of an empty launch.')
+        )
     if any("fold" in (row.get("parts_ms") or {}) for row in rows):
-        notes.append('<span class="kt-filter">■</span> fold: once for all images that will come.')
+        notes.append(tr('<span class="kt-filter">■</span> is the fold, which runs once, before all images.'))
     notes.append(escape(units.clock_note(titled)))
     return f'<p class="kt-quiet">{" ".join(notes)}</p>'
 
 
 def _table(s: ChainShape) -> str:
     """Returns HTML: one line for each launch, grouped by rung."""
-    header_cells = "".join(f'<th scope="col">{head}</th>' for head in HEADERS)
-    text = f"<tr><td>launch</td>{header_cells}</tr>"
+    header_cells = "".join(f'<th scope="col">{tr(head)}</th>' for head in HEADERS)
+    launch, table = tr("launch"), tr("Launches")
+    text = f"<tr><td>{launch}</td>{header_cells}</tr>"
     for rung in RUNGS:
         parts = story.parts(rung.name, s)
         if not parts:
             continue
-        text += f'<tr><th colspan="{len(HEADERS) + 1}" scope="rowgroup">{escape(rung.title)}</th></tr>'
+        text += f'<tr><th colspan="{len(HEADERS) + 1}" scope="rowgroup">{escape(tr(rung.title))}</th></tr>'
         for n, part in enumerate(parts, 1):
             blocks = part.blocks
             which = f"{blocks[0] + 1}" if len(blocks) == 1 else f"{blocks[0] + 1}–{blocks[-1] + 1}"
             cells = (
-                f"block{'s' * (len(blocks) > 1)} {which}",
+                trn("block {which}", "blocks {which}", len(blocks), which=which),
                 units.bytes_(part.reads),
                 units.bytes_(part.writes),
                 units.count(part.flops),
@@ -94,7 +102,7 @@ def _table(s: ChainShape) -> str:
             name = f"{n} {escape(part.launch.name.replace('_', ' '))}"
             text += f'<tr><th scope="row">{name}</th>{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
     return (
-        '<div class="kt-scroll" tabindex="0" role="region" aria-label="Launches">'
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{table}">'
         f'<table class="kt-table kt-shares">{text}</table></div>'
     )
 
@@ -103,20 +111,25 @@ def _table(s: ChainShape) -> str:
 def _savings(settings: RunSettings, result: CardRows) -> None:
     s = settings.shape
     with st.container(key="card_fusion_saved", border=True):
-        st.html('<h2 class="kt-card">What fusing saves, and when it does not pay</h2>')
+        name = tr("What fusion saves")
+        st.html(f'<h2 class="kt-card">{name}</h2>')
         columns = story.launch_table(s)
         if not columns:
-            st.html('<p class="kt-quiet">No rung of ours runs this chain.</p>')
+            quiet(tr("None of our kernels can run this chain."))
             return
         roof = _roof(result)
+        conclusion, *reasons = story.pays(s, roof) or [""]
+        cards.sentence(conclusion)
         names = list(columns)
-        lines = {line: [columns[name][line] for name in names] for line in columns[names[0]]}
+        lines = {line: [columns[rung][line] for rung in names] for line in columns[names[0]]}
         parts = [(units.badge("predicted"), lines)]
         if floor_lines := _floor(s, result, names):
-            detail = f"{roof.device}: {units.bandwidth(roof.bytes_per_s)} a copy"
+            detail = tr(
+                "{device}: a copy at {rate}", device=roof.device, rate=units.bandwidth(roof.bytes_per_s)
+            )
             parts.append((units.badge(result.kind, detail), floor_lines))
-        st.html(_columns([find(name).title for name in names], parts))
-        for text in story.pays(s, roof):
+        st.html(_columns([tr(find(rung).title) for rung in names], parts))
+        for text in reasons:
             cards.sentence(text)
 
 
@@ -134,9 +147,9 @@ def _floor(s: ChainShape, result: CardRows, names: list[str]) -> dict[str, list[
     floor = story.floor_ms(s, _roof(result))
     rows = [result.rows.get(name) for name in names]
     return {
-        "time": [units.time_(row["median_ms"]) if row else "–" for row in rows],
-        "a copy of the least bytes": [units.time_(floor)] * len(rows),
-        "times as long": [units.ratio(row["median_ms"] / floor) if row else "–" for row in rows],
+        tr("time"): [units.time_(row["median_ms"]) if row else "–" for row in rows],
+        tr("copy of the minimum bytes"): [units.time_(floor)] * len(rows),
+        tr("time / copy"): [f"{units.ratio(row['median_ms'] / floor)}×" if row else "–" for row in rows],
     }
 
 
@@ -152,7 +165,8 @@ def _columns(titles: list[str], parts: list[tuple[str, dict[str, list[str]]]]) -
         )
         for name, cells in lines.items():
             text += f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    table = tr("Bytes moved")
     return (
-        '<div class="kt-scroll" tabindex="0" role="region" aria-label="What each rung moves">'
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{table}">'
         f'<table class="kt-table">{text}</table></div>'
     )

@@ -11,6 +11,7 @@ import streamlit as st
 from kernels.fusion import codegen
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MAX_BLOCKS, OPTIONS, ChainShape
+from kernels.i18n import decimal, mark, tr, trn
 from pages.fusion import address
 from pages.fusion.address import ADDRESS, Edit
 from pages.parts import rung_picker
@@ -18,24 +19,46 @@ from pages.parts.address import Fields
 from pages.parts.controls import Link, limits, numbers, presets
 from pages.parts.query import others
 from pages.parts.rung_address import Selection
+from pages.parts.sizes import Sizes
 from pages.parts.text import quiet
 from visuals.charts import units
 
 CHIPS = {
-    "fusion-toy": "Toy", "fusion-toy-pool": "Toy with a pool", "fusion-ragged": "ragged", "fusion-bias-bn-relu": "bias, BN, ReLU",
-    "fusion-eight": "eight", "resnet50-res2-end-n64": "BN, add, ReLU", "resnet50-res2-3x3-bn-relu-n32": "ResNet-50 3×3",
-    "resnet50-stem-n32": "its stem", "resnet50-end-n64": "its end", "vgg-conv2_2-pool-n8": "VGG-16 and pool",
-    "densenet121-transition-n32": "DenseNet transition",
+    "fusion-toy": mark("Toy"), "fusion-toy-pool": mark("Toy with a pool"), "fusion-ragged": mark("odd sizes"),
+    "fusion-bias-bn-relu": mark("bias, BN, ReLU"), "fusion-eight": mark("eight blocks"), "resnet50-res2-end-n64": mark("BN, add, ReLU"),
+    "resnet50-res2-3x3-bn-relu-n32": "ResNet-50 3×3", "resnet50-stem-n32": mark("ResNet-50 stem"),
+    "resnet50-end-n64": mark("ResNet-50 end"), "vgg-conv2_2-pool-n8": mark("VGG-16 and pool"),
+    "densenet121-transition-n32": mark("DenseNet transition"),
 }  # fmt: skip
 LINE = ((("N", "N", 66),), (("C", "C", 76),), (("H", "H", 70), ("W", "W", 70)))
 NAMES = {
-    "conv": "conv, a convolution of K filters R×R", "bias": "bias, a number added to each map", "bn": "bn, batch norm as at inference",
-    "relu": "relu, max(v, 0)", "add": "add, maps of another branch", "maxpool": "maxpool, the largest of each window",
-    "avgpool": "avgpool, the mean of each window", "gap": "gap, the mean of each map",
+    "conv": mark("conv, a convolution with K filters of R×R"), "bias": mark("bias, one number added to each map"),
+    "bn": mark("bn, batch norm at inference"), "relu": mark("relu, max(v, 0)"), "add": mark("add, the maps of a second branch"),
+    "maxpool": mark("maxpool, the largest value of each window"), "avgpool": mark("avgpool, the mean of each window"),
+    "gap": mark("gap, the mean of each map"),
 }  # fmt: skip
 OPTION_PX = 130
 # Session key of (number of chain changes, current shape). Option fields of earlier chains are ignored.
 CHAIN_VERSION = "_fusion_turns"
+
+
+def sizes(query: Selection) -> Sizes:
+    """Returns how the strip names a shape, and the preset of the same blocks on the largest maps."""
+    return Sizes(name, real, ADDRESS.chosen_tiles(query))
+
+
+def name(s: ChainShape) -> str:
+    """Returns the maps in a few words: "32 images, 64 maps of 56×56"."""
+    images = trn("{n} image", "{n} images", s.N)
+    maps = trn("{n} map of {size}", "{n} maps of {size}", s.C, size=f"{s.H}×{s.W}")
+    return f"{images}, {maps}"
+
+
+def real(s: ChainShape) -> ChainShape | None:
+    """Returns the preset with the same kinds of blocks and most work; None if no preset has them."""
+    kinds = [block.kind for block in s.blocks]
+    same = [p.shape for p in FUSION_PRESETS.values() if [block.kind for block in p.shape.blocks] == kinds]
+    return max(same, key=lambda shape: shape.flops, default=None)
 
 
 def read(page: str, visible: bool) -> tuple[Selection, Link]:
@@ -51,7 +74,7 @@ def read(page: str, visible: bool) -> tuple[Selection, Link]:
 def _controls(page: str, fields: Fields, query: Selection, link: Link) -> None:
     s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="chips", horizontal=True):
-        presets(link, CHIPS, FUSION_PRESETS, s)
+        presets(link, {key: tr(label) for key, label in CHIPS.items()}, FUSION_PRESETS, s)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         with st.container(key="chips_blocks", horizontal=True, width="content"):
@@ -62,12 +85,18 @@ def _controls(page: str, fields: Fields, query: Selection, link: Link) -> None:
 
 def _derived(s: ChainShape) -> str:
     """Returns, as HTML, derived sizes and the numbers of launches."""
-    out = "×".join(f"{extent:,}" for extent in s.y_shape)
+    out = "×".join(decimal(f"{extent:,}") for extent in s.y_shape)
     fused = len(codegen.groups([b.kind for b in s.blocks]))
-    return (
-        f"output <b>{out}</b> · <b>{units.count(s.flops)}</b> FLOP · at least <b>{units.bytes_(s.bytes)}</b> moved · "
-        f"<b>{len(s.blocks)}</b> launch{'es' * (len(s.blocks) > 1)}, fused <b>{fused}</b>"
+    launches = trn(
+        "<b>{n}</b> launch, fused <b>{fused}</b>", "<b>{n}</b> launches, fused <b>{fused}</b>", len(s.blocks), fused=fused
+    )  # fmt: skip
+    sizes = tr(
+        "output <b>{out}</b> · <b>{flop}</b> FLOP · at least <b>{bytes}</b> moved",
+        out=out,
+        flop=units.count(s.flops),
+        bytes=units.bytes_(s.bytes),
     )
+    return f"{sizes} · {launches}"
 
 
 def _key(at: int, name: str) -> str:
@@ -111,11 +140,12 @@ class _Builder:
     def draw(self) -> None:
         for at, block in enumerate(self.s.blocks):
             with st.popover(str(block).replace(":", " "), key=f"block_{at}"):
-                st.caption(f"Block {at + 1} of {len(self.s.blocks)}: {NAMES[block.kind]}.")
+                name = tr(NAMES[block.kind])
+                st.caption(tr("Block {n} of {total}: {name}.", n=at + 1, total=len(self.s.blocks), name=name))
                 self._options(at)
                 with st.container(key=f"rungs_{at}", gap=None):
                     self._edit_links(at)
-        with st.popover("+ block", key="block_more"), st.container(key="rungs_more", gap=None):
+        with st.popover(tr("+ block"), key="block_more"), st.container(key="rungs_more", gap=None):
             self._append()
 
     def _options(self, at: int) -> None:
@@ -135,31 +165,32 @@ class _Builder:
             name, **bounds, value=current, step=step, format=form, key=_key(at, name), width=OPTION_PX
         )
         if bound.why_high and bound.high == current:
-            st.caption(f"{name} ≤ {bound.high} here: {bound.why_high}")
+            high = decimal(f"{bound.high:,}")
+            st.caption(tr("{name} ≤ {high} here: {why}", name=name, high=high, why=bound.why_high))
 
     def _edit_links(self, at: int) -> None:
         last = len(self.s.blocks) - 1
         if at > 0:
-            self._link(address.moved(self.s, at, at - 1), "← one earlier")
+            self._link(address.moved(self.s, at, at - 1), tr("← move earlier"))
         if at < last:
-            self._link(address.moved(self.s, at, at + 1), "→ one later")
+            self._link(address.moved(self.s, at, at + 1), tr("→ move later"))
         if last:
-            self._link(address.without(self.s, at), "× remove")
+            self._link(address.without(self.s, at), tr("× remove"))
         else:
-            quiet(f"It stays: a chain has 1 to {MAX_BLOCKS} blocks.")
+            quiet(tr("The only block cannot be removed: a chain has 1 to {max} blocks.", max=MAX_BLOCKS))
 
     def _append(self) -> None:
         if len(self.s.blocks) == MAX_BLOCKS:
-            quiet(f"A chain has 1 to {MAX_BLOCKS} blocks.")
+            quiet(tr("A chain has 1 to {max} blocks.", max=MAX_BLOCKS))
             return
         found = address.appended(self.s)
         for kind in KINDS:
-            self._link(found[kind], NAMES[kind])
+            self._link(found[kind], tr(NAMES[kind]))
 
     def _link(self, edit: Edit, label: str) -> None:
         """Draws a link to the edited chain, or the rule that forbids the edit."""
         if edit.shape is None:
-            quiet(f"{label}: not here. {edit.rule}")
+            quiet(tr("{label}: not possible here. {rule}", label=label, rule=edit.rule))
             return
         params = others(self.fields) | self._params(edit.shape)
         st.page_link(self.page, label=label, query_params=params)

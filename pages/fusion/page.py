@@ -1,26 +1,35 @@
 """Fusion: a chain of blocks, a launch each or as few as can be, and the kernels written for it."""
 
+from kernels.i18n import tr
 from pages.fusion import address, cards, controls
 from pages.fusion.address import LADDER
 from pages.parts import lesson, run, sources
-from visuals import stage
+from pages.parts.stage import Stage
+from pages.parts.text import idea
 from visuals.fusion import story
 
 PAGE = "fusion/page.py"
 
 parts, whole = lesson.begin(
-    "Fusion: many blocks, one kernel",
-    '<span class="kt-math"><span class="kt-output">y</span> = relu(bn(conv(<span class="kt-input">x</span>, '
-    '<span class="kt-filter">w</span>) + <span class="kt-filter">b</span>))</span>. A launch for each block writes a '
-    '<span class="kt-workspace">map</span> to memory that the next one reads again. A fused kernel takes a value through all of them '
-    "while it is in a register: one launch, nothing in between. It pays where a kernel waits for bytes, and hardly where it waits "
-    "for arithmetic.",
+    tr("Fusion: many blocks, one kernel"),
 )
-query, link = controls.read(PAGE, visible=whole)
-if "watch" in parts and (scene := address.scene(query)):
-    stage.mount(scene, key="fusion")
+with lesson.controls(whole):
+    query, link = controls.read(PAGE, visible=whole)
+    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=whole)
+if "watch" in parts:
+    Stage("fusion", address.scene(query), settings, query.rung, controls.sizes(query), link).draw()
+if whole:
+    idea(
+        tr(
+            'A chain of blocks can run as many kernels or as one: <span class="kt-math"><span class="kt-output">y</span> = relu(bn(conv('
+            '<span class="kt-input">x</span>, <span class="kt-filter">w</span>) + <span class="kt-filter">b</span>))</span>. With one '
+            'launch per block, each kernel stores a <span class="kt-workspace">map</span> in HBM (the GPU’s main memory) for the next '
+            "kernel. A fused kernel applies all blocks while a value is in a register. Fusion saves time if memory or launches limit "
+            "the chain, but little time if arithmetic limits it."
+        )
+    )
 if {"run", "why"} & parts:
-    run.run_section(LADDER, query.shape, story.FUSION, link, rung_tiles=query.rung_tiles, more=cards.section)
+    run.run_section(settings, story.FUSION, link, more=cards.section)
 if "kernel" in parts:
     sources.draw_tabs(
         LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query)

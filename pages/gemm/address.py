@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import MAX_INT8_K, GemmShape
+from kernels.i18n import decimal, tr
 from kernels.ladders import LADDERS
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.shape import Bound
@@ -32,15 +33,30 @@ def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     for matrix, rows, cols in MATRICES:
         if values[rows] * values[cols] > MAX_ELEMENTS:
             back = fewest_resets(values, DEFAULT.params(), SIZES, _fits)
-            yield f"{matrix} may have {MAX_ELEMENTS:,} elements on this page, {rows}*{cols} is {values[rows] * values[cols]:,}", back  # fmt: skip
+            rule = tr(
+                "{matrix} may have at most {limit} elements on this page, {rows}*{cols} is {count}",
+                matrix=matrix, limit=_count(MAX_ELEMENTS), rows=rows, cols=cols, count=_count(values[rows] * values[cols]),
+            )  # fmt: skip
+            yield rule, back
     if values["dtype"] == "int8":
         for name in FACTORS:
             if values[name] != int(values[name]):
-                rule = f"{name} must be a whole number where dtype is int8, got {values[name]:g}"
+                rule = tr(
+                    "{name} must be a whole number if dtype is int8, got {value}",
+                    name=name,
+                    value=f"{values[name]:g}",
+                )
                 yield rule, {name: getattr(DEFAULT, name)}
         if values["K"] * abs(values["alpha"]) > MAX_INT8_K:
-            rule = f"K*|alpha| <= {MAX_INT8_K} where dtype is int8 (sums stay in int32), got {values['K']}*{abs(values['alpha']):g}"
+            rule = tr(
+                "K*|alpha| must be at most {limit} if dtype is int8, so that sums fit in int32; got {K}*{alpha}",
+                limit=MAX_INT8_K, K=values["K"], alpha=f"{abs(values['alpha']):g}",
+            )  # fmt: skip
             yield rule, {"alpha": DEFAULT.alpha}
+
+
+def _count(number: int) -> str:
+    return decimal(f"{number:,}")
 
 
 def _fits(values: Values) -> bool:
@@ -60,11 +76,11 @@ def bounds(shape: GemmShape) -> dict[str, Bound]:
     found = {}
     for name, others in (("M", (N, K)), ("N", (M, K)), ("K", (M, N))):
         maximum = MAX_ELEMENTS // max(others)
-        rule = f"no matrix of more than {MAX_ELEMENTS:,} elements"
+        rule = tr("no matrix may have more than {limit} elements", limit=_count(MAX_ELEMENTS))
         found[name] = Bound(1, min(maximum, MAX), why_high=rule if maximum < MAX else "")
     found |= {name: Bound(-int(MAX_FACTOR), int(MAX_FACTOR)) for name in FACTORS}
     if shape.dtype == "int8":
-        rule = f"K*|alpha| <= {MAX_INT8_K} for int8"
+        rule = tr("K*|alpha| must be at most {limit} for int8", limit=MAX_INT8_K)
         maximum = min(MAX_INT8_K // K, int(MAX_FACTOR))
         found["alpha"] = Bound(-maximum, maximum, rule, rule) if maximum < MAX_FACTOR else found["alpha"]
         maximum = MAX_INT8_K // max(1, int(abs(shape.alpha)))

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import decimal, mark, tr
 from pages.gemm import address
 from pages.gemm.address import LADDER
 from pages.parts import rates, run_settings, rung_picker
 from pages.parts.address import Fields
-from pages.parts.controls import Link, choose, limits, numbers, order_chooser, presets
+from pages.parts.controls import Link, choose, limits, numbers, presets
 from pages.parts.rung_address import Selection
+from pages.parts.sizes import Sizes
 from visuals.charts import units
 from visuals.gemm import story
 
 CHIPS = {
-    "square-8": "Toy 8×8", "square-16": "16×16", "square-64": "64×64", "square-1024": "1024³",
-    "square-4096": "4096³", "odd-4095": "odd", "tall": "tall", "deep": "deep", "fc-vgg16-fc6": "VGG-16 fc6",
+    "square-8": mark("Toy 8×8"), "square-16": "16×16", "square-64": "64×64", "square-1024": "1024³",
+    "square-4096": "4096³", "odd-4095": mark("odd"), "tall": mark("tall"), "deep": mark("deep"), "fc-vgg16-fc6": "VGG-16 fc6",
     "gpt2-qkv": "GPT-2 QKV", "gpt2-mlp-up": "GPT-2 MLP", "square-4096-fp16": "4096³ FP16",
     "square-4096-int8": "4096³ INT8",
 }  # fmt: skip
@@ -27,22 +30,32 @@ LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 RARE = ((("alpha", "alpha", 96), ("beta", "beta", 92)),)
 
 
-def read(
-    page: str, visible: bool = True, orders: Callable[[str], Mapping[str, str]] | None = None
-) -> tuple[Selection, Link]:
+def read(page: str, visible: bool = True) -> tuple[Selection, Link]:
     """Draws the controls and returns their query and a function that links to another preset.
 
-    The link keeps all other settings. `orders(rung)` returns the stage's orders. If not `visible`, only the URL is
-    read."""
+    The link keeps all other settings. If not `visible`, only the URL is read."""
 
     def controls(fields: Fields, query: Selection, link: Link) -> None:
         with st.container(key="chips", horizontal=True):
-            presets(link, CHIPS, GEMM_PRESETS, query.shape)
-            if orders:
-                order_chooser(orders(query.rung.name))
+            presets(link, {key: tr(label) for key, label in CHIPS.items()}, GEMM_PRESETS, query.shape)
         _fields(fields, query.shape)
 
     return rung_picker.selection(page, address.ADDRESS, controls if visible else None)
+
+
+REAL = GEMM_PRESETS["square-4096"].shape
+
+
+def sizes(query: Selection) -> Sizes:
+    """Returns how the strip names a shape, and the square product at which kernels are usually compared."""
+    return Sizes(name, lambda shape: replace(REAL, dtype=shape.dtype), address.ADDRESS.chosen_tiles(query))
+
+
+def name(shape: GemmShape) -> str:
+    """Returns a shape in a few words: "4,096³"."""
+    sizes = [decimal(f"{size:,}") for size in (shape.M, shape.N, shape.K)]
+    text = f"{sizes[0]}³" if len(set(sizes)) == 1 else " × ".join(sizes)
+    return text if shape.dtype == "fp32" else f"{text}, {shape.dtype.upper()}"
 
 
 def _fields(fields: Fields, shape: GemmShape) -> None:
@@ -54,14 +67,21 @@ def _fields(fields: Fields, shape: GemmShape) -> None:
                 numbers(fields, RARE, bounds)
             choose(fields, "dtype")
             st.caption(
-                "C = alpha · A × B + beta · C0. The type is that of A and B; C is FP32, of INT8 a 32-bit "
-                "whole number. A rung takes the types it was written for."
+                tr(
+                    "C = alpha · A × B + beta · C0. A and B have the chosen type. C is FP32, or INT32 if A and B are INT8. "
+                    "Each kernel supports only some of the types."
+                )
             )
         min_bytes = shape.bytes
         st.html(
-            f'<p class="kt-derived">C <b>{shape.M:,}×{shape.N:,}</b> · <b>{units.count(shape.flops)}</b> FLOP · '
-            f"at least <b>{units.bytes_(min_bytes)}</b> moved · <b>{shape.flops / min_bytes:.3g}</b> FLOP a byte</p>"
-        )
+            '<p class="kt-derived">'
+            + tr(
+                "C <b>{rows}×{cols}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved · <b>{intensity}</b> FLOP per byte",
+                rows=decimal(f"{shape.M:,}"), cols=decimal(f"{shape.N:,}"), flops=units.count(shape.flops),
+                bytes=units.bytes_(min_bytes), intensity=decimal(f"{shape.flops / min_bytes:.3g}"),
+            )
+            + "</p>"
+        )  # fmt: skip
     limits(shape.params(), bounds)
 
 
@@ -74,7 +94,7 @@ def _more_label(shape: GemmShape) -> str:
     ]
     if shape.dtype != "fp32":
         parts.append(shape.dtype)
-    return ", ".join(parts) or "more"
+    return ", ".join(parts) or tr("more")
 
 
 # -- under the cards of Run ----------------------------------------------------------------------

@@ -8,6 +8,7 @@ import streamlit as st
 
 from kernels.gemm import cpu_ladder
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import mark, tr, trn
 from kernels.jobs.job import Request
 from kernels.machine import memory_levels
 from kernels.machine.processor import THREADS, cores
@@ -24,7 +25,7 @@ from visuals.gemm import cpu_curve
 KEY = "cpu_curve"
 SECONDS = 0.4  # of timing for each BLOCK
 SIZES = {f"{n}³": GemmShape(n, n, n) for n in (512, 256, 1024)}
-PAGE_SHAPE = "this shape"
+PAGE_SHAPE = mark("this shape")
 BLOCKED = cpu_ladder.LADDER.rung("loops/blocked")
 OTHERS = [rung for rung in cpu_ladder.LADDER.rungs if rung is not BLOCKED]
 
@@ -48,7 +49,7 @@ def blocked(curve: Series) -> list[dict]:
 def lines(curve: Series) -> list[tuple[str, dict]]:
     """Returns (title, row) of each rung without tiles."""
     rows = {row["rung"]: row for row in curve.rows}
-    return [(rung.title, rows[rung.name]) for rung in OTHERS if rung.name in rows]
+    return [(tr(rung.title), rows[rung.name]) for rung in OTHERS if rung.name in rows]
 
 
 def requests(settings: CpuSettings) -> list[Request]:
@@ -75,27 +76,54 @@ def section(shape: GemmShape) -> None:
 def _options(shape: GemmShape) -> CpuSettings:
     with (
         st.container(key="chips_cpu_curve", width="content"),
-        st.popover("options", key="cpu_curve_options"),
+        st.popover(tr("options"), key="cpu_curve_options"),
     ):
         size = option("curve", [*SIZES, PAGE_SHAPE])
         threads = option("threads", [str(n) for n in THREADS if n <= cores()])
-        st.caption(f"“{PAGE_SHAPE}” is {shape}. Cold or hot caches as the options of Run say.")
+        st.caption(
+            tr(
+                "“{choice}” is {shape}. The options of Run decide whether caches are cold (overwritten before each run) or hot.",
+                choice=PAGE_SHAPE,
+                shape=shape,
+            )
+        )
     return CpuSettings(SIZES.get(size, shape), int(threads), chosen("caches", MODES))
 
 
 def _plan(settings: CpuSettings, todo: int) -> str:
     if not todo:
         tiles = {"BLOCK": BLOCKED.default_tiles["BLOCK"], "THREADS": settings.threads}
-        return f"The loops cannot run {settings.shape}: {next(iter(BLOCKED.rules(settings.shape, tiles)))}"
-    return (
-        f"C = A × B as loops in Numba, FP32, {settings}: naive, reordered, NumPy’s BLAS, and in blocks of {todo - 1} sizes, "
-        f"each verified against float64 and timed here, on your processor. {cpu_curve.caches_sentence(memory_levels.caches(), cpu_curve.block_tile(settings.shape))}"
+        rule = next(iter(BLOCKED.rules(settings.shape, tiles)))
+        return tr("The loops cannot run {shape}: {rule}", shape=settings.shape, rule=rule)
+    caches = cpu_curve.caches_sentence(memory_levels.caches(), cpu_curve.block_tile(settings.shape))
+    return " ".join((_what(settings), caches))
+
+
+def _what(settings: CpuSettings) -> str:
+    """Returns sentences on what the button measures."""
+    blocks = [request for request in requests(settings) if "BLOCK" in request.tiles]
+    others = [
+        tr(rung.title)
+        for rung in OTHERS
+        if rung.name in {name for r in requests(settings) for name in r.rungs}
+    ]
+    return " ".join(
+        (
+            tr("The button times C = A × B on your processor, in FP32, at {settings}.", settings=settings),
+            tr("It runs these loops without tiles: {titles}.", titles=", ".join(others)) if others else "",
+            trn(
+                "It runs the blocked loops with {n} tile size.",
+                "It runs the blocked loops with {n} tile sizes.",
+                len(blocks),
+            ),
+            tr("Each result is verified against float64."),
+        )
     )
 
 
 def _name(request: Request) -> str:
     block = request.tiles.get("BLOCK")
-    return f"BLOCK {block}" if block else "the loops without tiles"
+    return f"BLOCK {block}" if block else tr("loops without tiles")
 
 
 # -- results ---------------------------------------------------------------------------------------
@@ -110,12 +138,15 @@ def _draw(curve: Series) -> None:
     )
     cards.sentence(cpu_curve.summary(rows, others, caches, tile))
     quiet(
-        "Above: the median with p20 to p80; ★ the best. Below: bytes predicted to pass each cache, as a share of the naive "
-        "loops’. The formula’s cache is ideal and one thread’s own: a real one is parted into sets, and rows a power of two apart crowd each other out."
+        tr(
+            "Upper chart: median speed with p20 to p80. ★ marks the fastest. Lower chart: predicted bytes past each cache, as a "
+            "share of those of the naive loops. The prediction assumes an ideal cache for each thread. A real cache consists "
+            "of sets, and rows a power of two apart compete for the same set."
+        )
     )
 
 
 CARD = cpu_card.Card(
-    KEY, "Tile sizes on this processor", "Measure the curve", _options, requests, _name, _plan,
+    KEY, mark("Tile sizes on this processor"), mark("Measure the curve"), _options, requests, _name, _plan,
     lambda curve: bool(blocked(curve)), _draw,
 )  # fmt: skip

@@ -1,35 +1,42 @@
 """Tiling: the GEMM ladder, from one thread per element of C to the library's speed."""
 
+from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from pages.gemm import controls, cpu_curve
 from pages.gemm.scene import gemm, gemm_orders
 from pages.parts import autotune, lesson, run, sources
 from pages.parts.query import chosen
-from pages.parts.text import note
-from visuals import stage
+from pages.parts.stage import Stage
+from pages.parts.text import idea, note
 from visuals.gemm import story
 
 PAGE, LADDER = "gemm/page.py", LADDERS["gemm"]
 
 parts, whole = lesson.begin(
-    "Tiling: the GEMM ladder",
-    'Each number of <span class="kt-input">A</span> and <span class="kt-filter">B</span> is used thousands of times, '
-    'and fetching it from memory costs more than using it. <span class="kt-math">C[row, col] = '
-    "Σ<sub>k</sub> A[row, k]·B[k, col]</span>. So each rung keeps what it fetched closer to the "
-    "threads, in shared memory, then in registers, and uses it more often.",
+    tr("Tiling: a matrix product (GEMM) from naive to fast"),
     autotune.PART,
 )
-query, link = controls.read(PAGE, visible=whole, orders=gemm_orders)
+with lesson.controls(whole):
+    query, link = controls.read(PAGE, visible=whole)
+    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=whole)
 shape, rung = query.shape, query.rung
 if "watch" in parts:
-    order = chosen("order", gemm_orders(rung.name))
-    scene, reason = gemm(shape, rung.name, tuple(query.tiles.items()), order)
+    orders = gemm_orders(rung.name)
+    scene, reason = gemm(shape, rung.name, tuple(query.tiles.items()), chosen("order", orders))
     if reason and not query.broken:  # a broken rule is already named beside the tile sizes
         note(reason)
-    if scene:
-        stage.mount(scene, key="tiling")
+    Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders).draw()
+if whole:
+    idea(
+        tr(
+            '<span class="kt-math">C[row, col] = Σ<sub>k</sub> A[row, k]·B[k, col]</span>. Each element of '
+            '<span class="kt-input">A</span> and <span class="kt-filter">B</span> is used many times. A load from global memory '
+            "takes much longer than a multiply-add. Each kernel therefore keeps loaded values closer to the threads: first in "
+            "shared memory, then in registers."
+        )
+    )
 if {"run", "why"} & parts:
-    run.run_section(LADDER, shape, story.GEMM, link, rung_tiles=query.rung_tiles, more=controls.rate_cards)
+    run.run_section(settings, story.GEMM, link, more=controls.rate_cards)
 if autotune.PART in parts:
     autotune.section(rung, shape, query.tiles)
 if whole:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from kernels.gemm.common import buffers
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import cached, mark, tr
 from kernels.model.program import RuleError
 from visuals.gemm import fragment
 from visuals.gemm.fragment import fragment_scene
@@ -17,12 +16,14 @@ from visuals.gemm.warps import warps_scene
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 GEMM_ORDERS = {
-    "explaining": "one block, what it loads and then the terms of its sums one after the other",
-    "warps": "what one warp of block 0 asks of memory, request by request, as the emulator executed it",
+    "explaining": mark("the loads of one block, then the terms of its sums"),
+    "warps": mark("the memory requests of one warp of block 0, as the emulator executed them"),
 }
 
 
-FRAGMENTS = {"fragments": "which lane of a warp holds what in the first mma.sync m16n8k16 of block 0"}
+FRAGMENTS = {
+    "fragments": mark("the elements in each lane’s registers in the first mma.sync m16n8k16 of block 0")
+}
 
 
 FILLED = 512  # rows of A and columns of B with random values; block 0 reads the first of them
@@ -30,10 +31,11 @@ FILLED = 512  # rows of A and columns of B with random values; block 0 reads the
 
 def gemm_orders(rung: str) -> dict[str, str]:
     """Returns the orders in which a rung of the GEMM ladder can be played, with a description of each."""
-    return GEMM_ORDERS | FRAGMENTS if rung == "gemm/mma-sync" else GEMM_ORDERS
+    orders = GEMM_ORDERS | FRAGMENTS if rung == "gemm/mma-sync" else GEMM_ORDERS
+    return {order: tr(text) for order, text in orders.items()}
 
 
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def gemm(
     shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
 ) -> tuple[Scene | None, str]:
@@ -48,9 +50,8 @@ def gemm(
         try:
             return warps_scene(shape, rung, dict(tiles), *matrices), ""
         except RuleError as error:  # no compiler here for these tile sizes
-            return gemm_scene(
-                shape, rung, dict(tiles), *matrices
-            ), f"{error}. Until then: the explaining order."
+            note = tr("{error}. The stage shows the explaining order instead.", error=error)
+            return gemm_scene(shape, rung, dict(tiles), *matrices), note
     return gemm_scene(shape, rung, dict(tiles), *matrices), ""
 
 

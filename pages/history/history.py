@@ -1,11 +1,13 @@
-"""The parts of the history page: filters, the list of runs, the comparison of two runs, import and export."""
+"""The parts of the history page: filters, groups and list of runs, the comparison of two runs, import and export."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,17 @@ import streamlit as st
 
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
+from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.program import RuleError
 from kernels.records import link, rows, statistics
-from kernels.records.jsontext import RowError, id_of
+from kernels.records.jsontext import RowError, canonical, id_of
 from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, newest_first, user_store
 from pages.parts import address
 from visuals.charts import compare, units
 
 PER_PAGE = 20
+NEWEST_HERE = 5  # runs of this machine above the groups
 MAX_EXPORTED = rows.MAX_ROWS
 ALL, LINK = "all", "link"
 SIDES = (("run", "result", "A"), ("against", "against_result", "B"))
@@ -40,12 +44,30 @@ class Field:
 
 
 FIELDS = (
-    Field("rung", "rung", (0,)),
-    Field("device", "device", (1, 2)),
-    Field("caches", "caches", (3,)),
-    Field("origin", "from", (4,)),
+    Field("rung", mark("kernel"), (0,)),
+    Field("device", mark("device"), (1, 2)),
+    Field("caches", mark("caches"), (3,)),
+    Field("origin", mark("from"), (4,)),
 )
 JOIN = ": "
+# The lessons in their order: the ladders whose kernels each measures.
+LESSONS = {
+    mark("threads"): ("add", "stride", "banks", "layout"),
+    mark("tiling"): ("gemm", "loops"),
+    mark("convolution"): ("conv",),
+    mark("softmax"): ("softmax",),
+    mark("attention"): ("attention", "attention-loops"),
+    mark("fusion"): ("fusion",),
+}
+OTHERS = mark("others")  # of another version of the app
+# What two runs may differ in, as kernels.records.statistics names it.
+DIFFERENCES = {
+    "rung": mark("kernel"),
+    "device": mark("device"),
+    "engine": mark("engine"),
+    "tile sizes": mark("tile sizes"),
+    "the kernel's code": mark("the kernel’s code"),
+}
 
 
 # -- all runs ------------------------------------------------------------------------------------
@@ -53,6 +75,40 @@ JOIN = ": "
 def _recordings() -> dict[str, Entry]:
     entries = (Entry(id_of(row), row, RECORDED) for row in records.recordings())
     return {e.id: e for e in newest_first(entries)}
+
+
+@cache
+def _recorded_groups() -> dict[tuple[str, str], tuple[int, str]]:
+    groups: dict[tuple[str, str], tuple[int, str]] = {}
+    for entry in _recordings().values():
+        key = entry.row["rung"], canonical(entry.row["shape"])
+        number, newest = groups.get(key, (0, ""))
+        groups[key] = number + 1, max(newest, rows.measured_at(entry.row))
+    return groups
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one ladder at one shape."""
+
+    ladder: str
+    shape: str  # canonical JSON
+    runs: int
+    kernels: int
+    newest: str
+
+    @property
+    def key(self) -> str:
+        """Returns the value of ?group= that lists these runs."""
+        return f"{self.ladder}.{sha256(self.shape.encode()).hexdigest()[:10]}"
+
+    @property
+    def lesson(self) -> str:
+        return lesson_of(self.ladder)
+
+    @property
+    def shape_text(self) -> str:
+        return rows.shape_text({"rung": f"{self.ladder}/", "shape": json.loads(self.shape)})
 
 
 class Archive:
@@ -85,6 +141,18 @@ class Archive:
         self.notes += self._query_store(lambda s: s.notes(), [])
         return recorded | found
 
+    def groups(self) -> list[Group]:
+        """Returns the groups of all runs, the newest first."""
+        numbers: dict[tuple[str, str], list] = {}  # (ladder, shape): [runs, rungs, newest]
+        stored = self._query_store(lambda s: s.groups(), {})
+        for (rung, shape_json), (runs, newest) in [*_recorded_groups().items(), *stored.items()]:
+            group = numbers.setdefault((rung.partition("/")[0], shape_json), [0, set(), ""])
+            group[0] += runs
+            group[1].add(rung)
+            group[2] = max(group[2], newest)
+        groups = [Group(*key, runs, len(rungs), newest) for key, (runs, rungs, newest) in numbers.items()]
+        return sorted(groups, key=lambda group: (group.newest, group.runs), reverse=True)
+
     def count(self, query: Filter) -> int:
         return len(self._recorded(query)) + self._query_store(lambda s: s.count(query), 0)
 
@@ -105,7 +173,7 @@ class Archive:
         if self._store is None:
             raise StoreError(self.notes[0])
         got, new = self._store.import_(text, name)
-        return f"{got:,} row{'s' * (got != 1)} read, {new:,} of them new."
+        return trn("{n} row read, {new} new.", "{n} rows read, {new} new.", got, new=decimal(f"{new:,}"))
 
     def _recorded(self, query: Filter) -> list[Entry]:
         if query.origin not in ("", RECORDED):
@@ -121,16 +189,23 @@ def filters(archive: Archive) -> tuple[Filter, list[str]]:
         choices = [ALL, *dict.fromkeys(JOIN.join(kind[i] for i in field.at) for kind in kinds)]
         value = st.query_params.get(field.param)
         if value is not None and value not in choices:
-            notes.append(f"no run has {field.label} {address.quoted(value)}: {ALL} are listed")
+            notes.append(
+                tr(
+                    "No run has {field} {value}. All are listed.",
+                    field=tr(field.label),
+                    value=address.quoted(value),
+                )
+            )
         with st.container(key=f"filter_{field.param}"):
-            got[field.param] = st.selectbox(field.label, choices, key=field.param, bind="query-params") or ALL
+            label = tr(field.label)
+            got[field.param] = st.selectbox(label, choices, key=field.param, bind="query-params") or ALL
     with st.container(key="filter_shape"):
         text = st.text_input(
-            "shape",
+            tr("shape"),
             key="shape",
             bind="query-params",
             max_chars=MAX_TEXT_CHARS,
-            placeholder="C=64 or 56x56",
+            placeholder=tr("C=64 or 56x56"),
             type="search",
         )
     chosen_values = {name: "" if value == ALL else value for name, value in got.items()}
@@ -154,7 +229,8 @@ def sides(archive: Archive) -> tuple[list[Entry | None], list[str]]:
             except RowError as e:
                 notes.append(f"{letter}: {e}")
         elif id_ and entry is None:
-            notes.append(f"{letter}: there is no run {address.quoted(id_)} here; it may be in another store")
+            no_run = tr("There is no run {id} here. It may be in another store.", id=address.quoted(id_))
+            notes.append(f"{letter}: {no_run}")
         found.append(entry)
     return found, notes
 
@@ -163,16 +239,33 @@ def current_page(pages: int) -> tuple[int, list[str]]:
     value = st.query_params.get("page", "1")
     if value.isascii() and value.isdigit() and len(value) < 9 and 1 <= int(value) <= pages:
         return int(value), []
-    return 1, [f"there is no page {address.quoted(value)} of this list: the first is shown"]
+    return 1, [tr("This list has no page {page}. Page 1 is shown.", page=address.quoted(value))]
+
+
+def chosen_group(groups: list[Group]) -> tuple[Group | None, list[str]]:
+    """Returns the group that the URL names, None if it names none, and a note if there is no such group."""
+    key = st.query_params.get("group", "")
+    found = next((group for group in groups if group.key == key), None)
+    if found or key in ("", ALL):
+        return found, []
+    return None, [
+        tr("There is no group of runs {group} here. All groups are listed.", group=address.quoted(key))
+    ]
 
 
 # -- texts ---------------------------------------------------------------------------------------
+def lesson_of(ladder: str) -> str:
+    """Returns the lesson that measures a ladder, translated."""
+    return tr(next((lesson for lesson, ladders in LESSONS.items() if ladder in ladders), OTHERS))
+
+
 def title(row: Mapping[str, Any]) -> str:
+    """Returns a text with the lesson and the kernel: "softmax: three passes"."""
     try:
         name = find(row["rung"]).title_on(row["engine"])
     except RuleError:  # of another version
-        name = row["rung"]
-    return name
+        return row["rung"]
+    return f"{lesson_of(row['rung'].partition('/')[0])}: {name}"
 
 
 def shape(row: Mapping[str, Any]) -> str:
@@ -187,9 +280,12 @@ def kind(entry: Entry) -> str:
 
 
 def source(entry: Entry) -> str:
-    return {HERE: "measured here", RECORDED: "shipped with the app", LINK: "carried by the link"}.get(
-        entry.origin, f"imported: {entry.origin}"
-    )
+    texts = {
+        HERE: tr("measured here"),
+        RECORDED: tr("a recording of the app"),
+        LINK: tr("from the link"),
+    }
+    return texts.get(entry.origin) or tr("imported: {file}", file=entry.origin)
 
 
 def badge(entry: Entry) -> str:
@@ -205,32 +301,100 @@ def _component():
 
 
 def listing(archive: Archive, query: Filter, chosen: list[Entry | None]) -> None:
-    """Draws one page of the filtered runs, newest first."""
+    """Draws the runs: by lesson and shape, or one page of a group or of the filtered runs, newest first."""
+    groups = archive.groups()
+    group, notes = chosen_group(groups)
+    if group:
+        query = replace(query, ladder=group.ladder, exact_shape=group.shape)
+    grouped = query == Filter() and st.query_params.get("group") != ALL
     total = archive.count(query)
-    pages = max(1, math.ceil(total / PER_PAGE))
-    page, notes = current_page(pages)
-    lines = archive.some(query, PER_PAGE, (page - 1) * PER_PAGE)
+    pages = 1 if grouped else max(1, math.ceil(total / PER_PAGE))
+    page, more_notes = current_page(pages)
+    if grouped:
+        lines = archive.some(Filter(origin=HERE), NEWEST_HERE)
+    else:
+        lines = archive.some(query, PER_PAGE, (page - 1) * PER_PAGE)
     with st.container(key="list_head", horizontal=True, vertical_alignment="center"):
-        text = f"{total:,} run{'s' * (total != 1)}, newest first" if total else "No run is like that."
-        st.html(f'<p class="kt-figures">{text}</p>')
+        st.html(f'<p class="kt-figures">{escape(_head(total, group, grouped))}</p>')
         _files(archive, query, total)
-    for text in notes:
+    for text in [*notes, *more_notes]:
         st.html(f'<p class="kt-note" role="status">{escape(text)}</p>')
     data = {
         "lines": [_line_data(entry) for entry in lines],
+        "lessons": _lessons(groups) if grouped else [],
+        "back": tr("all lessons") if group or st.query_params.get("group") == ALL else "",
+        "all": tr("all runs in one list") if grouped else "",
         "chosen": {side[0]: entry.id if entry else "" for side, entry in zip(SIDES, chosen, strict=True)},
         "page": page,
         "pages": pages,
+        "texts": _texts(page, pages),
     }
-    if lines:
+    if lines or grouped:
         _component()(key="runs", data=data, height="content", on_go_change=_go)
+
+
+def _head(total: int, group: Group | None, grouped: bool) -> str:
+    if not total:
+        return tr("No run has these values.")
+    if grouped:
+        return trn("{n} run, by lesson and shape", "{n} runs, by lesson and shape", total)
+    if group is None:
+        return trn("{n} run, newest first", "{n} runs, newest first", total)
+    name = f"{group.lesson} {group.shape_text}"
+    return trn("{n} run of {group}, newest first", "{n} runs of {group}, newest first", total, group=name)
+
+
+def _lessons(groups: list[Group]) -> list[dict[str, Any]]:
+    """Returns each lesson with the groups of its runs, in the order of the lessons."""
+    by_lesson: dict[str, list[Group]] = {tr(lesson): [] for lesson in (*LESSONS, OTHERS)}
+    for group in groups:
+        by_lesson[group.lesson].append(group)
+    return [
+        {
+            "title": lesson,
+            "about": trn("{n} shape", "{n} shapes", len(found))
+            + " · "
+            + trn("{n} run", "{n} runs", sum(group.runs for group in found)),
+            "groups": [
+                {
+                    "key": group.key,
+                    "shape": group.shape_text,
+                    "about": trn("{n} kernel", "{n} kernels", group.kernels)
+                    + " · "
+                    + trn("{n} run", "{n} runs", group.runs),
+                }
+                for group in found
+            ],
+        }
+        for lesson, found in by_lesson.items()
+        if found
+    ]
+
+
+def _texts(page: int, pages: int) -> dict[str, str]:
+    """Returns the words of the list. {letter} and {run} are filled in the browser."""
+    return {
+        "pick": tr("compare"),
+        "run": tr("run"),
+        "where": tr("device, time"),
+        "median": tr("median"),
+        "newer": tr("newer"),
+        "older": tr("older"),
+        "pages": tr("pages of the list"),
+        "page": tr("page {page} of {pages}", page=page, pages=pages),
+        "take": tr("choose as {letter}: {run}"),
+        "drop": tr("remove {letter}: {run}"),
+        "kinds_measured": tr("measured"),
+        "kinds_recorded": tr("recorded"),
+        "here": tr("Newest runs of this machine"),
+    }
 
 
 def _go() -> None:
     """Changes the URL after a click on a link of the list."""
     change = st.session_state["runs"].get("go")
     for name, value in change.items() if isinstance(change, dict) else ():
-        if name not in ("run", "against", "page"):
+        if name not in ("run", "against", "page", "group"):
             continue
         for param in (name, *(by_row for by_id, by_row, _ in SIDES if by_id == name)):
             st.query_params.pop(param, None)
@@ -260,27 +424,33 @@ def comparison(chosen: list[Entry | None]) -> None:
     entries = [entry for entry in chosen if entry]
     if not entries:
         st.html(
-            '<h2 class="kt-card">Compare</h2><p class="kt-quiet">Pick a run as A to see its samples and how it was '
-            "measured, and another as B to see whether they differ by more than noise. For example:</p>"
+            f'<h2 class="kt-card">{tr("Compare")}</h2><p class="kt-quiet">'
+            + tr("Choose a run as A to see its samples. Choose another as B to compare the two. For example:")
+            + "</p>"
         )
         with st.container(key="chips_examples", horizontal=True):
             for n, (text, *ids) in enumerate(_examples()):
                 st.button(text, key=f"example_{n}", on_click=st.query_params.update, args=(dict(zip(("run", "against"), ids, strict=True)),))  # fmt: skip
         return
     with st.container(key="compared_head", horizontal=True, vertical_alignment="center"):
-        st.html(f'<h2 class="kt-card">{"A and B" if len(entries) == 2 else "One run"}</h2>')
-        with st.container(key="chips_link", width="content"), st.popover("link"):
+        st.html(f'<h2 class="kt-card">{tr("A and B") if len(entries) == 2 else tr("One run")}</h2>')
+        with st.container(key="chips_link", width="content"), st.popover(tr("link")):
             _link(entries)
     found = statistics.compare(*(e.row for e in entries)) if len(entries) == 2 else None
     texts = [_heading(letter, entry) for (_, _, letter), entry in zip(SIDES, entries, strict=False)]
     if found:
         texts.append(f'<p class="kt-verdict" role="status">{escape(found.sentence)}</p>')
         if found.other_differences:
-            texts.append(f'<p class="kt-quiet">Unlike in {escape(_joined(found.other_differences))}.</p>')
+            names = ", ".join(tr(DIFFERENCES.get(name, name)) for name in found.other_differences)
+            texts.append(f'<p class="kt-quiet">{escape(tr("They differ in: {names}.", names=names))}</p>')
         if found.low is not None:
             texts.append(
-                '<p class="kt-quiet">In brackets 95 % of a bootstrap over these samples. What changes from one run '
-                "to another, such as clocks and other programs, is not in it.</p>"
+                '<p class="kt-quiet">'
+                + tr(
+                    "The brackets hold a 95 % interval (bootstrap of these samples). It does not include changes "
+                    "between runs, such as clocks or other programs."
+                )
+                + "</p>"
             )
     pair = [e.row for e in entries]
     if found and found.ratio is None:
@@ -291,15 +461,15 @@ def comparison(chosen: list[Entry | None]) -> None:
     st.html("".join(texts))
 
 
-@cache
+@cached(4)
 def _examples() -> list[tuple[str, str, str]]:
     """Returns (label, A, B) for examples of two recordings, A and B as row ids."""
     large, toy = CONV_PRESETS["resnet50-res2-3x3-n32"].shape, CONV_PRESETS["toy"].shape
     direct, gemm, library = "conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"
     pairs = (
-        ("direct and cuBLAS, a layer of ResNet-50", (direct, large, {}), (library, large, {})),
-        ("direct and cuBLAS, the toy", (direct, toy, {}), (library, toy, {})),
-        ("our GEMM, TILE 16 and TILE 32", (gemm, large, {}), (gemm, large, {"TILE": 32})),
+        (tr("direct and cuBLAS, a layer of ResNet-50"), (direct, large, {}), (library, large, {})),
+        (tr("direct and cuBLAS, the toy"), (direct, toy, {}), (library, toy, {})),
+        (tr("our GEMM, TILE 16 and TILE 32"), (gemm, large, {}), (gemm, large, {"TILE": 32})),
     )
     found = []
     for text, *pair in pairs:
@@ -318,10 +488,6 @@ def _heading(letter: str, entry: Entry) -> str:
     )
 
 
-def _joined(items: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))
-
-
 def _link(entries: list[Entry]) -> None:
     """Draws the URL of this comparison, for a slide. The URL contains a run that only this store has."""
     query, too_large = {}, False
@@ -333,10 +499,12 @@ def _link(entries: list[Entry]) -> None:
         else:
             query[by_id], too_large = entry.id, True
     url = urlsplit(st.context.url or "")._replace(query=urlencode(query), fragment="")
-    st.caption("Shows this wherever the app runs, without a GPU; with &embed=true in a slide.")
+    st.caption(
+        tr("Opens this comparison wherever the app runs, also without a GPU. Add &embed=true for a slide.")
+    )
     st.code(url.geturl(), language=None)
     if too_large:
-        st.caption("A run with so many samples does not fit into a link: export it, and send the file.")
+        st.caption(tr("This run has too many samples for a link. Export it and send the file."))
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -352,17 +520,17 @@ def _files(archive: Archive, query: Filter, total: int) -> None:
             ):
                 st.download_button(
                     name, lambda text=text: text(all_()).encode(), f"kernel-theatre.{name.lower()}", mime,
-                    key=f"export_{name}", on_click="ignore", help=f"the runs listed, at most {MAX_EXPORTED:,}",
+                    key=f"export_{name}", on_click="ignore", help=tr("The runs of this list, at most {n}.", n=decimal(f"{MAX_EXPORTED:,}")),
                 )  # fmt: skip
-        with st.popover("import", key="import"):
+        with st.popover(tr("import"), key="import"):
             _import(archive)
 
 
 def _import(archive: Archive) -> None:
-    st.caption("A JSON file that History or a lesson exported, here or elsewhere.")
+    st.caption(tr("A JSON file that this app exported, here or on another machine."))
     limit = rows.MAX_BYTES // 2**20
     file = st.file_uploader(
-        "file", type=["json", "jsonl"], key="upload", max_upload_size=limit, label_visibility="collapsed"
+        tr("file"), type=["json", "jsonl"], key="upload", max_upload_size=limit, label_visibility="collapsed"
     )
     if file is None:
         return
@@ -371,7 +539,7 @@ def _import(archive: Archive) -> None:
         try:
             outcome = True, archive.take(file.getvalue().decode("utf-8"), file.name)
         except UnicodeDecodeError:
-            outcome = False, "The file is not text in UTF-8."
+            outcome = False, tr("The file is not text in UTF-8.")
         except (RowError, StoreError) as e:
             outcome = False, str(e)
         st.session_state["_imported"] = (file.file_id, *outcome)

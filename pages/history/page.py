@@ -4,15 +4,14 @@ from html import escape
 
 import streamlit as st
 
+from kernels.i18n import tr
 from pages.history import history
-from pages.parts.text import heading
+from pages.parts.text import heading, idea
 
 alone = st.context.is_embedded  # in a slide: only the comparison
 if not alone:
-    heading(
-        "History",
-        "Every run measured here or imported, and the app's recordings. Do two of them differ by more than noise?",
-    )
+    heading(tr("History"))
+    idea(tr("All runs measured here or imported, and the recordings of the app. Compare two of them."))
 archive = history.Archive()
 chosen, notes = history.sides(archive)
 if not alone:

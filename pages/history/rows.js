@@ -1,5 +1,5 @@
-// The list of runs: a table with two columns of links that choose A and B. Texts may be imported from other people, so
-// they are set as textContent only.
+// The list of runs: the lessons with their shapes, and a table with links that choose A and B. Texts may be imported
+// from other people, so they are set as textContent only.
 const create = (tag, name, ...inside) => {
   const element = document.createElement(tag);
   if (name) element.className = name;
@@ -15,7 +15,7 @@ const queryWith = (change) => {
 };
 
 export default function ({ data, parentElement, setTriggerValue }) {
-  const { lines, chosen, page, pages } = data;
+  const { lines, lessons, back, all, chosen, page, pages, texts } = data;
   const link = (change, name, ...inside) => {
     const a = create("a", name, ...inside);
     a.href = queryWith(change);
@@ -30,13 +30,13 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const on = chosen[param] === line.id;
     const a = link({ [param]: on ? "" : line.id }, `kt-pick kt-pick-${letter}`, letter);
     if (on) a.setAttribute("aria-current", "true");
-    a.setAttribute("aria-label", `${on ? "let go of" : "take as"} ${letter}: ${line.what}, ${line.shape}, ${line.time}`);
+    a.setAttribute("aria-label", texts[on ? "drop" : "take"].replace("{letter}", letter).replace("{run}", () => `${line.what}, ${line.shape}, ${line.time}`));
     a.dataset.id = line.id;
     return a;
   };
   const row = (line) => {
     const tr = create("tr", Object.values(chosen).includes(line.id) ? "kt-chosen" : "");
-    const badge = create("span", `kt-badge kt-badge-${line.kind}`, line.kind);
+    const badge = create("span", `kt-badge kt-badge-${line.kind}`, texts[`kinds_${line.kind}`]);
     tr.append(
       create("td", "kt-picks", pick("A", "run", line), pick("B", "against", line)),
       create("td", "kt-what", create("b", "", line.what), create("span", "", line.shape)),
@@ -46,8 +46,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     return tr;
   };
   const head = create("tr");
-  for (const [label, name] of [["pick", "kt-picks"], ["run", "kt-what"], ["where, when", "kt-where"], ["median", "kt-when"]]) {
-    const th = create("th", name, label);
+  for (const [label, name] of [["pick", "kt-picks"], ["run", "kt-what"], ["where", "kt-where"], ["median", "kt-when"]]) {
+    const th = create("th", name, texts[label]);
     th.scope = "col";
     head.append(th);
   }
@@ -55,15 +55,29 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const setRole = (tag, role) => list.querySelectorAll(tag).forEach((element) => element.setAttribute("role", role));
   const table = create("table", "kt-rows", create("thead", "", head), create("tbody", "", ...lines.map(row)));
   const pager = create("nav", "kt-turn");
-  pager.setAttribute("aria-label", "pages of the list");
+  pager.setAttribute("aria-label", texts.pages);
   if (pages > 1) {
     const pageLink = (n, label) => (n >= 1 && n <= pages ? link({ page: n > 1 ? String(n) : "" }, "", label) : create("span", "", label));
-    pager.append(pageLink(page - 1, "newer"), create("span", "kt-at", `page ${page} of ${pages}`), pageLink(page + 1, "older"));
+    pager.append(pageLink(page - 1, texts.newer), create("span", "kt-at", texts.page), pageLink(page + 1, texts.older));
   }
+  const open = new Set([...parentElement.querySelectorAll(".kt-lesson[open]")].map((element) => element.dataset.title)); // survive a rerun
+  const section = ({ title, about, groups }) => {
+    const summary = create("summary", "", create("b", "", title), ` ${about}`);
+    const item = (group) => create("li", "", link({ group: group.key, page: "" }, "", group.shape), create("span", "", group.about));
+    const details = create("details", "kt-lesson", summary, create("ul", "", ...groups.map(item)));
+    details.dataset.title = title;
+    details.open = open.has(title);
+    return details;
+  };
+  const parts = back ? [create("p", "kt-to", link({ group: "", page: "" }, "", back))] : [];
+  if (lines.length && lessons.length) parts.push(create("h2", "kt-label", texts.here));
+  if (lines.length) parts.push(table, pager);
+  parts.push(...lessons.map(section));
+  if (all) parts.push(create("p", "kt-to", link({ group: "all", page: "" }, "", all)));
   const focused = document.activeElement?.closest?.(".kt-list") && document.activeElement; // keeps the focus when rows are replaced
   const selector = focused && `[data-id="${focused.dataset.id}"].${[...focused.classList].join(".")}`;
   parentElement.querySelector(".kt-list")?.remove();
-  const list = create("div", "kt-list", table, pager);
+  const list = create("div", "kt-list", ...parts);
   list.dataset.page = page;
   Object.entries({ table: "table", "thead, tbody": "rowgroup", tr: "row", th: "columnheader", td: "cell" }).forEach((pair) => setRole(...pair));
   parentElement.append(list);

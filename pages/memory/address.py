@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import streamlit as st
-
 from kernels import records
+from kernels.i18n import cached
 from kernels.jobs.job import Request
 from kernels.ladders import LADDERS
 from kernels.memory import ladder as memory_ladder
@@ -96,7 +95,7 @@ def scene(topic: str, values: Values) -> Scene:
     return _scene(topic, tuple(values.items()))
 
 
-@st.cache_resource(max_entries=MAX_CACHED_SCENES, show_spinner=False)
+@cached(MAX_CACHED_SCENES)
 def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
     values = dict(items)
     name, topic_shape = rung(topic, values), shape(topic, values)
@@ -114,8 +113,13 @@ def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
     )
 
 
-@st.cache_data(max_entries=MAX_CACHED_SCENES, show_spinner=False)
 def counted(topic: str, values: Values) -> story.CountTable:
+    return _counted(topic, tuple(values.items()))
+
+
+@cached(MAX_CACHED_SCENES)
+def _counted(topic: str, items: tuple[tuple[str, Any], ...]) -> story.CountTable:
+    values = dict(items)
     if topic == "coalescing":
         return story.strides(values["stride"])
     if topic == "banks":
@@ -138,7 +142,7 @@ def measured_shapes(topic: str, engine: str, stride: int = 1) -> Sequence[Memory
 
 
 def requests(topic: str, engine: str, stride: int = 1) -> list[Request]:
-    rungs = tuple(r.name for r in ladder(topic).rungs)
+    rungs = tuple(r.name for r in ladder(topic).rungs if engine in r.engines)
     return [Request(rungs, s, None, engine, {}, "cold", 1.0) for s in measured_shapes(topic, engine, stride)]
 
 

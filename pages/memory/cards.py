@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from kernels import engines
+from kernels.i18n import decimal, tr
 from kernels.jobs.job import JobError
 from kernels.ladders import find
 from kernels.machine import memory_levels
@@ -42,28 +43,29 @@ def _time(topic: str, values: address.Values) -> None:
     engine, stride = engines.default(), values.get("stride", 1)
     with st.container(key="card_time", border=True):
         with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
-            st.html('<h2 class="kt-card">Time</h2>')
+            name = tr("Time")
+            st.html(f'<h2 class="kt-card">{name}</h2>')
             if address.measured_shapes(topic, engine):
                 _button(topic, engine, stride)
         if jobs := _jobs():
             done = sum(job.done for job in jobs)
-            st.progress(done / len(jobs), text=f"{done} of {len(jobs)} measured")
+            st.progress(done / len(jobs), text=tr("{done} of {total} measured", done=done, total=len(jobs)))
         gpu_note()
         if error := st.session_state.get("thread_error"):
             note(error)
         _draw_rows(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)
         _draw_rows(topic, address.recorded(topic), "recorded", stride)
         if topic == "banks" and engine == "cpu":
-            quiet("A processor has no banks: without a GPU there is nothing of this to measure here.")
+            quiet(tr("A processor has no banks. This topic can be measured only on a GPU."))
 
 
 def _button(topic: str, engine: str, stride: int) -> None:
     if jobs := _jobs():
-        if st.button("Stop", key="stop"):
+        if st.button(tr("Stop"), key="stop"):
             for job in jobs:
                 worker().cancel(job)
         return
-    if st.button("Run here", key="run", type="primary"):
+    if st.button(tr("Run here"), key="run", type="primary"):
         st.session_state["thread_error"] = ""
         try:
             requests = address.requests(topic, engine, stride)
@@ -96,7 +98,7 @@ def _draw_rows(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None
     """Draws the rows of one device as a chart under their badge. Without rows there is no chart."""
     if not rows:
         if kind == "recorded":
-            quiet("No recording of this topic is shipped with the app yet.")
+            quiet(tr("The app has no recording of this topic."))
         return
     first = rows[0]
     when = f", {first['date']}" if kind == "recorded" else ""
@@ -106,7 +108,7 @@ def _draw_rows(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None
     if topic in SLOWDOWNS:
         _slowdown(topic, rows, kind, stride)
     else:
-        titled = [(find(r["rung"]).title, r) for r in rows]
+        titled = [(find(r["rung"]).title_on(r["engine"]), r) for r in rows]
         _plot(lambda: bars.times(titled, tokens()), f"chart_{topic}_{kind}", bars.height(len(titled)))
 
 
@@ -115,8 +117,9 @@ def _shape_text(topic: str, row: dict) -> str:
     shape = dict(row["shape"])
     if topic in SLOWDOWNS:
         warps = shape["n"] // 32
-        return f"the stage shows warp 0 of the {warps:,} that run"
-    return f"at {' × '.join(f'{v:,}' for v in shape.values())}, mapped as on the stage"
+        return tr("The stage shows warp 0 of the {warps} warps that run.", warps=decimal(f"{warps:,}"))
+    size = decimal(" × ".join(f"{v:,}" for v in shape.values()))
+    return tr("Size: {size}. Threads and elements are mapped as on the stage.", size=size)
 
 
 def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
@@ -124,17 +127,19 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
     strides = sorted({row["shape"]["stride"] for row in rows} | {1, stride})
     if topic == "coalescing":
         counts = {s: charts.sectors(s) for s in strides}
-        counted = {"sectors, counted": charts.relative(counts)}
-        per_line = dict.fromkeys((line.name for line in lines), counted["sectors, counted"])
+        relative = charts.relative(counts)
+        counted = {tr("sectors, counted"): relative}
+        per_line = dict.fromkeys((line.name for line in lines), relative)
         unit = "sectors"
     else:
         per_line = {
-            find(f"banks/{name}").title: charts.relative(
+            tr(find(f"banks/{name}").title): charts.relative(
                 {s: charts.wavefronts(s, name == "padded") for s in strides}
             )
             for name in ("plain", "padded")
         }
-        counted, unit = {f"passes counted, {name}": of for name, of in per_line.items()}, "passes"
+        counted = {tr("passes counted, {kernel}", kernel=name): of for name, of in per_line.items()}
+        unit = "passes"
     _plot(
         lambda: charts.slowdown(lines, counted, stride, tokens()),
         f"chart_{topic}_{kind}",
@@ -143,16 +148,21 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
     sentences = (charts.slowdown_sentence(line, stride, per_line[line.name], unit) for line in lines)
     for text in filter(None, sentences):
         st.html(f'<p class="kt-why">{escape(text)}</p>')
-    if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].note):
+    if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].line_bytes):
         quiet(
-            f"A processor fetches {line}, not sectors: a float has a line to itself from another stride on, and the times "
-            "go their own way. The sectors are those of the GPU’s kernel."
+            tr(
+                "A processor fetches lines of {line} bytes, not sectors of 32 bytes. The sectors are those of the GPU kernel, so "
+                "the times here do not follow them.",
+                line=line,
+            )
         )
 
 
 def _line(rung: str, rows: Sequence[dict]) -> Line:
     role, symbol = STYLES.get(rung, ("input", "circle"))
-    return Line(find(rung).title, {r["shape"]["stride"]: r for r in rows if r["rung"] == rung}, role, symbol)
+    return Line(
+        tr(find(rung).title), {r["shape"]["stride"]: r for r in rows if r["rung"] == rung}, role, symbol
+    )
 
 
 def _plot(draw, key: str, height: int) -> None:
@@ -165,25 +175,26 @@ def _plot(draw, key: str, height: int) -> None:
 # -- why, levels -----------------------------------------------------------------------------------
 def why_card(topic: str, values: address.Values) -> None:
     with st.container(key="card_why", border=True):
-        st.html('<h2 class="kt-card">Why</h2>' + address.counted(topic, dict(values)).html())
+        name = tr("Why")
+        st.html(f'<h2 class="kt-card">{name}</h2>' + address.counted(topic, dict(values)).html())
 
 
 def levels_card() -> None:
     """Draws the memory levels of this machine's GPU (else of the recorded GPU) and of its processor."""
     with st.container(key="card_levels", border=True):
-        st.html('<h2 class="kt-card">Levels of memory</h2>')
+        name = tr("Levels of memory")
+        st.html(f'<h2 class="kt-card">{name}</h2>')
         gpu, ceilings = memory_levels.gpu(engines.load("cuda").status()), _ceilings()
         for levels in filter(None, (gpu or memory_levels.recorded(), memory_levels.cpu())):
-            kind = "recorded" if levels.date else "measured"
             with_copy = levels.with_copy(ceilings.get(levels.device))
-            when = f"recorded, {levels.date}" if kind == "recorded" else "this machine"
+            when = tr("recorded, {date}", date=levels.date) if levels.date else tr("this machine")
             st.html(
                 f'<p class="kt-figures"><b>{escape(levels.device)}</b>, {when}</p>'
                 + charts.levels_table(with_copy)
             )
         if not gpu and not memory_levels.recorded():
-            quiet("There is no NVIDIA GPU in this machine, and none of a recording was kept.")
-        quiet("How fast a copy goes is measured at the first Run.")
+            quiet(tr("This machine has no NVIDIA GPU, and the app has no recording of one."))
+        quiet(tr("The first Run measures the copy speed."))
 
 
 def _ceilings() -> dict[str, dict]:

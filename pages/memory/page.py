@@ -2,38 +2,49 @@
 
 import streamlit as st
 
-from pages.memory import address, cards
-from pages.parts import lesson, query, sources
+from kernels.i18n import mark, tr
+from pages.memory import address, cards, sizes
+from pages.parts import lesson, query, run, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
-from pages.parts.text import note
-from visuals import stage
+from pages.parts.stage import Stage
+from pages.parts.text import idea, note
 
 PAGE = "memory/page.py"
 IDEAS = {
     "threads": (
-        "A grid of threads, each with its own element",
-        "A launch is a grid of blocks; a block runs on one SM, 32 threads at a time: a warp, whose lanes do the same at "
-        'the same moment. <span class="kt-math">i = blockIdx.x · blockDim.x + threadIdx.x</span> is all that tells one '
-        "thread from another. Which elements a warp’s lanes get decides what reaching them costs.",
+        mark("Threads: one thread per element"),
+        mark(
+            "A kernel launch is a grid of blocks. Each block runs on one SM (streaming multiprocessor) in warps of 32 "
+            "threads. The 32 lanes of a warp execute the same instruction together. Each thread computes its own index: "
+            '<span class="kt-math">i = blockIdx.x · blockDim.x + threadIdx.x</span>. The cost of a memory access depends on '
+            "the elements that the lanes of a warp access together."
+        ),
     ),
     "coalescing": (
-        "Coalescing: a warp is served by the sector",
-        "The 32 loads of a warp are one request, served in sectors of 32 bytes. Floats side by side fill 4 of them; "
-        '<span class="kt-math">x[i · stride]</span> spreads them over up to 32, and what is fetched beside them is '
-        "thrown away.",
+        mark("Coalescing: memory is read in sectors of 32 bytes"),
+        mark(
+            "The 32 loads of a warp are one request. The hardware fetches whole sectors (32 bytes). 32 neighbouring floats "
+            'fill 4 sectors. With <span class="kt-math">x[i · stride]</span> the floats are in up to 32 sectors. The other '
+            "bytes of these sectors are fetched but not used."
+        ),
     ),
     "banks": (
-        "Banks: shared memory gives one word a bank",
-        'Shared memory has 32 banks; word <span class="kt-math">w</span> lies in bank <span class="kt-math">w mod 32</span>. '
-        "Lanes that want different words of one bank wait for each other, a pass each. One unused word behind each row, "
-        "padding, moves a column across all banks.",
+        mark("Banks: shared memory delivers one word per bank"),
+        mark(
+            'Shared memory has 32 banks. Word <span class="kt-math">w</span> is in bank '
+            '<span class="kt-math">w mod 32</span>. In one pass each bank delivers one word. If lanes read different words of '
+            "one bank, the read takes one pass per word: a bank conflict. One unused word after each row (padding) spreads a "
+            "column over all banks."
+        ),
     ),
     "layout": (
-        "Layout: an index becomes an address",
-        "Memory is a line. A tensor of four axes is laid along it in some order: NCHW counts w fastest, NHWC counts c. "
-        '<span class="kt-math">((n·C + c)·H + h)·W + w</span> is the address in the one, '
-        '<span class="kt-math">((n·H + h)·W + w)·C + c</span> in the other.',
+        mark("Layout: from an index to an address"),
+        mark(
+            "Memory is one-dimensional. A tensor of four axes can be stored in several orders. In NCHW w varies fastest, in "
+            'NHWC c varies fastest. The address in NCHW is <span class="kt-math">((n·C + c)·H + h)·W + w</span>. The address '
+            'in NHWC is <span class="kt-math">((n·H + h)·W + w)·C + c</span>.'
+        ),
     ),
 }
 LINES = {
@@ -43,11 +54,11 @@ LINES = {
     "layout": ((("n", "N", 56), ("c", "C", 56), ("h", "H", 56), ("w", "W", 58)),),
 }
 LABELS = {
-    "mapping": "threads",
+    "mapping": mark("threads"),
     "BLOCK": "BLOCK",
     "TILE": "TILE",
-    "row": "words in a row",
-    "along": "threads along",
+    "row": mark("words per row"),
+    "along": mark("threads along"),
 }
 WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "row": 170, "along": 150}
 
@@ -64,23 +75,32 @@ def controls(topic: str, fields: Fields, values: address.Values) -> None:
         numbers(fields, LINES[topic], address.bounds(topic))
         for name in fields.by_name:
             if name in LABELS and name != unused:
-                select(fields, name, WIDTHS[name], LABELS[name])
+                select(fields, name, WIDTHS[name], tr(LABELS[name]))
         rung = address.ladder(topic).rung(address.rung(topic, values))
-        st.html(f'<p class="kt-derived">{rung.idea}</p>')
+        st.html(f'<p class="kt-derived">{tr(rung.idea)}</p>')
 
 
 topic = address.topic(st.query_params)
-parts, whole = lesson.begin(*IDEAS[topic])
+title, about = map(tr, IDEAS[topic])
+parts, whole = lesson.begin(title)
 fields = address.fields(topic)
 values, notes = query.current_values(fields, whole)
 if st.session_state.get("_topic", topic) != topic:  # a link led here: show the topic in the browser's URL
     st.query_params.update({})
 st.session_state["_topic"] = topic
-if whole:
-    controls(topic, fields, values)
+with lesson.controls(whole):
+    if whole:
+        controls(topic, fields, values)
 note(*notes)
 if "watch" in parts:
-    stage.mount(address.scene(topic, values), key="threads")
+    rung = sizes.stage_rung(topic, values)
+    tiles = rung.default_tiles | {n: v for n, v in address.tiles(topic, values).items() if n in rung.tiles}
+    settings = run.options(
+        address.ladder(topic), address.shape(topic, values), (rung.name, tiles), visible=False
+    )
+    Stage("threads", address.scene(topic, values), settings, rung, sizes.sizes(topic, values)).draw()
+if whole:
+    idea(about)
 if {"run", "why"} & parts:
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from kernels.i18n import decimal, tr
 from kernels.model.shape import ShapeError
 
 MAX_TEXT_CHARS = 2_000
@@ -33,18 +34,34 @@ class Number:
     whole: bool = True
 
     def parse(self, name: str, value: Value) -> float:
-        kind = "whole " if self.whole else ""
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise ShapeError(f"{name} must be a {kind}number, got {quoted(value)}") from None
+            raise self._no_number(name, value) from None
         if math.isnan(number) or (self.whole and not (math.isinf(number) or number.is_integer())):
-            raise ShapeError(f"{name} must be a {kind}number, got {quoted(value)}")
+            raise self._no_number(name, value)
         if not self.minimum <= number <= self.maximum:
             raise ShapeError(
-                f"{name} must lie in {self.minimum:g} .. {self.maximum:g} on this page, got {quoted(value)}"
+                tr(
+                    "{name} must be {low} to {high} on this page, got {value}",
+                    name=name,
+                    low=_plain(self.minimum),
+                    high=_plain(self.maximum),
+                    value=quoted(value),
+                )
             )
         return int(number) if self.whole else number
+
+    def _no_number(self, name: str, value: Value) -> ShapeError:
+        fields = {"name": name, "value": quoted(value)}
+        if self.whole:
+            return ShapeError(tr("{name} must be a whole number, got {value}", **fields))
+        return ShapeError(tr("{name} must be a number, got {value}", **fields))
+
+
+def _plain(number: float) -> str:
+    """Format a limit without a power of ten: 4194304.0 -> "4,194,304"."""
+    return decimal(f"{number:,.0f}" if float(number).is_integer() else f"{number:g}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +75,15 @@ class Choice:
         for choice in self.choices:
             if str(choice) == str(value):
                 return choice
-        raise ShapeError(f"{name} must be one of {', '.join(map(str, self.choices))}; got {quoted(value)}")
+        choices = ", ".join(map(str, self.choices))
+        raise ShapeError(
+            tr(
+                "{name} must be one of {choices}; got {value}",
+                name=name,
+                choices=choices,
+                value=quoted(value),
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -67,7 +92,8 @@ class Text:
 
     def parse(self, name: str, value: Value) -> str:
         if len(str(value)) > MAX_TEXT_CHARS:
-            raise ShapeError(f"{name} may have at most {MAX_TEXT_CHARS} characters, got {len(str(value))}")
+            fields = {"max": MAX_TEXT_CHARS, "n": len(str(value))}
+            raise ShapeError(tr("{name} may have at most {max} characters, got {n}", name=name, **fields))
         return str(value)
 
 
@@ -109,12 +135,12 @@ class Fields:
                     values[name] = field.parse(name, raw[name])
                 except ShapeError as error:
                     notes.append(
-                        f"{error}: {name}={field.default} is used"
+                        _used(error, {name: field.default})
                         if field.default != ""
-                        else f"{error}: it is left out"
+                        else tr("{problem}: it is left out", problem=error)
                     )
         for rule, replacement in self.fix(values):
-            notes.append(f"{rule}: " + " and ".join(f"{n}={v} is used" for n, v in replacement.items()))
+            notes.append(_used(rule, replacement))
             values.update(replacement)
         return values, notes
 
@@ -125,6 +151,13 @@ class Fields:
             for name, value in values.items()
             if value != self.defaults[name]
         }
+
+
+def _used(problem: object, values: Values) -> str:
+    used = ", ".join(f"{name}={value}" for name, value in values.items())
+    if len(values) == 1:
+        return tr("{problem}: {value} is used", problem=problem, value=used)
+    return tr("{problem}: {values} are used", problem=problem, values=used)
 
 
 def fewest_resets(

@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from kernels import engines, records
+from kernels.i18n import tr, trn
 from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
 from kernels.model.rung import Rung
@@ -18,7 +19,7 @@ from pages.parts import cards, run_series
 from pages.parts import tiles as tile_sizes
 from pages.parts.query import chosen
 from pages.parts.run_series import Series
-from pages.parts.text import quiet
+from pages.parts.text import conclusion, details, paragraph, stale_mark, together
 from pages.parts.theme import tokens
 from visuals.charts import sweeps, units
 
@@ -42,7 +43,11 @@ class SweepSettings:
         return Request((self.rung.name,), self.shape, None, self.engine, dict(tiles), self.timing, SECONDS)
 
     def __str__(self) -> str:
-        return f"{self.rung.title}, {self.shape}, {self.timing}, {self.engine}"
+        return f"{self.title}, {self.shape}, {self.timing}, {self.engine}"
+
+    @property
+    def title(self) -> str:
+        return self.rung.title_on(self.engine)
 
 
 def section(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> None:
@@ -54,10 +59,11 @@ def _all(rung: Rung, shape: Any, tiles: dict[str, int]) -> None:
     sweep = run_series.current_series(KEY)
     with st.container(key="card_autotune", border=True):
         settings = SweepSettings(rung, shape, chosen("engine", measuring()), chosen("caches", MODES))
-        _head(settings, tiles, sweep)
+        plan = _head(settings, tiles, sweep)
         if sweep and sweep.tried:
             _measured(sweep, settings, tiles)
         _recorded(settings, tiles)
+        together(plan)
 
 
 def measuring() -> list[str]:
@@ -66,32 +72,71 @@ def measuring() -> list[str]:
 
 
 # -- the sweep -----------------------------------------------------------------------------------
-def _head(settings: SweepSettings, tiles: dict[str, int], sweep: Series | None) -> None:
-    legal = tile_sizes.legal(settings.rung, settings.shape)
-    candidates = tile_sizes.sweep_candidates(settings.rung, settings.shape, tiles, MAX_CANDIDATES)
+def _head(settings: SweepSettings, tiles: dict[str, int], sweep: Series | None) -> str:
+    """Draws the heading, the button and the progress. Returns the HTML of what the button tries."""
+    legal, candidates = _combinations(settings, tiles)
     with st.container(key="autotune_head", horizontal=True, vertical_alignment="center"):
-        st.html('<h2 class="kt-card">Autotune</h2>')
+        st.html(f'<h2 class="kt-card">{tr("Autotune")}</h2>')
         if sweep and sweep.job:
-            if st.button("Stop", key="stop_autotune"):
+            if st.button(tr("Stop"), key="stop_autotune"):
                 run_series.stop(sweep)
-        elif len(candidates) > 1 and st.button(f"Try {len(candidates)} tile sizes", key="autotune"):
+        elif len(candidates) > 1 and st.button(tr("Try {n} tile sizes", n=len(candidates)), key="autotune"):
             run_series.start(KEY, Series(settings, [settings.request(t) for t in candidates], _name))
     run_series.progress(sweep)
-    quiet(_plan(settings, len(legal), len(candidates)))
+    return _plan(settings, len(legal), len(candidates))
+
+
+def _combinations(settings: SweepSettings, tiles: dict[str, int]) -> tuple[list[dict], list[dict]]:
+    """Returns the legal combinations that the engine computes in different ways, and those to try; none if the engine
+    does not run the rung."""
+    rung, shape, engine = settings.rung, settings.shape, settings.engine
+    if engine not in rung.engines:
+        return [], []
+    candidates = tile_sizes.sweep_candidates(rung, shape, tiles, MAX_CANDIDATES)
+    return rung.distinct(tile_sizes.legal(rung, shape), engine), rung.distinct(candidates, engine)
 
 
 def _plan(settings: SweepSettings, legal: int, candidates: int) -> str:
-    title = settings.rung.title
-    if not settings.rung.tiles:
-        return f"{title} has no tile sizes to choose."
+    """Returns HTML: how many tile sizes the button tries; folded, which ones and how."""
+    title, lower = units.named(settings.title, first=True), units.named(settings.title)
+    if why := settings.rung.not_on(settings.engine):
+        return paragraph(
+            tr(
+                "{title} is not measured on the {engine} engine: {why}.",
+                title=units.named(tr(settings.rung.title), first=True),
+                engine=settings.engine,
+                why=why,
+            )
+        )
+    if not settings.rung.tiles_on(settings.engine):
+        return paragraph(tr("{title} has no tile sizes to choose.", title=title))
     if legal <= 1:
-        return f"{title} runs this shape with {'one combination' if legal else 'no combination'} of tile sizes alone."
-    if candidates == legal:
-        return f"All {legal} legal combinations of {title} at this shape, each verified and timed as Run does ({settings.engine}, {settings.timing})."
-    return (
-        f"{candidates} of {legal:,} legal combinations of {title} at this shape: the one on the page, each value of each size, "
-        f"the page's with one size turned, then others spread evenly. Each is verified and timed as Run does ({settings.engine}, {settings.timing})."
+        return paragraph(
+            tr("{title} runs this shape with one combination of tile sizes only.", title=title)
+            if legal
+            else tr("{title} runs this shape with no combination of tile sizes.", title=title)
+        )
+    how = tr(
+        "Each combination is verified and timed as Run does ({engine}, {timing}).",
+        engine=settings.engine,
+        timing=settings.timing,
     )
+    if candidates == legal:
+        text = tr(
+            "The button tries all {n} legal combinations of {title} at this shape.", n=legal, title=lower
+        )
+        return paragraph(text) + details(paragraph(how))
+    text = tr(
+        "The button tries {n} of {legal} legal combinations of {title} at this shape.",
+        title=lower,
+        legal=units.whole(legal),
+        n=candidates,
+    )
+    which = tr(
+        "First the combination on the page and each value of each size. Then the combination on the page with one size "
+        "changed. The others are spread evenly."
+    )
+    return paragraph(text) + details(paragraph(which), paragraph(how))
 
 
 def _name(request: Request) -> str:
@@ -101,28 +146,44 @@ def _name(request: Request) -> str:
 # -- results -------------------------------------------------------------------------------------
 def _measured(sweep: Series, settings: SweepSettings, tiles: dict[str, int]) -> None:
     stale = sweep.settings != settings
-    if sweep.rows:
-        how = f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {len(tile_sizes.legal(sweep.settings.rung, sweep.settings.shape)):,} legal combinations"
-        head = f"{units.badge('measured', sweeps.provenance(sweep.rows))} {how}"
-        if stale:
-            head += f' <span class="kt-stale">stale: measured at {escape(str(sweep.settings))}</span>'
-        st.html(f'<p class="kt-figures">{head}</p>')
-        with st.container(key=f"{'stale' if stale else 'fresh'}_autotune"):
-            _curve(sweep.rows, tiles, sweep.settings.rung, "measured")
-    quiet(*[f"No time: {why}" for why in sweep.failed[:MAX_REASONS]])
-    if len(sweep.failed) > MAX_REASONS:
-        quiet(f"and {len(sweep.failed) - MAX_REASONS} more without a time")
+    failed = _failed(sweep)
+    if not sweep.rows:
+        together(*failed)
+        return
+    fields = {
+        "tried": sweep.tried,
+        "total": units.whole(len(tile_sizes.legal(sweep.settings.rung, sweep.settings.shape))),
+    }
+    how = (
+        tr("stopped after {tried} of {total} legal combinations", **fields)
+        if sweep.stopped
+        else tr("{tried} of {total} legal combinations", **fields)
+    )
+    head = f"{units.badge('measured', sweeps.provenance(sweep.rows))} {how}"
+    if stale:
+        head += f" {stale_mark(str(sweep.settings))}"
+    _heading(sweep.rows, sweep.settings.rung, head)
+    with st.container(key=f"{'stale' if stale else 'fresh'}_autotune"):
+        _curve(sweep.rows, tiles, "measured", failed)
+
+
+def _failed(sweep: Series) -> list[str]:
+    lines = [paragraph(tr("No time: {reason}", reason=why)) for why in sweep.failed[:MAX_REASONS]]
+    if (more := len(sweep.failed) - MAX_REASONS) > 0:
+        lines.append(paragraph(trn("{n} more has no time", "{n} more have no time", more)))
+    return lines
 
 
 def _recorded(settings: SweepSettings, tiles: dict[str, int]) -> None:
     rows, text = recorded(settings.rung, settings.shape, settings.timing)
     if not rows:
-        quiet("No recorded sweep of this rung.")
+        together(paragraph(tr("No tile sizes of this kernel were recorded.")))
         return
     badge = units.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
-    st.html(f'<p class="kt-figures">{badge} {escape(text)}, {len(rows)} combinations</p>')
+    count = tr("{n} combinations", n=len(rows))
+    _heading(rows, settings.rung, f"{badge} {escape(text)}, {count}")
     with st.container(key="fresh_autotune_recorded"):
-        _curve(rows, tiles, settings.rung, "recorded")
+        _curve(rows, tiles, "recorded")
 
 
 def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
@@ -138,12 +199,19 @@ def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
     return (rows, nearest.caption) if len(rows) > 1 else ([], "")
 
 
-def _curve(rows: Sequence[dict], tiles: Mapping[str, int], rung: Rung, kind: str) -> None:
+def _heading(rows: Sequence[dict], rung: Rung, head: str) -> None:
+    text = conclusion(sweeps.tiles_sentence(rows, rung.default_tiles))
+    together(text, f'<p class="kt-figures">{head}</p>')
+
+
+def _curve(rows: Sequence[dict], tiles: Mapping[str, int], kind: str, more: Sequence[str] = ()) -> None:
+    """Draws the chart and, folded, its legend and `more`."""
     data_key = tuple(id_of(row) for row in rows), tuple(tiles.items())
     cards.chart(
         lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", data_key
     )
-    quiet(
-        "Each dot is a combination with p20 to p80; the line joins the best at each value. ★ the best of all, ○ the one on the page."
+    legend = tr(
+        "Each dot is a combination, its whisker p20 to p80. The line joins the fastest at each value. "
+        "★ is the fastest of all, ○ the combination on the page."
     )
-    cards.sentence(sweeps.tiles_sentence(rows, rung.default_tiles))
+    together(details(paragraph(legend), *more))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from html import escape
 from typing import Any
 
 import streamlit as st
 
-from kernels import records
+from kernels import i18n, records
+from kernels.i18n import tr, trn
+from kernels.ladders import find
 from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
 from kernels.records.jsontext import id_of
@@ -19,24 +20,18 @@ from kernels.records.nearest import Match
 from pages.parts import why as why_card
 from pages.parts.lesson import deferred_loaded
 from pages.parts.run_settings import CardRows, RunSettings, bars
-from pages.parts.text import together
+from pages.parts.text import conclusion, details, paragraph, stale_mark, together
 from pages.parts.theme import tokens
 from visuals.charts import bars as bar_charts
-from visuals.charts import roofline, sweeps, units
+from visuals.charts import conclusions, roofline, sweeps, units
 from visuals.charts.story import Story, device_comparison, shares
+
+LEGEND_CHARS = 90  # a longer legend is folded
 
 
 def sentence(text: str) -> None:
     if text:
-        st.html(_sentence(text))
-
-
-def _sentence(text: str) -> str:
-    return f'<p class="kt-why">{escape(text)}</p>' if text else ""
-
-
-def _quiet(text: str) -> None:
-    st.html(_quiet_html(text))
+        st.html(paragraph(text, "why"))
 
 
 def _quiet_html(text: str) -> str:
@@ -62,7 +57,7 @@ def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) ->
     st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False})
 
 
-@lru_cache(maxsize=128)
+@i18n.cached(128)
 def _cached_figure(spec: _FigureSpec) -> Any:
     from visuals.charts.plain_figure import PlainFigure  # with it comes Plotly
 
@@ -76,31 +71,33 @@ def _ids(titled_rows: list[tuple[str, dict]]) -> tuple[str, ...]:
 
 def _no_recording(ladder: Ladder) -> str:
     if any(row["rung"].startswith(f"{ladder.name}/") for row in records.recordings()):
-        return "No recording speaks of this shape at these options; the presets above have one."
-    return "These kernels were not recorded on a GPU yet: press Run to measure them here."
+        return tr("No recording exists for this shape with these options. The presets above have one.")
+    return tr("These kernels have no recording from a GPU yet. Press Run to measure them here.")
 
 
 # -- time ----------------------------------------------------------------------------------------
 def times(settings: RunSettings, story: Story) -> None:
+    """Draws the times measured here and the recorded ones, or the nearest recorded ones."""
     ran, recorded, nearest = st.session_state.get("ran"), settings.recorded(), settings.nearest()
     if ran:
         stale = "" if ran.settings == settings else str(ran.settings)
         _times(settings, ran.rows, "measured", story, stale, ran.ago)
+    pieces = []
     if recorded:
         _times(settings, recorded, "recorded", story)
-        _other_settings(settings, nearest)
+        pieces += _other_settings(settings, nearest)
     elif nearest:
         _nearest(settings, nearest)
     else:
-        _quiet(_no_recording(settings.ladder))
+        pieces.append(paragraph(_no_recording(settings.ladder)))
     if ran and ran.settings == settings:
-        sentence(device_comparison(bars(settings, ran.rows), bars(settings, recorded)))
-    for text in filter(None, (excluded_by_rules(settings), refused(settings))):
-        _quiet(escape(text))
+        text = device_comparison(bars(settings, ran.rows), bars(settings, recorded))
+        pieces.insert(0, paragraph(text, "why"))
+    together(*pieces, excluded_by_rules(settings), refused(settings))
 
 
 def excluded_by_rules(settings: RunSettings) -> str:
-    """Returns the rungs that rules exclude at this shape and that have no recording, grouped by rule, in one line.
+    """Returns HTML: how many rungs cannot run at this shape and have no recording, folded their titles by rule.
 
     Returns "" if there are none.
     """
@@ -112,18 +109,25 @@ def excluded_by_rules(settings: RunSettings) -> str:
             titles_by_rules.setdefault("; ".join(rule.partition(", got ")[0] for rule in rules), []).append(
                 _short_title(settings, rung)
             )
-    text = ", ".join(f"{', '.join(titles)} ({rules})" for rules, titles in titles_by_rules.items())
-    return f"not at this shape: {text}" if text else ""
+    n = sum(map(len, titles_by_rules.values()))
+    label = trn("{n} kernel cannot run with these settings", "{n} kernels cannot run with these settings", n)
+    return details(*_by_reason(titles_by_rules), label=label)
 
 
 def refused(settings: RunSettings) -> str:
-    """Returns the rungs that this machine's GPU or libraries cannot run, grouped by reason, in one line; "" if none."""
+    """Returns HTML: how many rungs this machine's GPU or libraries cannot run, folded their titles by reason; "" if
+    none."""
     titles_by_reason: dict[str, list[str]] = {}
     for rung in settings.supported_rungs():
         if why := settings.refusals().get(rung.name):
             titles_by_reason.setdefault(why, []).append(_short_title(settings, rung))
-    reasons = ", ".join(f"{', '.join(titles)} ({why})" for why, titles in titles_by_reason.items())
-    return f"not on this machine: {reasons}" if reasons else ""
+    n = sum(map(len, titles_by_reason.values()))
+    label = trn("{n} kernel cannot run on this machine", "{n} kernels cannot run on this machine", n)
+    return details(*_by_reason(titles_by_reason), label=label)
+
+
+def _by_reason(titles: Mapping[str, list[str]]) -> list[str]:
+    return [paragraph(f"{', '.join(of)}: {reason}") for reason, of in titles.items()]
 
 
 def _short_title(settings: RunSettings, rung: Rung) -> str:
@@ -138,30 +142,49 @@ def _times(
     titled_rows = bars(settings, rows)
     first = titled_rows[0][1]
     when = f", {first['date']}" if kind == "recorded" else ago
-    head = units.badge(kind, sweeps.provenance([row for _, row in titled_rows]) + when)
+    badge = units.badge(kind, sweeps.provenance([row for _, row in titled_rows]) + when)
     if stale:
-        head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
-    st.html(f'<p class="kt-figures">{head}</p>')
+        together(f'<p class="kt-figures">{badge} {stale_mark(stale)}</p>')
+    else:
+        together(
+            conclusion(conclusions.of_times(titled_rows)),
+            f'<p class="kt-figures">{badge}</p>',
+        )
     with st.container(key=f"{'stale' if stale else 'fresh'}_{kind}"):
         _bars(titled_rows, kind)
-        _shares(titled_rows)
-        sentence(story.gain(rows))
-        _copies(first, kind, titled_rows)
+        together(
+            paragraph(_processor_note(titled_rows)),
+            paragraph(story.gain(rows), "why"),
+            details(*_notes(titled_rows), _shares(titled_rows), _limits(first), _copies(first, titled_rows)),
+        )
+
+
+def _processor_note(titled_rows: list[tuple[str, dict]]) -> str:
+    """Returns what times of the cpu engine do not show of kernels; "" for other rows."""
+    row = titled_rows[0][1]
+    if row["engine"] != "cpu" or "cuda" not in find(row["rung"]).engines:
+        return ""
+    return tr(
+        "NumPy computed these on the CPU. Effects of a GPU, such as coalescing and bank conflicts, do not show here."
+    )
 
 
 def _bars(titled_rows: list[tuple[str, dict]], kind: str) -> None:
     chart(
         lambda: bar_charts.times(titled_rows, tokens()),
-        bar_charts.height(len(titled_rows)),
+        bar_charts.times_px([row for _, row in titled_rows]),
         f"chart_times_{kind}",
         _ids(titled_rows),
     )
-    if bar_charts.log_axis_start([row for _, row in titled_rows]):
-        _quiet("The axis is logarithmic: from each line to the next ten times as long.")
-    for text in filter(
-        None, (units.waits_note(titled_rows), units.clock_note(titled_rows), units.sweeps_note(titled_rows))
-    ):
-        _quiet(escape(text))
+
+
+def _notes(titled_rows: list[tuple[str, dict]]) -> list[str]:
+    """Returns HTML: the legend of the bars, and what to know of these times."""
+    legend = tr("Bars are medians, dots are samples, whiskers are p20 to p80.")
+    if bar_charts.launch_ms(titled_rows[0][1]):
+        legend += f" ▬ {bar_charts.overhead_name(titled_rows[0][1])}."
+    notes = (units.waits_note(titled_rows), units.clock_note(titled_rows), units.sweeps_note(titled_rows))
+    return [paragraph(text) for text in (legend, *notes)]
 
 
 def _nearest(settings: RunSettings, nearest: Mapping[str, Match]) -> None:
@@ -169,104 +192,150 @@ def _nearest(settings: RunSettings, nearest: Mapping[str, Match]) -> None:
     titled_rows = bars(settings, {name: n.row for name, n in nearest.items()})
     first = nearest[titled_rows[0][1]["rung"]]
     badge = units.badge("recorded", f"{units.provenance(first.row)}, {first.row['date']}")
-    st.html(
-        f'<p class="kt-figures">{badge} <span class="kt-elsewhere">not this shape</span>, the nearest: {escape(first.caption)}</p>'
-    )
+    other = f'<span class="kt-elsewhere">{tr("not this shape")}</span>'
+    caption = tr("the nearest: {caption}", caption=escape(first.caption))
+    together(f'<p class="kt-figures">{badge} {other}, {caption}</p>')
     with st.container(key="stale_nearest"):
+        together(conclusion(conclusions.of_times(titled_rows)))
         _bars(titled_rows, "nearest")
+        together(details(*_notes(titled_rows)))
 
 
-def _other_settings(settings: RunSettings, nearest: Mapping[str, Match]) -> None:
-    """Lists the rungs that were recorded only with other options."""
+def _other_settings(settings: RunSettings, nearest: Mapping[str, Match]) -> list[str]:
+    """Returns HTML on the rungs that were recorded only with other options: the one on the stage, folded the others."""
+    shown, folded = [], []
     for title, row in bars(settings, {name: n.row for name, n in nearest.items()}):
+        fields = {"time": units.time_(row["median_ms"]), "caption": nearest[row["rung"]].caption}
         badge = units.badge("recorded", f"{units.provenance(row)}, {row['date']}")
-        _quiet(
-            f"{escape(title)} has no recording with these options; the nearest: {units.time_(row['median_ms'])}, "
-            f"{escape(nearest[row['rung']].caption)}. {badge}"
-        )
+        if row["rung"] == settings.tiles_rung:
+            text = tr(
+                "No recording exists for {title} with these tile sizes. The nearest: {time}, {caption}.",
+                title=units.named(title),
+                **fields,
+            )
+            shown.append(_quiet_html(f"{escape(text)} {badge}"))
+        else:
+            folded.append(
+                _quiet_html(f"{escape(tr('{title}: {time}, {caption}.', title=title, **fields))} {badge}")
+            )
+    label = trn(
+        "{n} kernel was recorded only with other options",
+        "{n} kernels were recorded only with other options",
+        len(folded),
+    )
+    return [*shown, details(*folded, label=label)]
 
 
-def _shares(titled_rows: list[tuple[str, dict]]) -> None:
-    """Draws a table of each rung's shares of the limits, and explains these limits."""
+def _shares(titled_rows: list[tuple[str, dict]]) -> str:
+    """Returns an HTML table of each rung's shares of the limits."""
     columns = shares(titled_rows)
     if not columns:
-        return
+        return ""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     lines = "".join(
         f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{cells[i]}</td>" for cells in columns.values())}</tr>'
         for i, (title, _) in enumerate(titled_rows)
     )
-    st.html(
-        '<div class="kt-scroll" tabindex="0" role="region" aria-label="Shares"><table class="kt-table kt-shares">'
-        f"<tr><td>share</td>{head}</tr>{lines}</table></div>"
+    return (
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{tr("Shares")}"><table class="kt-table kt-shares">'
+        f"<tr><td></td>{head}</tr>{lines}</table></div>"
     )
-    ceilings = titled_rows[0][1].get("ceilings")
+
+
+def _limits(row: dict) -> str:
+    """Returns HTML: what the columns of `_shares` compare with; "" if the limits were not measured."""
+    ceilings = row.get("ceilings")
     if not ceilings:
-        return
-    sync = ceilings.get("launch_sync_us")
-    waited = f"; launched and waited for: {units.time_(sync / 1e3)}" if sync else ""
-    _quiet(
-        "Roof: what this device's copy and FP32 peak, both measured, allow at the predicted FLOP per byte (Roofline). "
-        f'<span class="kt-line">▬</span> {bar_charts.launch_word(titled_rows[0][1])} of nothing: {units.time_(ceilings["launch_us"] / 1e3)} each '
-        f"({escape(ceilings['launch'])}; n = {ceilings.get('launch_n', '?')}{waited})."
-    )
+        return ""
+    texts = [
+        tr("The roof is the rate that the measured peaks allow at the predicted FLOP/byte (card Roofline)."),
+        tr(
+            "The roof counts all bytes that a kernel moves, including repeated reads. So a kernel with wasted traffic can be "
+            "near its roof and still be slow."
+        ),
+    ]
+    fields = {"time": units.time_(ceilings["launch_us"] / 1e3), "n": ceilings.get("launch_n", "?")}
+    if bar_charts.calls_functions(row):
+        texts.append(tr("An empty call takes {time} (n = {n}).", **fields))
+    elif sync := ceilings.get("launch_sync_us"):
+        wait = units.time_(sync / 1e3)
+        texts.append(
+            tr(
+                "An empty kernel takes {time} (n = {n}), or {wait} if the CPU waits for each.",
+                wait=wait,
+                **fields,
+            )
+        )
+    else:
+        texts.append(tr("An empty kernel takes {time} (n = {n}).", **fields))
+    return paragraph(" ".join(texts))
 
 
-def _copies(first: dict, kind: str, titled_rows: list[tuple[str, dict]]) -> None:
-    copies = first.get("copies_ms")
-    if not copies:
-        return
-    detail = f"{first['device']}, by the wall clock, medians of n = {copies.get('n', '?')}"
-    st.html(f'<p class="kt-figures">Copying {units.badge(kind, detail)}</p>')
-    chart(
-        lambda: bar_charts.copies(first, tokens()),
-        bar_charts.height(len(bar_charts.COPIES), bar_charts.COPY_PX),
-        f"chart_copies_{kind}",
-        id_of(first),
-    )
-    sentence(bar_charts.copies_sentence([row for _, row in titled_rows]))
+def _copies(first: dict, titled_rows: list[tuple[str, dict]]) -> str:
+    """Returns HTML: the times of the copies to the GPU and back; "" if they were not measured."""
+    table = bar_charts.copies_table(first)
+    if not table:
+        return ""
+    how = tr("Medians of n = {n}, by the clock of the CPU.", n=first["copies_ms"].get("n", "?"))
+    text = bar_charts.copies_sentence([row for _, row in titled_rows])
+    return f'<h3 class="kt-label">{tr("Copying")}</h3>{paragraph(text)}{table}{paragraph(how)}'
 
 
 # -- memory --------------------------------------------------------------------------------------
 def memory(settings: RunSettings, current: CardRows, cost: str) -> None:
-    head = '<h2 class="kt-card">Memory</h2>'
+    head = f'<h2 class="kt-card">{tr("Memory")}</h2>'
     if not current.rows:
-        press = _quiet_html("Press Run: what each rung allocates is measured, not computed.")
-        together(head, press, _sentence(cost))
+        press = tr("Press Run to measure what each kernel allocates.")
+        together(head, paragraph(press), paragraph(cost, "why"))
         return
-    titled_rows = bars(settings, current.rows)
-    stale = ' <span class="kt-stale">stale</span>' if current.stale else ""
-    badge = units.badge(current.kind, titled_rows[0][1]["device"] + ", peak")
-    together(head, f'<p class="kt-figures">{badge}{stale}</p>')
+    all_rows = bars(settings, current.rows)
+    groups = bar_charts.group_by_memory(all_rows)
+    titled_rows = [bar_charts.combine_group(group, len(all_rows)) for group in groups]
+    badge = units.badge(current.kind, tr("{device}, peak", device=all_rows[0][1]["device"]))
+    stale = f" {stale_mark()}" if current.stale else ""
+    together(
+        head,
+        conclusion(conclusions.of_memory(all_rows)),
+        f'<p class="kt-figures">{badge}{stale}</p>',
+    )
     with st.container(key="stale_memory" if current.stale else "fresh_memory"):
-        groups = bar_charts.group_by_memory(titled_rows)
-        titled_rows = [bar_charts.combine_group(group, len(titled_rows)) for group in groups]
-        chart(
-            lambda: bar_charts.memory(titled_rows, tokens()),
-            bar_charts.height(len(titled_rows), bar_charts.MEMORY_PX),
-            "chart_memory",
-            _ids(titled_rows),
-        )
-        roles = bar_charts.roles(titled_rows[0][1])
-        _quiet(" ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in roles))
-        for (title, _), group in zip(titled_rows, groups, strict=True):
-            if len(group) > 1 and len(groups) > 1:
-                _quiet(f"{escape(title)}: {escape('; '.join(other for other, _ in group[1:]))}")
-        if any(row.get("timeline") for _, row in titled_rows):
-            _quiet("As the program goes on: what is allocated first, then each step with the most it held.")
+        if len(groups) > 1:  # one bar would show no more than the conclusion
             chart(
-                lambda: bar_charts.timeline(titled_rows, tokens()),
-                bar_charts.TIMELINE_PX,
-                "chart_timeline",
+                lambda: bar_charts.memory(titled_rows, tokens()),
+                bar_charts.height(len(titled_rows), bar_charts.MEMORY_PX),
+                "chart_memory",
                 _ids(titled_rows),
             )
-    sentence(cost)
+        legend = _quiet_html(_roles_legend(all_rows)) * (len(groups) > 1)
+        together(legend, paragraph(cost, "why"), _memory_details(groups, titled_rows, all_rows))
+
+
+def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
+    names = dict(bar_charts.roles(titled_rows[0][1]))
+    if any(row["workspace_bytes"] for _, row in titled_rows):
+        names["workspace"] = tr("workspace (memory for intermediate results)")
+    else:
+        del names["workspace"]
+    return " &ensp;".join(f'<span class="kt-{role}">■</span> {escape(name)}' for role, name in names.items())
+
+
+def _memory_details(
+    groups: list, titled_rows: list[tuple[str, dict]], all_rows: list[tuple[str, dict]]
+) -> str:
+    """Returns folded HTML: the rungs that share a bar, why they allocate more than predicted, the memory over time."""
+    pieces = [
+        paragraph(f"{title}: {'; '.join(other for other, _ in group[1:])}")
+        for (title, _), group in zip(titled_rows, groups, strict=True)
+        if 1 < len(group) < len(all_rows)
+    ]
+    pieces.append(paragraph(bar_charts.small_pieces_note(all_rows)))
+    if len(groups) > 1 and (timeline := bar_charts.timeline(titled_rows)):
+        pieces.append(paragraph(tr("Memory over time: allocations first, then the peak during each step.")))
+        pieces.append(timeline)
+    return details(*pieces)
 
 
 # -- roofline ------------------------------------------------------------------------------------
-NO_ROOF = "No ceilings were measured yet with what is shown here: press Run, and this device's roof stands over the dots."
-
-
 def rooflines(settings: RunSettings) -> None:
     """Draws the rooflines with the rows measured here and recorded elsewhere at this shape.
 
@@ -275,8 +344,20 @@ def rooflines(settings: RunSettings) -> None:
     dots = _dots(settings)
     marks = _marks(settings, dots)
     roofs = roofline.roofs((dot.row, dot.kind) for dot in dots)
+    others = [dot for dot in dots if roofline.row_units(dot.row)]
+    main = roofline.verdict([dot for dot in dots if dot not in others], roofs)
+    more = roofline.verdict(others, roofs)
+    main, more = (main, more) if main else (more, [])
+    limits = roofline.bounds(marks, roofs)
+    main, limits = (main, limits) if main else ([limits], "")
+    badges = " ".join(units.badge(r.kind, f"{r.device}, {r.ceilings.get('date', '')}") for r in roofs)
+    no_roof = paragraph(
+        tr("The peaks of this device were not measured yet. Press Run to measure them and draw the roof.")
+    )
     together(
-        '<h2 class="kt-card">Roofline</h2>', *(map(_roof_heading, roofs) if roofs else [_quiet_html(NO_ROOF)])
+        f'<h2 class="kt-card">{tr("Roofline")}</h2>',
+        *map(conclusion, main),
+        f'<p class="kt-figures">{badges}</p>' if roofs else no_roof,
     )
     data_key = (
         tuple((id_of(d.row), d.stale, d.moved) for d in dots),
@@ -287,14 +368,11 @@ def rooflines(settings: RunSettings) -> None:
         chart(
             lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", data_key
         )
-    under = [_legend(settings, dots, marks)] if dots or roofs else []
-    verdicts = (*roofline.verdict(dots, roofs), roofline.bounds(marks, roofs))
-    together(*under, *map(_sentence, verdicts))
-
-
-def _roof_heading(roof: roofline.Roof) -> str:
-    badge = units.badge(roof.kind, f"{roof.device}, {roof.ceilings.get('date', '')}")
-    return f'<p class="kt-figures">{badge} {escape(roofline.ceilings_text(roof))}</p>'
+    texts = [*more, limits, *map(roofline.ceilings_text, roofs)]
+    names = _names(settings, dots, marks)
+    short = len(re.sub("<[^>]*>", "", names)) <= LEGEND_CHARS
+    folded = [*map(paragraph, texts), *([_signs(settings, dots, marks)] if dots or marks else [])]
+    together(_quiet_html(names) * short, details(_quiet_html(names) * (not short), *folded))
 
 
 def _dots(settings: RunSettings) -> list[roofline.Dot]:
@@ -323,29 +401,38 @@ def _marks(settings: RunSettings, dots: list[roofline.Dot]) -> list[roofline.Mar
     return marks
 
 
-def _legend(settings: RunSettings, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
-    engines = list(dict.fromkeys(d.row["engine"] for d in dots)) or [settings.engine]
-    titles = [
-        " / ".join(dict.fromkeys(r.title_on(engine) for engine in engines)) for r in settings.ladder.rungs
-    ]
-    rungs = ", ".join(f"<b>{n}</b> {escape(title)}" for n, title in enumerate(titles, 1))
-    kinds = [
-        ("measured", '<span class="kt-output">●</span> measured'),
-        ("recorded", '<span class="kt-workspace">◆</span> recorded'),
-    ]
-    legend = [text for kind, text in kinds if any(d.kind == kind for d in dots)]
+def _names(settings: RunSettings, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
+    """Returns HTML: the numbers in the chart with the titles of their rungs."""
+    titles: dict[int, dict[str, None]] = {}
+    for one in (*dots, *marks):
+        titles.setdefault(one.number, {})[one.title] = None
+    return ", ".join(f"<b>{n}</b> {escape(' / '.join(of))}" for n, of in sorted(titles.items()))
+
+
+def _signs(settings: RunSettings, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
+    """Returns HTML: the signs in the chart, and how its intensity is computed."""
+    signs = []
+    if any(d.kind == "measured" for d in dots):
+        signs.append(f'<span class="kt-output">●</span> {tr("measured")}')
+    if any(d.kind == "recorded" for d in dots):
+        signs.append(f'<span class="kt-workspace">◆</span> {tr("recorded")}')
     if any(d.moved for d in dots):
-        legend.append(
-            '<span class="kt-input">○</span> counted: by the 32-byte sectors its warps ask for, of which the caches answer a part'
-        )
+        counted = tr("counted: the 32-byte sectors that the warps request, from caches or memory")
+        signs.append(f'<span class="kt-input">○</span> {counted}')
     if marks:
-        legend.append("┊ predicted, with no time at this shape")
+        signs.append(f"┊ {tr('predicted, no time at these settings')}")
     if any(d.stale for d in dots):
-        legend.append("faded: at the settings before")
-    flops = f"{settings.ladder.work}'s FLOPs"
-    if not roofline.as_defined(d.row for d in dots):
-        silent = any(roofline.is_opaque(d.row) for d in dots)
-        flops = "the FLOPs a rung executes" + f" (of a library that does not say: {flops})" * silent
-    return _quiet_html(
-        f"{rungs}. {', '.join(legend)}. Intensity is predicted: {flops} by the bytes each step must read and write once."
-    )
+        signs.append(tr("faded: other settings"))
+    work = tr(settings.ladder.work)
+    if roofline.as_defined(d.row for d in dots):
+        flops = tr(
+            "FLOP/byte is predicted: the FLOPs of {work}, divided by the bytes each step must move.",
+            work=work,
+        )
+    else:
+        flops = tr(
+            "FLOP/byte is predicted: the FLOPs a kernel executes, divided by the bytes each step must move."
+        )
+        if any(roofline.is_opaque(d.row) for d in dots):
+            flops += " " + tr("For a library these are the FLOPs of {work}.", work=work)
+    return _quiet_html(f"{', '.join(signs)}. {flops}")

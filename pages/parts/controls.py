@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
+from kernels.i18n import tr
 from kernels.model.preset import Preset
 from kernels.model.shape import Bound
 from pages.parts.address import Fields
@@ -18,7 +20,22 @@ from pages.parts.text import quiet
 Group = tuple[tuple[str, str, int], ...]
 
 
-Link = Callable[[Preset, str], None]
+@dataclass(frozen=True)
+class Link:
+    """Links from a page to itself at another shape. They keep all other URL parameters except the moment of the stage."""
+
+    page: str
+    kept: Mapping[str, str]
+    params: Callable[[Any], dict[str, str]]  # of a shape: the lesson's own parameters
+
+    def __call__(self, preset: Preset, label: str) -> None:
+        """Draws a link to a preset."""
+        query = {**self.kept, **self.params(preset.shape)}
+        st.page_link(self.page, label=label, query_params=query, help=preset.source)
+
+    def put(self, shape: Any) -> None:
+        """Opens the page with this shape on the stage."""
+        st.switch_page(self.page, query_params={**self.kept, **self.params(shape)})
 
 
 def option(name: str, choices: Sequence[str]) -> str:
@@ -30,22 +47,18 @@ def option(name: str, choices: Sequence[str]) -> str:
 
 # -- controls ------------------------------------------------------------------------------------
 def preset_link(page: str, fields: Fields, to: Callable[[Any], dict[str, str]]) -> Link:
-    """Returns a function that draws a link to a preset. `to(shape)` gives the lesson's parameters at its shape.
-
-    The link keeps all other URL parameters except the moment of the stage.
-    """
-    other_params = others(fields)
-
-    def link(preset: Preset, label: str) -> None:
-        st.page_link(page, label=label, query_params=other_params | to(preset.shape), help=preset.source)
-
-    return link
+    """Returns the links of a page. `to(shape)` gives the lesson's parameters at a shape."""
+    return Link(page, others(fields), to)
 
 
 def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Any) -> None:
-    """Draws a chip for each preset of `chips` (key: label). The preset of the page's shape is bold."""
-    for key, label in chips.items():
-        link(presets_by_key[key], f"**{label}**" if presets_by_key[key].shape == shape else label)
+    """Draws a popover with a chip for each preset of `chips` (key: label). That of the page's shape is bold and names it."""
+    current = next(
+        (label for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets")
+    )
+    with st.popover(current, key="presets"), st.container(key="chips_presets", horizontal=True):
+        for key, label in chips.items():
+            link(presets_by_key[key], f"**{label}**" if presets_by_key[key].shape == shape else label)
 
 
 def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]) -> None:
@@ -109,11 +122,6 @@ def chooser(name: str, choices: Mapping[str, str]) -> None:
         st.caption(" ".join(f"{choice}: {text}." for choice, text in choices.items()))
 
 
-def order_chooser(orders: Mapping[str, str]) -> None:
-    """Draws the choice of the order in which the stage plays. `orders` maps each order to its explanation."""
-    chooser("order", orders)
-
-
 def limits(values: Mapping[str, Any], bounds: Mapping[str, Bound]) -> None:
     """Writes the rules that limit the fields whose value equals a bound."""
     quiet(*filter(None, (_limit(name, values[name], bound) for name, bound in bounds.items())))
@@ -121,7 +129,7 @@ def limits(values: Mapping[str, Any], bounds: Mapping[str, Bound]) -> None:
 
 def _limit(name: str, value: int, bound: Bound) -> str:
     if value == bound.high and bound.why_high and bound.high > bound.low:
-        return f"{name} ≤ {bound.high} here: {bound.why_high}"
+        return tr("{name} ≤ {limit} here: {rule}", name=name, limit=bound.high, rule=bound.why_high)
     if value == bound.low and bound.why_low:
-        return f"{name} ≥ {bound.low} here: {bound.why_low}"
+        return tr("{name} ≥ {limit} here: {rule}", name=name, limit=bound.low, rule=bound.why_low)
     return ""

@@ -14,6 +14,7 @@ from typing import Any
 
 import streamlit as st
 
+from kernels.i18n import mark, tr
 from kernels.jobs.counts import Count, Counts
 from kernels.jobs.job import Job, JobError
 from kernels.model.rung import Rung
@@ -23,12 +24,15 @@ from visuals.charts import units
 MAX_MACS = 500_000  # multiply-adds: larger shapes are not counted
 REST_S = 0.6  # a shape is requested after it has not changed for so long
 CROWD = 4  # for each so many waiting shapes the next poll is REST_S later
-CHANGED = "the kernels have changed since the app was started: start it again"
+CHANGED = mark("the kernels have changed; start the app again")
 
 
 def too_large(settings: RunSettings) -> str:
-    limit, macs = units.count(MAX_MACS), units.count(settings.shape.macs)
-    return f"counted here up to {limit} multiply-adds; this shape has {macs}"
+    return tr(
+        "The page counts shapes of up to {limit} multiply-adds. This shape has {macs}.",
+        limit=units.count(MAX_MACS),
+        macs=units.count(settings.shape.macs),
+    )
 
 
 @st.cache_resource
@@ -48,9 +52,9 @@ class CountRequest:
     @property
     def status(self) -> str:
         if self.error:
-            return f"not counted: {self.error}"
+            return tr("not counted: {reason}", reason=tr(self.error))
         n_ahead = counts().position(self.job) if self.job else 0
-        return f"counting …, {n_ahead} ahead of it" if n_ahead else "counting …"
+        return tr("counting …, {n} shapes before this one", n=n_ahead) if n_ahead else tr("counting …")
 
 
 def countable(settings: RunSettings) -> list[Rung]:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import streamlit as st
 
+from kernels.i18n import tr
 from kernels.jobs.job import Request
 from pages.parts import run_series
 from pages.parts.run_series import Series
-from pages.parts.text import quiet
+from pages.parts.text import quiet, stale_mark
 from visuals.charts import units
 
 
@@ -49,7 +49,7 @@ def _all(card: Card, shape: Any) -> None:
         if series and card.is_complete(series):
             _measured(card, series, settings)
         if series:
-            quiet(*[f"No time: {why}" for why in series.failed])
+            quiet(*[tr("No time: {reason}", reason=why) for why in series.failed])
 
 
 def _head(card: Card, shape: Any, series: Series | None) -> Any:
@@ -58,7 +58,7 @@ def _head(card: Card, shape: Any, series: Series | None) -> Any:
         settings = card.controls(shape)
         requests = card.requests(settings)
         if series and series.job:
-            if st.button("Stop", key=f"stop_{card.key}"):
+            if st.button(tr("Stop"), key=f"stop_{card.key}"):
                 run_series.stop(series)
         elif requests and st.button(card.button, key=f"measure_{card.key}"):
             run_series.start(card.key, Series(settings, requests, card.name))
@@ -72,7 +72,7 @@ def _measured(card: Card, series: Series, settings: Any) -> None:
     details = f"{series.rows[0]['device']}, {series.settings}"
     head = f"{units.badge('measured', details)} {units.badge('predicted', card.predicted_note)}"
     if stale:
-        head += f' <span class="kt-stale">stale: measured at {escape(str(series.settings))}</span>'
+        head += f" {stale_mark(str(series.settings))}"
     st.html(f'<p class="kt-figures">{head}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_{card.key}"):
         card.draw(series)

@@ -18,9 +18,13 @@ the URL anew. Six facts about Streamlit 1.67 matter here:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import streamlit as st
 
-from pages.parts import address
+from kernels.i18n import tr
+from pages.parts import address, chapters
 from pages.parts.query import url_is_stale
 from pages.parts.text import heading
 
@@ -39,13 +43,31 @@ def parts(*more: str) -> frozenset[str]:
     return frozenset({view}) if view in every else every
 
 
-def begin(title: str, idea: str, *more: str) -> tuple[frozenset[str], bool]:
-    """Returns the parts to draw (`more` as in `parts`) and whether they are the whole page. Draws its heading if so."""
+def begin(title: str, *more: str, page: str = "") -> tuple[frozenset[str], bool]:
+    """Returns the parts to draw (`more` as in `parts`) and whether they are the whole page. Draws its heading if so.
+
+    `page` is the file of a lesson that has a story: links switch between its modes.
+    """
     visible = parts(*more)
     whole = len(visible) > 1
     if whole:
-        heading(title, idea)
+        with st.container(key="title_row", horizontal=True, vertical_alignment="center"):
+            heading(title)
+            if page:
+                chapters.switch(page, chapters.mode())
     return visible, whole
+
+
+@contextmanager
+def controls(visible: bool) -> Iterator[None]:
+    """Draws a lesson's controls in one line that wraps. On a phone they are folded under one word."""
+    if not visible:
+        yield
+        return
+    with st.container(key="controls", horizontal=True, vertical_alignment="center"):
+        label = tr("Controls")
+        st.html(f'<details class="kt-fold"><summary>{label}</summary></details>')
+        yield
 
 
 def deferred_loaded() -> bool:

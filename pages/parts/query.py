@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -14,14 +15,18 @@ NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Field
 
 
 # -- reading the URL -----------------------------------------------------------------------------
-def current_values(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
-    """Returns the current values of the parameters, and a note for each one that is not valid.
+def current_values(
+    fields: Fields, visible: bool, preset: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Values, list[str]]:
+    """Returns the current values of the parameters, and a note for each one that is not valid. `preset` are the values of
+    parameters that the URL leaves out.
 
     In a browser they come from the URL. Without a browser (tests) they come from the controls if these have changed.
     `visible`: the controls are drawn.
     """
     state, key = st.session_state, f"_asked_{fields.lesson}"
-    url_values = {name: value for name, value in st.query_params.items() if name in fields.by_name}
+    given = {**preset, **st.query_params.to_dict()}
+    url_values = {name: value for name, value in given.items() if name in fields.by_name}
     widget_values = {name: state.get(name) for name in fields.by_name}
     previous = state.get(key)  # of the last run
     changed = bool(visible and previous) and any(
@@ -68,7 +73,8 @@ def chosen(name: str, choices: Iterable[str]) -> str:
 
     The URL is read and not the control, because a control in a closed popover misses changes by a link or Back.
     """
-    value = st.query_params.get(name) if st.context.url else st.session_state.get(name)
+    in_url = st.context.url or name not in st.session_state  # without a browser a control is ahead of the URL
+    value = st.query_params.get(name) if in_url else st.session_state.get(name)
     return value if value in choices else next(iter(choices))
 
 

@@ -1,20 +1,22 @@
-"""The ladder in FLOP/s: the rate of each rung at the page's shape, and over sizes."""
+"""FLOP/s: the rate of each rung at the page's shape, and over sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import Any
 
 import streamlit as st
 
 from kernels import records
+from kernels.i18n import tr
 from kernels.model.rung import Ladder
 from kernels.records.jsontext import id_of
 from pages.parts import cards
 from pages.parts.run_settings import RunSettings, bars, card_rows
-from pages.parts.text import quiet
+from pages.parts.text import conclusion, paragraph, stale_mark, together
 from pages.parts.theme import tokens
-from visuals.charts import sweeps, units
+from visuals.charts import conclusions, sweeps, units
 
 Library = Callable[[Mapping[str, dict]], dict | None]
 
@@ -22,15 +24,18 @@ Library = Callable[[Mapping[str, dict]], dict | None]
 def card(settings: RunSettings, library: Library) -> None:
     """Draws a bar for each rung of the cards' rows. `library(rows)` is the row that the shares refer to."""
     with st.container(key="card_rates", border=True):
-        st.html('<h2 class="kt-card">The ladder in FLOP/s</h2>')
+        heading = f'<h2 class="kt-card">{tr("FLOP/s by kernel")}</h2>'
         current = card_rows(settings)
         if not current.rows:
-            quiet("Press Run: each rung that can run this shape is timed beside the others.")
+            together(heading, paragraph(tr("Press Run to time each kernel that can run this shape.")))
             return
-        titled_rows, of, ladder = bars(settings, current.rows), library(current.rows), settings.ladder
-        stale = ' <span class="kt-stale">stale</span>' if current.stale else ""
-        st.html(
-            f'<p class="kt-figures">{units.badge(current.kind, sweeps.provenance([row for _, row in titled_rows]))}{stale}</p>'
+        titled_rows, of = bars(settings, current.rows), library(current.rows)
+        badge = units.badge(current.kind, sweeps.provenance([row for _, row in titled_rows]))
+        stale = f" {stale_mark()}" if current.stale else ""
+        together(
+            heading,
+            conclusion(conclusions.of_rates(titled_rows, of)),
+            f'<p class="kt-figures">{badge}{stale}</p>',
         )
         with st.container(key=f"{'stale' if current.stale else 'fresh'}_rates"):
             data_key = tuple(id_of(row) for _, row in titled_rows)
@@ -40,9 +45,9 @@ def card(settings: RunSettings, library: Library) -> None:
                 "chart_rates",
                 data_key,
             )
-            if of:
-                title = ladder.rung(of["rung"]).title_on(of["engine"])
-                quiet(f"The share is of the speed of {title}, timed with the others.")
+        if of:
+            title = settings.ladder.rung(of["rung"]).title_on(of["engine"])
+            together(paragraph(tr("Percentages: speed relative to {title}.", title=title)))
 
 
 def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float | None], title: str) -> None:
@@ -51,17 +56,38 @@ def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float |
     `size(shape)` is the position of a recording on the axis called `title`; None if it is not part of the curve.
     """
     with st.container(key="card_sizes", border=True):
-        st.html('<h2 class="kt-card">Over sizes</h2>')
+        heading = f'<h2 class="kt-card">{tr("FLOP/s by size")}</h2>'
         lines = recorded_sizes(ladder, timing, size)
         if not lines:
-            quiet("No recorded sweep over sizes for this type.")
+            together(heading, paragraph(tr("No sizes of this type were recorded.")))
             return
         row = lines[0][1][0][1]
         badge = units.badge("recorded", f"{row['device']}, {timing}, {row['date']}")
-        st.html(f'<p class="kt-figures">{badge}</p>')
+        together(
+            heading,
+            conclusion(conclusions.of_sizes(lines)),
+            f'<p class="kt-figures">{badge}</p>',
+            f'<p class="kt-quiet">{_legend(lines)}</p>',
+        )
         data_key = tuple(id_of(row) for _, points in lines for _, row in points), size(shape)
-        px = sweeps.sizes_px(len(lines))
-        cards.chart(lambda: sweeps.sizes(lines, title, size(shape), tokens()), px, "chart_sizes", data_key)
+        cards.chart(
+            lambda: sweeps.sizes(lines, title, size(shape), tokens()),
+            sweeps.SIZES_PX,
+            "chart_sizes",
+            data_key,
+        )
+
+
+def _legend(lines: list[sweeps.Line]) -> str:
+    """Returns the names of the coloured lines as HTML. Text wraps at any width; Plotly's legend covers the axis."""
+    named = sweeps.named_lines(lines)
+    parts = [
+        f'<span style="white-space:nowrap"><span class="kt-{role}">━</span> {escape(title)}</span>'
+        for title, role in named.items()
+    ]
+    if len(named) < len(lines):
+        parts.append(f"<span>─</span> {tr('the others')}")
+    return " &ensp;".join(parts)
 
 
 def recorded_sizes(

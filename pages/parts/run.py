@@ -3,62 +3,62 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 import streamlit as st
 
 from kernels import engines
-from kernels.jobs.job import JobError
+from kernels.i18n import mark, tr
+from kernels.jobs.job import Job, JobError
 from kernels.machine.status import Status
 from kernels.machine.timing import MODES
-from kernels.model.preset import Preset
 from kernels.model.rung import Ladder
-from pages.parts import cards, why
-from pages.parts.controls import option
-from pages.parts.query import url_is_stale
+from pages.parts import cards, lesson, why
+from pages.parts.controls import Link, option
+from pages.parts.query import chosen, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.text import note
 from pages.parts.worker import worker
 from visuals.charts.story import Story
 
 POLL_S = 0.25
-CACHES = "cold: the caches are overwritten before each sample; hot: left as the run before left them."
-SEEDED = "Every run is on seeded random numbers."
-Link = Callable[[Preset, str], None]
+CACHES = mark("cold: the caches are overwritten before each run; hot: they keep what the last run left.")
+SEEDED = mark("Inputs are seeded random numbers.")
 
 
 def run_section(
-    ladder: Ladder,
-    shape: Any,
+    settings: RunSettings,
     story: Story,
     link: Link,
-    rung_tiles: tuple[str, Mapping[str, int]] | None = None,
     more: Callable[[RunSettings], None] = lambda settings: None,
 ) -> None:
-    """Draws the four cards. `link(preset, label)` draws a link that sets the page to a preset.
-
-    `rung_tiles` is a rung's name and its tile sizes if the page has controls for them; else the options have such controls.
-    `more` draws what follows the cards.
-    """
+    """Draws the four cards. `link(preset, label)` draws a link that sets the page to a preset. `more` draws what follows
+    the cards."""
     every = POLL_S if st.session_state.get("job") else None
-    st.fragment(_all, run_every=every)(ladder, shape, story, link, rung_tiles, more)
+    st.fragment(_all, run_every=every)(settings, story, link, more)
 
 
-def _all(
-    ladder: Ladder, shape: Any, story: Story, link: Link, rung_tiles, more: Callable[[RunSettings], None]
-) -> None:
+def _all(settings: RunSettings, story: Story, link: Link, more: Callable[[RunSettings], None]) -> None:
     collect()
-    restore_run(ladder)
+    restore_run(settings.ladder)
+    drawn_beside_stage = "watch" in lesson.parts()  # its strip has the button
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
-                settings = head(ladder, shape, rung_tiles)
+                title = tr("Time")
+                with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
+                    st.html(f'<h2 class="kt-card">{title}</h2>')
+                    if not drawn_beside_stage:
+                        _button(settings)
+                if not drawn_beside_stage:
+                    _progress()
+                notes(settings)
                 cards.times(settings, story)
             current = card_rows(settings)
             with st.container(key="card_memory", border=True):
-                cards.memory(settings, current, story.cost(shape))
+                cards.memory(settings, current, story.cost(settings.shape))
         with st.container(key="cards_right"):
             with st.container(key="card_why", border=True):
                 why.card(settings, current, story, link)
@@ -112,6 +112,26 @@ def head(ladder: Ladder, shape: Any, rung_tiles, title: str = "Time") -> RunSett
             settings = _options(ladder, shape, rung_tiles)
         _button(settings)
     _progress()
+    notes(settings)
+    return settings
+
+
+def options(
+    ladder: Ladder, shape: Any, rung_tiles: tuple[str, Mapping[str, int]] | None = None, visible: bool = True
+) -> RunSettings:
+    """Draws the options of Run as a popover in a line of controls, and returns the settings. If not `visible`, only the URL
+    is read.
+
+    `rung_tiles` is a rung's name and its tile sizes if the page has controls for them; else the options have such controls.
+    """
+    if not visible:
+        return _settings(ladder, shape, rung_tiles, _read)
+    with st.container(key="chips_run", width="content"), st.popover(tr("options"), key="run_options"):
+        return _options(ladder, shape, rung_tiles)
+
+
+def notes(settings: RunSettings) -> None:
+    """Writes why this computer's GPU is not used, the error of a run, and what was not measured."""
     gpu_note()
     if error := st.session_state.get("run_error"):
         st.html(f'<p class="kt-note" role="alert">{escape(error)}</p>')
@@ -119,11 +139,14 @@ def head(ladder: Ladder, shape: Any, rung_tiles, title: str = "Time") -> RunSett
     if ran and ran.settings == settings:
         note(
             *(
-                f"{ladder.rung(name).title} was not measured: {reason}."
+                tr(
+                    "{title} was not measured: {reason}.",
+                    title=settings.ladder.rung(name).title,
+                    reason=reason,
+                )
                 for name, reason in ran.refused.items()
             )
         )
-    return settings
 
 
 def gpu_note() -> None:
@@ -134,44 +157,72 @@ def gpu_note() -> None:
 
 
 def _unused(gpu: Status) -> str:
-    return f"This computer's GPU is not used: {gpu.why}. Then start the app again."
+    return tr("This computer's GPU is not used: {why}. Then start the app again.", why=gpu.why)
 
 
-def _engine() -> str:
-    """Draws the choice of engines that measure here and a line about the GPU. Returns the engine."""
-    gpu = engines.load("cuda").status()
-    ready = [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
-    engine = option("engine", ready)
-    if not gpu.ready:
-        st.caption(_unused(gpu) if gpu.advice else f"No cuda: {gpu.text}.")
-    elif gpu.which:
-        st.caption(f"cuda runs on {gpu.which}, {gpu.text}. CUDA_VISIBLE_DEVICES chooses another.")
-    return engine
+Option = Callable[[str, Sequence[str]], str]  # (name, choices) -> the choice
+
+
+def _ready_engines() -> list[str]:
+    return [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
+
+
+def _read(name: str, choices: Sequence[str]) -> str:
+    return chosen(name, choices)
+
+
+def _settings(ladder: Ladder, shape: Any, rung_tiles, choose: Option) -> RunSettings:
+    """Returns the settings of the options that `choose` returns."""
+    engine, timing = choose("engine", _ready_engines()), choose("caches", MODES)
+    if rung_tiles:
+        return RunSettings(ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0])
+    tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
+    sizes = tuple((name, int(choose(name, [str(c) for c in choices]))) for name, choices in tiles.items())
+    return RunSettings(ladder, shape, engine, timing, sizes)
 
 
 def _options(ladder: Ladder, shape: Any, rung_tiles) -> RunSettings:
-    engine = _engine()
-    timing = option("caches", MODES)
-    if rung_tiles:
-        st.caption(f"{CACHES} {SEEDED}")
-        return RunSettings(ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0])
-    tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
-    chosen = tuple((name, int(option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
-    st.caption(
-        f"{CACHES} Tile sizes reach the CUDA kernels that have them; on the cpu engine only TILE means something. {SEEDED}"
-    )
-    return RunSettings(ladder, shape, engine, timing, chosen)
+    """Draws the options and what they mean."""
+    settings = _settings(ladder, shape, rung_tiles, option)
+    gpu = engines.load("cuda").status()
+    if not gpu.ready:
+        st.caption(_unused(gpu) if gpu.advice else tr("No cuda: {reason}.", reason=gpu.text))
+    elif gpu.which:
+        st.caption(
+            tr(
+                "cuda runs on {gpu}, {text}. CUDA_VISIBLE_DEVICES chooses another.",
+                gpu=gpu.which,
+                text=gpu.text,
+            )
+        )
+    st.caption(f"{tr(CACHES)} {tr(SEEDED)}")
+    if not rung_tiles:
+        st.caption(tr("Tile sizes apply to the CUDA kernels that have them. The cpu engine uses only TILE."))
+    return settings
 
 
 def _button(settings: RunSettings) -> None:
+    if st.session_state.get("job"):
+        if st.button(tr("Stop"), key="stop"):
+            stop()
+    elif st.button(tr("Run here"), key="run", type="primary"):
+        start(settings)
+
+
+def stop() -> None:
+    """Cancels the reader's job."""
     if job := st.session_state.get("job"):
-        if st.button("Stop", key="stop"):
-            worker().cancel(job[0])
-        return
-    if not st.button("Run here", key="run", type="primary"):
+        worker().cancel(job[0])
+
+
+def start(settings: RunSettings) -> None:
+    """Submits the job that measures every rung that can run at these settings, and reruns the page."""
+    if st.session_state.get("job"):
         return
     if not settings.runs():
-        st.session_state["run_error"] = f"No rung can run here on the {settings.engine} engine at this shape."
+        st.session_state["run_error"] = tr(
+            "No kernel can run here on the {engine} engine at this shape.", engine=settings.engine
+        )
         st.rerun()
     failed = bool(st.session_state.get("run_error"))
     st.session_state["run_error"] = ""
@@ -187,8 +238,12 @@ def _button(settings: RunSettings) -> None:
 
 
 def _progress() -> None:
-    job = st.session_state.get("job")
-    if job:
-        ahead = worker().position(job[0])
-        text = f"{ahead} ahead of you" if ahead else job[0].text
-        st.progress(job[0].share, text=text)
+    if pending := st.session_state.get("job"):
+        job, _ = pending
+        st.progress(job.share, text=progress_text(job))
+
+
+def progress_text(job: Job) -> str:
+    """Returns how far a job is, or how many jobs are before it."""
+    ahead = worker().position(job)
+    return tr("{n} ahead of you", n=ahead) if ahead else job.text

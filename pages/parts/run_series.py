@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError, Request
 from pages.parts import run
 from pages.parts.query import url_is_stale
@@ -73,9 +74,14 @@ def progress(series: Series | None) -> None:
     if not (series and series.job):
         return
     ahead = worker().position(series.job)
-    waits = f", {ahead} ahead of you" if ahead else ""
+    fields = {
+        "done": series.tried, "total": series.total, "ahead": ahead,
+        "name": series.name(series.job.request), "state": series.job.text,
+    }  # fmt: skip
     text = (
-        f"{series.tried} of {series.total} done{waits}: {series.name(series.job.request)}, {series.job.text}"
+        tr("{done} of {total} done, {ahead} ahead of you: {name}, {state}", **fields)
+        if ahead
+        else tr("{done} of {total} done: {name}, {state}", **fields)
     )
     st.progress((series.tried + series.job.share) / series.total, text=text)
 

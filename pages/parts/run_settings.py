@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 
 from kernels import engines, records
+from kernels.i18n import tr
 from kernels.jobs.job import Request
 from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
@@ -38,7 +39,11 @@ class RunSettings:
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
     def supported_rungs(self) -> list[Rung]:
-        """Returns the rungs that no rule excludes at this shape."""
+        """Returns the rungs that no rule excludes at this shape.
+
+        A rung whose idea a processor does not have is one of them: it is predicted, counted and recorded. `refusals` has
+        the reason why Run leaves it out.
+        """
         return self._supported_rungs
 
     @cached_property
@@ -46,7 +51,8 @@ class RunSettings:
         return [
             r
             for r in self.ladder.rungs
-            if self.engine in r.engines and availability.runs(r, self.shape, self.tiles_of(r))
+            if (self.engine in r.engines or r.not_on_cpu)
+            and availability.runs(r, self.shape, self.tiles_of(r))
         ]
 
     def refusals(self) -> dict[str, str]:
@@ -124,7 +130,7 @@ class RunResult:
     @property
     def ago(self) -> str:
         minutes = int((time.time() - self.finished_at) / 60)
-        return f", {minutes} min ago" if minutes else ""
+        return tr(", {n} min ago", n=minutes) if minutes else ""
 
 
 @dataclass(frozen=True)

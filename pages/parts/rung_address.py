@@ -89,15 +89,18 @@ class Address:
     def write(self, selection: Selection) -> dict[str, str]:
         return self.fields[short(selection.rung)].write(selection.params())
 
+    def chosen_tiles(self, selection: Selection) -> Mapping[str, int]:
+        """Returns the tile sizes if a reader chose them; none if they are the defaults, or those that fit the shape."""
+        fitting = (selection.rung.default_tiles, self.fit(selection.rung, selection.shape))
+        return {} if selection.tiles in fitting else selection.tiles
+
     def at_shape(self, selection: Selection, shape: Any) -> dict[str, str]:
         """Returns the URL parameters for another shape.
 
         The rung and tile sizes stay if they support the shape, else the nearest tile sizes are used, else the last
         kernel of the ladder that supports it. Tile sizes that nobody chose are replaced by `fit(rung, shape)`.
         """
-        tiles = selection.tiles
-        if tiles in (selection.rung.default_tiles, self.fit(selection.rung, selection.shape)):
-            tiles = self.fit(selection.rung, shape)
+        tiles = self.chosen_tiles(selection) or self.fit(selection.rung, shape)
         if tile_sizes.broken(selection.rung, shape, tiles):
             tiles = tile_sizes.nearest(selection.rung, shape, tiles)
         if tiles is None:

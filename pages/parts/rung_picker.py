@@ -10,6 +10,7 @@ from typing import Any
 
 import streamlit as st
 
+from kernels.i18n import tr, trn
 from kernels.model.program import Launch
 from kernels.model.rung import Rung
 from pages.parts import query
@@ -18,7 +19,8 @@ from pages.parts.address import Fields
 from pages.parts.controls import Link, preset_link, select
 from pages.parts.query import others
 from pages.parts.rung_address import Address, Selection
-from pages.parts.text import note, quiet
+from pages.parts.text import note, paragraph, quiet
+from visuals.charts import units
 
 TILE_PX = 74  # width of a field for a tile size, without its name
 Params = dict[str, str]
@@ -79,22 +81,22 @@ def draw(line: Line) -> None:
     with st.container(key="params_tiles", horizontal=True):
         with st.container(key="chips_rung", width="content"):
             _chooser(line)
-        _tile_fields(line)
+        _tiles(line)
         st.html(f'<p class="kt-derived">{_launch_text(line)}</p>')
-    quiet(line.rung.idea)
+    quiet(tr(line.rung.idea))
     if line.broken:
         _refused(line)
 
 
 def _chooser(line: Line) -> None:
     """Draws the rungs as links: another rung has other tile sizes, so their URL parameters must change too."""
-    label = f"rung {_number(line, line.rung)}: {line.rung.title}"
+    label = tr("kernel {n}: {title}", n=_number(line, line.rung), title=line.rung.title)
     with st.popover(label, key="rung_chooser"), st.container(key="rungs", gap=None):
         for rung in line.rungs:
             title = f"{_number(line, rung)} {rung.title}"
-            suffix = "" if rung in line.supported else " (not at this shape)"
-            label = f"**{title}**" if rung is line.rung else f"{title}{suffix}"
-            _link(line, line.at_rung(rung), label, rung.idea)
+            usual = title if rung in line.supported else tr("{title} (not at this shape)", title=title)
+            label = f"**{title}**" if rung is line.rung else usual
+            _link(line, line.at_rung(rung), label, tr(rung.idea))
 
 
 def _number(line: Line, rung: Rung) -> int:
@@ -105,6 +107,23 @@ def _number(line: Line, rung: Rung) -> int:
 def _link(line: Line, params: Params, label: str, help: str = "") -> None:
     query_params = others(line.fields) | params
     st.page_link(line.page, label=label, query_params=query_params, help=help or None)
+
+
+MAX_FIELDS = 3  # tile sizes in the line; more are in a popover
+
+
+def _tiles(line: Line) -> None:
+    """Draws the tile sizes, in a popover if they are many."""
+    if len(line.rung.tiles) <= MAX_FIELDS:
+        _tile_fields(line)
+        return
+    label = tr("tiles {sizes}", sizes=" · ".join(str(line.tiles[name]) for name in line.rung.tiles))
+    with (
+        st.container(key="chips_tiles", width="content"),
+        st.popover(label, key="tiles"),
+        st.container(key="params_sizes"),
+    ):
+        _tile_fields(line)
 
 
 def _tile_fields(line: Line) -> None:
@@ -119,21 +138,34 @@ def _launch_text(line: Line) -> str:
         return ""
     steps = line.rung.build(line.shape, line.tiles).steps
     counts_by_size = Counter((math.prod(s.grid), math.prod(s.block)) for s in steps if isinstance(s, Launch))
-    return " · ".join(
-        f"{f'<b>{count}</b> launches of ' * (count > 1)}<b>{grid:,}</b> block{'s' if grid > 1 else ''} of <b>{block:,}</b> threads"
-        for (grid, block), count in counts_by_size.items()
+    return " · ".join(_launches(count, grid, block) for (grid, block), count in counts_by_size.items())
+
+
+def _launches(count: int, grid: int, block: int) -> str:
+    blocks = trn(
+        "<b>{n}</b> block of <b>{threads}</b> threads",
+        "<b>{n}</b> blocks of <b>{threads}</b> threads",
+        grid,
+        threads=units.whole(block),
     )
+    return tr("<b>{n}</b> launches of {blocks}", n=count, blocks=blocks) if count > 1 else blocks
 
 
 def _refused(line: Line) -> None:
     """Writes the broken rules and links to the nearest tile sizes, or to the rungs that support the shape."""
-    quiet(f"{line.rung.title} cannot run so: {'; '.join(line.broken)}")
+    quiet(
+        tr(
+            "{title} cannot run with these settings: {rules}.",
+            title=units.named(line.rung.title, first=True),
+            rules="; ".join(line.broken),
+        )
+    )
     nearest = tile_sizes.nearest(line.rung, line.shape, line.tiles)
     with st.container(key="chips_legal", horizontal=True):
         if nearest:
             text = ", ".join(f"{n} {v}" for n, v in nearest.items() if v != line.tiles[n])
-            _link(line, line.at_tiles(nearest), f"nearest that can: {text}")
+            _link(line, line.at_tiles(nearest), tr("nearest sizes that run: {sizes}", sizes=text))
         else:
-            st.html('<p class="kt-quiet">These can:</p>')
+            st.html(paragraph(tr("Kernels that can:")))
             for rung in line.supported:
-                _link(line, line.at_rung(rung), rung.title, rung.idea)
+                _link(line, line.at_rung(rung), rung.title, tr(rung.idea))

@@ -14,13 +14,14 @@ import streamlit as st
 from kernels import sources
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.occupancy import H200, Occupancy, occupancy
+from kernels.i18n import cached, mark, tr
 from kernels.model.program import Launch, RuleError
 from kernels.model.rung import Ladder, Rung
 from kernels.precompile import build
 from kernels.records import availability
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import chosen
-from pages.parts.text import together
+from pages.parts.text import paragraph, together
 from visuals.charts import source_diff, units
 
 Tiles = Callable[[Rung], Mapping[str, int]]
@@ -47,7 +48,7 @@ def draw_tabs(
     """
     with st.container(key="kernels"):
         st.html(
-            '<h2 class="kt-card">Kernel</h2><p class="kt-quiet">Word for word what Run compiles on a GPU.</p>'
+            f'<h2 class="kt-card">{tr("Kernel")}</h2>{paragraph(tr("This is the source that Run compiles."))}'
         )
         if not deferred_loaded():
             return
@@ -97,12 +98,13 @@ def _tab(file: str, before: str, uses: Sequence[Use]) -> None:
     st.code(sources.text(file), language="cpp", line_numbers=True)
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _changes(before: str, file: str) -> str:
     added, removed = source_diff.counts(sources.text(before), sources.text(file))
-    label = f"Difference from {name_of(before)}"
+    label = tr("Difference from {file}", file=name_of(before))
+    count = tr("{added} lines added, {removed} removed", added=added, removed=removed)
     return (
-        f'<details class="kt-more kt-changes"><summary>{escape(label)}: {added} lines added, {removed} removed</summary>'
+        f'<details class="kt-more kt-changes"><summary>{escape(label)}: {count}</summary>'
         f"{source_diff.html(sources.text(before), sources.text(file), label)}</details>"
     )
 
@@ -113,15 +115,26 @@ def needs(use: Use) -> str:
     sizes = sorted(launch.defines, key=lambda size: order.index(size[0]) if size[0] in order else len(order))
     at = " ".join(f"{name} {value}" for name, value in sizes)
     threads = math.prod(launch.block)
-    head = f"<b>{escape(launch.entry)}</b>{f' at {escape(at)}' if at else ''}: {threads:,} threads a block"
+    name = f"<b>{escape(launch.entry)}</b>"
+    if at:
+        name = tr("{kernel} with {sizes}", kernel=name, sizes=escape(at))
+    per_block = tr("{threads} threads per block", threads=units.whole(threads))
     usage = resources(launch.source, launch.defines)
     if not usage:
-        return f"{head}. Registers are not known: it was not compiled at these tile sizes, and NVRTC is not here."
+        unknown = tr("Registers are unknown: these tile sizes were not compiled ahead, and NVRTC is missing.")
+        return f"{name}: {per_block}. {unknown}"
     shared = usage["shared_bytes"] + launch.shared
     fit = occupancy(usage["registers"], shared, threads)
-    spills = f"{units.bytes_(usage['spill_bytes'])} spilled" if usage["spill_bytes"] else "no spills"
-    badge = units.badge("predicted", "ptxas for sm_90, occupancy by formula")
-    return f"{head}, {usage['registers']} registers a thread, {spills}, {units.bytes_(shared)} shared. {_fits(fit)} {badge}"
+    facts = (
+        per_block,
+        tr("{n} registers per thread", n=usage["registers"]),
+        tr("{bytes} spilled", bytes=units.bytes_(usage["spill_bytes"]))
+        if usage["spill_bytes"]
+        else tr("no spills"),
+        tr("{bytes} shared memory", bytes=units.bytes_(shared)),
+    )
+    badge = units.badge("predicted", tr("ptxas for sm_90, occupancy by formula"))
+    return f"{name}: {', '.join(facts)}. {_fits(fit)} {badge}"
 
 
 @lru_cache(maxsize=256)
@@ -135,12 +148,22 @@ def resources(source: str, defines: precompiled.Defines) -> dict | None:
         return None
 
 
+LIMITS = {
+    "registers": mark("Registers are the limit."),
+    "shared memory": mark("Shared memory is the limit."),
+    "warps": mark("Warps are the limit."),
+    "blocks": mark("The number of blocks is the limit."),
+}
+
+
 def _fits(fit: Occupancy) -> str:
-    where = f"on an SM of the {H200.name}"
     if not fit.blocks:
-        return f"No block fits {where}: too many {fit.limit}"
+        return tr("No block fits on an SM of the {device}.", device=H200.name) + " " + tr(LIMITS[fit.limit])
     if fit.share == 1:
-        return f"All {H200.warps} warps fit {where}"
+        return tr("All {n} warps fit on an SM of the {device}.", n=H200.warps, device=H200.name)
+    fields = {"warps": fit.warps, "n": H200.warps, "share": units.share(fit.share), "device": H200.name}
     return (
-        f"{fit.warps} of {H200.warps} warps ({units.share(fit.share)}) fit {where}: {fit.limit} set the limit"
+        tr("{warps} of {n} warps ({share}) fit on an SM of the {device}.", **fields)
+        + " "
+        + tr(LIMITS[fit.limit])
     )

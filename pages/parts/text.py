@@ -6,10 +6,17 @@ from html import escape
 
 import streamlit as st
 
+from kernels.i18n import tr
 
-def heading(title: str, idea: str) -> None:
-    """Writes the title and three sentences. `idea` is trusted HTML; `.kt-math` and `.kt-<role>` style its words."""
-    st.html(f'<h1 class="kt-title">{title}</h1><p class="kt-idea">{idea}</p>')
+
+def heading(title: str) -> None:
+    """Writes the title of a page."""
+    st.html(f'<h1 class="kt-title">{title}</h1>')
+
+
+def idea(text: str) -> None:
+    """Writes the idea of a lesson in a few sentences. Trusted HTML: `.kt-math` and `.kt-<role>` style its words."""
+    st.html(f'<p class="kt-idea">{text}</p>')
 
 
 def note(*texts: str) -> None:
@@ -22,6 +29,31 @@ def quiet(*texts: str) -> None:
     """Writes one line of small print. The texts may hold foreign text."""
     if texts:
         st.html(f'<p class="kt-quiet">{" · ".join(map(escape, texts))}</p>')
+
+
+def details(*pieces: str, label: str = "") -> str:
+    """Returns folded HTML: pieces of trusted HTML under a line to open them, "Details" without `label`. "" if there are
+    no pieces."""
+    if not (body := "".join(pieces)):
+        return ""
+    summary = escape(label or tr("Details"))
+    return f'<details class="kt-more kt-details"><summary>{summary}</summary><div class="kt-stack">{body}</div></details>'
+
+
+def paragraph(text: str, kind: str = "quiet") -> str:
+    """Returns the HTML of a paragraph of any text: small print, or a sentence (`kind` "why"); "" without text."""
+    return f'<p class="kt-{kind}">{escape(text)}</p>' if text else ""
+
+
+def conclusion(text: str) -> str:
+    """Returns the HTML of the sentence with which a card begins; "" without text."""
+    return f'<p class="kt-why kt-conclusion"><strong>{escape(text)}</strong></p>' if text else ""
+
+
+def stale_mark(settings: str = "") -> str:
+    """Returns the HTML that says that a result is stale, and at which settings it was measured."""
+    text = tr("stale: measured at {settings}", settings=settings) if settings else tr("stale")
+    return f'<span class="kt-stale">{escape(text)}</span>'
 
 
 def together(*pieces: str) -> None:

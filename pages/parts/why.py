@@ -9,6 +9,7 @@ from html import escape
 import streamlit as st
 
 from kernels.engines.emulator.counters import PTX_PER_MACHINE
+from kernels.i18n import decimal, mark, tr
 from kernels.jobs.counts import Count
 from kernels.ladders import ladder_of
 from kernels.model.preset import Preset
@@ -17,14 +18,15 @@ from kernels.records.jsontext import id_of
 from kernels.records.rows import to_csv
 from pages.parts import counts
 from pages.parts.query import url_is_stale
-from pages.parts.run_settings import CardRows, RunSettings
-from pages.parts.text import together
-from visuals.charts import roofline, sweeps, units
+from pages.parts.run_settings import CardRows, RunSettings, bars
+from pages.parts.text import conclusion, details, paragraph, together
+from visuals.charts import conclusions, roofline, sweeps, units
+from visuals.charts.bars import bar_line, pieces_note
 from visuals.charts.story import Story, fastest_library
 
 SHARED = {  # if a rung uses it: a wavefront accesses the 32 banks once, up to 128 bytes
-    "wavefronts reading shared memory": "wavefronts_ld",
-    "wavefronts writing it": "wavefronts_st",
+    mark("wavefronts that read shared memory"): "wavefronts_ld",
+    mark("wavefronts that write shared memory"): "wavefronts_st",
 }
 MAX_COLUMNS = 5  # of rungs: more are drawn as lines
 
@@ -39,18 +41,55 @@ def card(settings: RunSettings, current: CardRows, story: Story, link: Callable[
     draw(settings, current, polled=bool(every))
     with st.container(key="chips_why", horizontal=True):
         if examples := story.examples():
-            st.html(f'<p class="kt-quiet">{escape(story.examples_label)}</p>')
+            st.html(paragraph(story.examples_label))
         for preset, text in examples:
             link(preset, text)
     downloads(settings)
 
 
 def _figures(settings: RunSettings, current: CardRows, polled: bool) -> None:
-    """Draws the table. It polls while rungs are counted."""
+    """Draws the conclusion, the bytes that each rung moves as bars, and folded the table. It polls while rungs are
+    counted."""
     request = counts.request_counts(settings, counts.countable(settings))
     if polled and counts.next_poll_s(request) is None and not url_is_stale():
         st.rerun()
-    together('<h2 class="kt-card">Why</h2>', f"<div>{_table(settings, current, request)}</div>")
+    head = f'<h2 class="kt-card">{tr("Why")}</h2>'
+    titled_rows = bars(settings, {} if current.stale else current.rows)
+    notes = paragraph(pieces_note(titled_rows))
+    together(head, _traffic(settings), details(f"<div>{_table(settings, current, request)}</div>", notes))
+
+
+def _traffic(settings: RunSettings) -> str:
+    """Returns HTML: the bytes that each rung requests from global memory as counted, else those it must move."""
+    counted = [(r.title, moved(settings, r)) for r in counts.countable(settings) if not r.library]
+    if counted and all(count for _, count in counted):
+        text, kind, detail = (
+            conclusions.of_traffic(counted, conclusions.REQUESTED),
+            "counted",
+            tr("32-byte sectors of global memory"),
+        )
+    else:
+        costs = ((r.title, cost(settings, r).moved_bytes) for r in settings.supported_rungs())
+        counted = [(title, count) for title, count in costs if count]
+        if not counted:
+            return ""
+        text, kind = conclusions.of_traffic(counted, conclusions.MOVED), "predicted"
+        text = " ".join(filter(None, (text, _limit(settings))))
+        detail = tr("each step moves each of its tensors once")
+    badge = f'<p class="kt-figures">{units.badge(kind, detail)}</p>'
+    most = max(count for _, count in counted)
+    if min(count for _, count in counted) == most:  # bars would show no more
+        return conclusion(text) + badge
+    lines_ = "".join(bar_line(title, count / most, units.bytes_(count)) for title, count in counted)
+    return f'{conclusion(text)}{badge}<dl class="kt-bars">{lines_}</dl>'
+
+
+def _limit(settings: RunSettings) -> str:
+    """Returns what limits all rungs at their predicted FLOP/byte; "" if it is not the same for all, or without a roof."""
+    costs = [cost(settings, rung) for rung in settings.supported_rungs()]
+    intensities = [c.flops / c.bytes for c in costs if c.flops and c.bytes]
+    roof = next(iter(roofline.roofs((row, "recorded") for row in settings.recorded().values())), None)
+    return conclusions.of_limit(intensities, roof) if roof and intensities else ""
 
 
 def downloads(settings: RunSettings) -> None:
@@ -68,7 +107,7 @@ def downloads(settings: RunSettings) -> None:
         if ran:
             ids = [id_of(row) for row in ran.rows.values()][:2]
             query = dict(zip(("run", "against"), ids, strict=False))
-            st.page_link("history/page.py", label="in the history", query_params=query)
+            st.page_link("history/page.py", label=tr("in the history"), query_params=query)
 
 
 def cost(settings: RunSettings, rung: Rung) -> Cost:
@@ -84,18 +123,18 @@ def _table(settings: RunSettings, current: CardRows, request: counts.CountReques
     supported = settings.supported_rungs()
     costs = [cost(settings, r) for r in supported]
     as_defined = all(c.flops == settings.shape.flops for c in costs)
+    flops = tr("FLOPs of {work}", work=tr(settings.ladder.work)) if as_defined else tr("FLOPs executed")
     predicted = {
-        f"FLOPs of {settings.ladder.work}" if as_defined else "FLOPs executed": [
-            units.count(c.flops if as_defined else c.executed_flops) for c in costs
-        ],
-        "bytes moved, each tensor once a step": [units.bytes_(c.moved_bytes) for c in costs],
-        "FLOP per byte": [units.ratio(c.moved_bytes and c.flops / c.moved_bytes) for c in costs],
-        "workspace": [units.bytes_(c.workspace_bytes) for c in costs],
+        flops: [units.count(c.flops if as_defined else c.executed_flops) for c in costs],
+        tr("bytes moved, each tensor once per step"): [units.bytes_(c.moved_bytes) for c in costs],
+        tr("FLOP/byte"): [units.ratio(c.moved_bytes and c.flops / c.moved_bytes) for c in costs],
+        tr("workspace"): [units.bytes_(c.workspace_bytes) for c in costs],
     }
     engine = next(iter(current.rows.values()))["engine"] if current.rows else settings.engine
+    counted = units.badge("counted", tr("sectors of 32 bytes, as in Nsight Compute"))
     parts: list[tuple[str, Lines | str]] = [
         (units.badge("predicted"), predicted),
-        (units.badge("counted", "sectors as in Nsight Compute"), _counted(settings, supported, request)),
+        (counted, _counted(settings, supported, request)),
     ]
     if current.rows and not current.stale:
         first = next(iter(current.rows.values()))
@@ -103,7 +142,7 @@ def _table(settings: RunSettings, current: CardRows, request: counts.CountReques
         badge = units.badge(current.kind, sweeps.provenance(list(current.rows.values())) + when)
         library = fastest_library(current.rows.values())
         parts.append((badge, _measured([current.rows.get(r.name) for r in supported], first, library)))
-    titles = [escape(r.title_on(engine)) for r in supported]
+    titles = [escape(r.title_on(engine) if engine in r.engines else r.title) for r in supported]
     return (_columns if len(supported) <= MAX_COLUMNS else lines)(titles, parts)
 
 
@@ -118,7 +157,7 @@ def _columns(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) ->
             continue
         for name, cells in part.items():
             text += f"<tr><td>{name}</td>{_cells(cells)}</tr>"
-    return _scrolled("Predicted, counted and measured", "", text)
+    return _scrolled(tr("Predicted, counted and measured"), "", text)
 
 
 def lines(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> str:
@@ -144,7 +183,7 @@ def lines(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> st
 
 
 def _together(titles: Sequence[str], all_: int) -> str:
-    return f"all {all_} rungs" if len(titles) == all_ else "; ".join(titles)
+    return tr("all {n} kernels", n=all_) if len(titles) == all_ else "; ".join(titles)
 
 
 def _cells(cells: Sequence[str]) -> str:
@@ -162,39 +201,42 @@ def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) ->
     """
     roof = roofline.roof_of(first, "measured")
     as_defined = roofline.as_defined(r for r in rows if r)
-    columns: dict[str, Callable[[dict], str]] = {
-        "workspace": lambda r: units.bytes_(r["workspace_bytes"]),
-        f"effective rate: {ladder_of(first['rung']).work}'s FLOPs": lambda r: units.rate(
-            roofline.defined_flops(r), r["median_ms"]
+    work = tr(ladder_of(first["rung"]).work)
+    # A line's name, its text for a row, and whether it depends on what a library does inside.
+    figures: list[tuple[str, Callable[[dict], str], bool]] = [
+        (tr("workspace"), lambda r: units.bytes_(r["workspace_bytes"]), False),
+        (
+            tr("effective rate: FLOPs of {work} ÷ time", work=work),
+            lambda r: units.rate(roofline.defined_flops(r), r["median_ms"]),
+            False,
         ),
-        **(
-            {}
-            if as_defined
-            else {"actual rate: FLOPs executed": lambda r: units.rate(r["flops"], r["median_ms"])}
-        ),
-        "relative L2 error": lambda r: f"{r['error']:.1e}",
-    }
+        (tr("relative L2 error"), lambda r: decimal(f"{r['error']:.1e}"), False),
+    ]
+    if not as_defined:
+        name = tr("actual rate: FLOPs executed ÷ time")
+        figures.insert(2, (name, lambda r: units.rate(r["flops"], r["median_ms"]), True))
     if library:
-        columns["share of the fastest library's speed"] = lambda r: units.share(
-            library["median_ms"] / r["median_ms"]
-        )
+        name = tr("speed, relative to the fastest library")
+        figures.append((name, lambda r: units.share(library["median_ms"] / r["median_ms"]), False))
     if roof:
         flops, copy = units.rate(roof.flops_per_s, 1e3), units.bandwidth(roof.bytes_per_s)
-        kind = "effective" if as_defined else "actual"
-        columns[f"{kind} rate, share of the FP32 ceiling ({flops})"] = lambda r: units.share(
-            r["flops"] / r["median_ms"] * 1e3 / roof.flops_per_s
+        name = (
+            tr("effective rate ÷ FP32 peak ({peak})", peak=flops)
+            if as_defined
+            else tr("actual rate ÷ FP32 peak ({peak})", peak=flops)
         )
-        columns[f"bytes moved, share of the copy ceiling ({copy})"] = lambda r: units.share(
-            r["predicted_bytes"] / r["median_ms"] * 1e3 / roof.bytes_per_s
-        )
+        of_bandwidth = tr("bytes moved ÷ time ÷ peak bandwidth ({peak})", peak=copy)
+        figures += [
+            (name, lambda r: units.share(r["flops"] / r["median_ms"] * 1e3 / roof.flops_per_s), not as_defined),
+            (of_bandwidth, lambda r: units.share(r["predicted_bytes"] / r["median_ms"] * 1e3 / roof.bytes_per_s), True),
+        ]  # fmt: skip
 
-    def cell(name: str, row: dict | None) -> str:
+    def cell(text: Callable[[dict], str], depends: bool, row: dict | None) -> str:
         if row is None:
             return "–"
-        from_rung = name.startswith(("actual", "bytes moved"))
-        return units.UNKNOWN if from_rung and roofline.is_opaque(row) else columns[name](row)
+        return tr(units.UNKNOWN) if depends and roofline.is_opaque(row) else text(row)
 
-    return {name: [cell(name, row) for row in rows] for name in columns}
+    return {name: [cell(text, depends, row) for row in rows] for name, text, depends in figures}
 
 
 def moved(settings: RunSettings, rung: Rung) -> int | None:
@@ -213,17 +255,23 @@ def _counted(
 
     def cell(count: Count | None, name: str) -> str:
         if count is None:
-            return "library"
-        return units.count(count.total[name]) + (" + library" if count.uncounted else "")
+            return tr("library")
+        number = units.count(count.total[name])
+        return tr("{n} + library", n=number) if count.uncounted else number
 
     def row(name: str) -> list[str]:
         return [cell(got.get(r.name), name) for r in supported]
 
     low, high = PTX_PER_MACHINE
     shared = {label: name for label, name in SHARED.items() if any(c.total[name] for c in got.values())}
+    instructions = tr(
+        "warp instructions (PTX; {low} to {high} per machine instruction)",
+        low=decimal(f"{low}"),
+        high=decimal(f"{high}"),
+    )
     return {
-        "sectors read": row("sectors_ld"),
-        "sectors written": row("sectors_st"),
-        **{label: row(name) for label, name in shared.items()},
-        f"warp instructions (PTX: {low} to {high} for each machine instruction)": row("warp_instructions"),
+        tr("sectors read"): row("sectors_ld"),
+        tr("sectors written"): row("sectors_st"),
+        **{tr(label): row(name) for label, name in shared.items()},
+        instructions: row("warp_instructions"),
     }

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
+from kernels.i18n import cached, decimal, tr, trn
 from kernels.ladders import LADDERS
 from kernels.model.program import RuleError
 from kernels.model.rung import Rung
@@ -37,13 +37,21 @@ MIN_ITERATIONS = 4  # minimum number of loop iterations of a row's threads at th
 FIELDS = {name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()}
 
 
+def _whole(n: float) -> str:
+    return decimal(f"{n:,.0f}")
+
+
 def _fits(values: Values) -> bool:
     return values["M"] * values["N"] <= MAX_ELEMENTS
 
 
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     if not _fits(values):
-        rule = f"x may have {MAX_ELEMENTS:,} elements on this page, M*N is {values['M'] * values['N']:,}"
+        rule = tr(
+            "x may have at most {max} elements on this page, and M*N is {n}",
+            max=_whole(MAX_ELEMENTS),
+            n=_whole(values["M"] * values["N"]),
+        )
         yield rule, fewest_resets(values, DEFAULT.params(), tuple(MAX), _fits)
 
 
@@ -71,7 +79,7 @@ def bounds(s: SoftmaxShape) -> dict[str, Bound]:
     found = {}
     for name, maximum in MAX.items():
         largest = MAX_ELEMENTS // (s.elements // getattr(s, name))
-        rule = f"x, M*N, of no more than {MAX_ELEMENTS:,} elements"
+        rule = tr("x has at most {max} elements, M*N", max=_whole(MAX_ELEMENTS))
         found[name] = Bound(1, min(largest, maximum), why_high=rule if largest < maximum else "")
     return found
 
@@ -96,13 +104,25 @@ def row(s: SoftmaxShape, name: str, numbers: str = "") -> Row:
     if name == inputs.OWN_NUMBERS:
         try:
             x = inputs.parse(numbers[:MAX_TEXT_CHARS] if numbers.strip() else inputs.DEFAULT_OWN_NUMBERS)
-            return Row(x.tobytes(), f"your own row of {x.size}", custom=True)
+            source = trn("your own row of {n} number", "your own row of {n} numbers", x.size)
+            return Row(x.tobytes(), source, custom=True)
         except inputs.LogitsError as error:
             stage_row = row(s, inputs.SMALL)
-            return Row(stage_row.bytes, stage_row.source, note=f"{error}. Until then: {inputs.SMALL}.")
+            return Row(
+                stage_row.bytes,
+                stage_row.source,
+                note=tr("{rule}. Until then, the row is “{kind}”.", rule=error, kind=tr(inputs.SMALL)),
+            )
     n = visible_columns(s.N)
-    part = f", its first {n:,} columns of {s.N:,}" if n < s.N else ""
-    return Row(inputs.row(name, n).tobytes(), f"row 0 of {s.M:,}{part}")
+    source = tr("row 0 of {rows}", rows=_whole(s.M))
+    if n < s.N:
+        source = tr(
+            "row 0 of {rows}, its first {n} of {columns} columns",
+            rows=_whole(s.M),
+            n=_whole(n),
+            columns=_whole(s.N),
+        )
+    return Row(inputs.row(name, n).tobytes(), source)
 
 
 def logits_kind(name: str | None) -> str:
@@ -115,7 +135,7 @@ def tiles_at(query: rung_address.Selection, n: int) -> dict[str, int]:
     return dict(query.tiles) if fits else default_tiles_for(query.rung, SoftmaxShape(1, n))
 
 
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def _scene(rung: str, tiles: tuple[tuple[str, int], ...], stage_row: Row) -> Scene:
     return softmax_scene(rung, dict(tiles), stage_row.x, stage_row.source)
 

@@ -6,6 +6,7 @@ from html import escape
 
 import streamlit as st
 
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.softmax import ladder
 from kernels.softmax.shape import SoftmaxShape
@@ -17,25 +18,28 @@ from visuals.charts import units
 from visuals.softmax import story
 
 ROW = "row"  # the name of the page part
-HEADERS = ("reads of x", "writes of y", "bytes at M×N", "this row’s y")
+TITLE = mark("This row in every kernel")
+HEADERS = (mark("reads of x"), mark("writes of y"), mark("bytes for M×N"), mark("result for this row"))
 
 
 def section(query: Selection, row: address.Row) -> None:
     with st.container(key="card_softmax_row", border=True):
-        st.html('<h2 class="kt-card">This row by every rung</h2>')
+        st.html(f'<h2 class="kt-card">{tr(TITLE)}</h2>')
         if not lesson.deferred_loaded():
             return
         n = row.x.size
         outcomes = story.outcomes(row.x, _tiles(query, n))
         badges = (
-            units.badge("counted", "by the emulator, for the row on the stage"),
-            units.badge("predicted", "passes, and bytes at the page's shape"),
+            units.badge("counted", tr("in the emulator, for this row")),
+            units.badge("predicted", tr("passes, and bytes for M×N")),
         )
+        cards.sentence(f"{story.outcomes_sentence(outcomes)} {story.row_sentence(row.x)}")
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>{_table(outcomes, query.shape)}')
-        cards.sentence(story.row_sentence(row.x))
         quiet(
-            "Counted over predicted: how often a thread asked for each number of the row. Run measures random numbers of standard "
-            "deviation 1, which the unsafe kernel gets right; what is wrong gets no time."
+            tr(
+                "Reads and writes: how many times the threads request each number. Run measures random numbers with standard "
+                "deviation 1. The unsafe kernel is right for them. A kernel with a wrong result gets no time."
+            )
         )
 
 
@@ -46,11 +50,12 @@ def _tiles(query: Selection, n: int) -> dict[str, dict[str, int]]:
 
 
 def _table(outcomes: list[story.Outcome], shape: SoftmaxShape) -> str:
-    header_cells = "".join(f'<th scope="col">{head}</th>' for head in HEADERS)
+    header_cells = "".join(f'<th scope="col">{tr(head)}</th>' for head in HEADERS)
     lines = "".join(_line(outcome, shape) for outcome in outcomes)
+    kernel = tr("kernel")
     return (
-        '<div class="kt-scroll" tabindex="0" role="region" aria-label="This row by every rung">'
-        f'<table class="kt-table kt-shares"><tr><td>rung</td>{header_cells}</tr>{lines}</table></div>'
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{tr(TITLE)}">'
+        f'<table class="kt-table kt-shares"><tr><td>{kernel}</td>{header_cells}</tr>{lines}</table></div>'
     )
 
 
@@ -58,9 +63,14 @@ def _line(outcome: story.Outcome, shape: SoftmaxShape) -> str:
     moved = 4 * (outcome.predicted + ladder.WRITES) * shape.elements
     sentence = escape(outcome.verdict) if outcome.is_right else f"<b>{escape(outcome.verdict)}</b>"
     cells = (
-        f"{outcome.reads:g}, predicted {outcome.predicted}",
-        f"{outcome.writes:g}, predicted {ladder.WRITES}",
+        _counted(outcome.reads, outcome.predicted),
+        _counted(outcome.writes, ladder.WRITES),
         units.bytes_(moved),
         sentence,
     )
-    return f'<tr><th scope="row">{escape(find(outcome.rung).title)}</th>{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
+    title = escape(tr(find(outcome.rung).title))
+    return f'<tr><th scope="row">{title}</th>{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
+
+
+def _counted(counted: float, predicted: int) -> str:
+    return tr("{counted}, predicted {predicted}", counted=decimal(f"{counted:g}"), predicted=predicted)

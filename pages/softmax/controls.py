@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_picker
@@ -11,6 +12,7 @@ from pages.parts.address import MAX_TEXT_CHARS, Fields
 from pages.parts.controls import Link, chooser, limits, numbers, presets
 from pages.parts.query import chosen
 from pages.parts.rung_address import Selection
+from pages.parts.sizes import Sizes
 from pages.parts.text import note, quiet
 from pages.softmax import address
 from pages.softmax.address import ADDRESS, LOGITS, NUMBERS
@@ -18,9 +20,9 @@ from visuals.charts import units
 from visuals.softmax import inputs
 
 CHIPS = {
-    "softmax-toy": "Toy 2×8", "softmax-40": "4×40", "softmax-128": "128×128", "softmax-ragged": "1,001×777",
-    "softmax-attention": "8192×1024", "softmax-large": "32768×1024", "softmax-gpt2": "GPT-2 vocabulary",
-    "softmax-long": "4 long rows",
+    "softmax-toy": mark("Toy 2×8"), "softmax-40": "4×40", "softmax-128": "128×128", "softmax-ragged": "1,001×777",
+    "softmax-attention": "8192×1024", "softmax-large": "32768×1024", "softmax-gpt2": mark("GPT-2 vocabulary"),
+    "softmax-long": mark("4 long rows"),
 }  # fmt: skip
 LINE = ((("M", "M", 104), ("N", "N", 112)),)
 
@@ -36,6 +38,19 @@ def read(page: str, visible: bool) -> tuple[Selection, address.Row, Link]:
     return query, stage_row, link
 
 
+REAL = SOFTMAX_PRESETS["softmax-large"].shape
+
+
+def sizes(query: Selection) -> Sizes:
+    """Returns how the strip names a shape, and one beyond the caches."""
+    return Sizes(name, lambda shape: REAL, ADDRESS.chosen_tiles(query))
+
+
+def name(s: SoftmaxShape) -> str:
+    """Returns a shape in a few words: "4 rows of 40"."""
+    return trn("{n} row of {columns}", "{n} rows of {columns}", s.M, columns=decimal(f"{s.N:,}"))
+
+
 def _row(s: SoftmaxShape) -> address.Row:
     text = st.query_params.get(NUMBERS) if st.context.url else st.session_state.get(NUMBERS)
     return address.row(s, chosen(LOGITS, inputs.LOGITS), text or "")
@@ -43,8 +58,8 @@ def _row(s: SoftmaxShape) -> address.Row:
 
 def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(link, CHIPS, SOFTMAX_PRESETS, query.shape)
-        chooser(LOGITS, inputs.LOGITS)
+        presets(link, {key: tr(label) for key, label in CHIPS.items()}, SOFTMAX_PRESETS, query.shape)
+        chooser(LOGITS, {name: tr(text) for name, text in inputs.LOGITS.items()})
     custom = chosen(LOGITS, inputs.LOGITS) == inputs.OWN_NUMBERS
     s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="params", horizontal=True):
@@ -52,7 +67,7 @@ def _controls(fields: Fields, query: Selection, link: Link) -> None:
         # A control that is not drawn would drop out of the URL: it is hidden instead.
         with st.container(key="own_numbers" if custom else "away_numbers", width="content"):
             st.text_input(
-                "your row",
+                tr("your row"),
                 key=NUMBERS,
                 bind="query-params",
                 max_chars=MAX_TEXT_CHARS,
@@ -60,12 +75,22 @@ def _controls(fields: Fields, query: Selection, link: Link) -> None:
                 width=330,
             )
         st.html(
-            f'<p class="kt-derived">x <b>{units.bytes_(4 * s.elements)}</b> · at least <b>{units.bytes_(s.bytes)}</b> '
-            f"moved: read once, written once</p>"
+            '<p class="kt-derived">'
+            + tr(
+                "x <b>{x}</b> · at least <b>{least}</b> moved: x read once, y written once",
+                x=units.bytes_(4 * s.elements),
+                least=units.bytes_(s.bytes),
+            )
+            + "</p>"
         )
     limits(s.params(), bounds)
     if custom:
         quiet(
-            f"The stage plays your row: 1 to {inputs.MAX_OWN_NUMBERS} numbers of FP32, inf, -inf and nan among them. "
-            f"Run measures {s.M:,}×{s.N:,} random numbers."
+            tr(
+                "The stage shows your row. Enter 1 to {max} FP32 numbers; inf, -inf and nan are allowed. "
+                "Run measures {rows}×{columns} random numbers.",
+                max=inputs.MAX_OWN_NUMBERS,
+                rows=decimal(f"{s.M:,}"),
+                columns=decimal(f"{s.N:,}"),
+            )
         )

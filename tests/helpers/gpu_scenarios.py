@@ -22,7 +22,7 @@ from pages.gemm import address as gemm_address
 from pages.parts import autotune
 from pages.softmax import address as softmax_address
 from tests.helpers.openings import LADDERS, openings
-from tests.helpers.page_runner import finish, links, open_page, texts
+from tests.helpers.page_runner import components, finish, links, open_page, strip, texts
 
 TOY = CONV_PRESETS["toy"].shape
 ATTENTION = "attention/page.py"
@@ -43,7 +43,7 @@ def test_every_preset_opens(device, opening):
     text = texts(at)
     assert ">None<" not in text and "None B" not in text
     if opening.page in LESSONS:
-        assert engine_options(at)[0] == "cuda" and at.button(key="run").label == "Run here"
+        assert engine_options(at)[0] == "cuda" and strip(at)["run"]["label"] == "Run here"
 
 
 def engine_options(at) -> list[str]:
@@ -71,7 +71,7 @@ def test_run_measures_every_rung_that_no_library_refuses(device, page):
     assert "kt-stale" not in text
     for heading in ("Memory</h2>", "Roofline</h2>", "relative L2 error"):
         assert heading in text, heading
-    assert len(at.get("plotly_chart")) >= 4
+    assert len(at.get("plotly_chart")) >= 2
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_caches_follow_the_options(device, mode):
 
 
 def test_cpu_engine_is_available_beside_the_gpu(device):
-    at = open_page("conv/im2col.py", engine="cpu")
+    at = open_page("conv/im2col.py", {"engine": "cpu"}, engine="cpu")
     assert engine_options(at) == ["cuda", "cpu"]
     finish(at, "run", "job")
     assert {row["engine"] for row in at.session_state["ran"].rows.values()} == {"cpu"}
@@ -152,7 +152,7 @@ def test_choose_hides_the_measurement_until_the_guess(device):
     finish(at, "run", "job")
     text = texts(at)
     assert f"measured {device}" in text and "kernels were timed" in text
-    assert "kt-lane" not in text  # a guess comes first
+    assert 'class="kt-race' not in text  # a guess comes first
     at = open_page(
         "conv/choose/page.py",
         {"ran": at.session_state["ran"]},
@@ -192,9 +192,8 @@ def test_history_lists_the_runs_and_compares_two(device):
     finish(at, "run", "job")
     ids = [id_of(row) for row in at.session_state["ran"].rows.values()]
     assert all(store.user_store().row(row_id) for row_id in ids)
-    (component,) = open_page(
-        "history/page.py", rung="softmax/online", device=f"cuda: {device}", origin="here"
-    ).get("bidi_component")
+    at = open_page("history/page.py", rung="softmax/online", device=f"cuda: {device}", origin="here")
+    (component,) = components(at)
     lines = json.loads(component.proto.json)["lines"]
     assert {line["id"] for line in lines} & set(ids)
     assert all(line["device"].startswith(device) and line["kind"] == "measured" for line in lines)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from kernels.conv.shape import ConvShape
 from kernels.records import folder
@@ -100,7 +100,11 @@ class Stage:
         expect(self.root).to_have_attribute("data-playing", "true" if yes else "false")
 
     def do(self, name: str) -> None:
-        self.root.locator(f"[data-do={name}]").click()
+        """Presses a control. Where the transport is narrow, some are behind "more"."""
+        control = self.root.locator(f"[data-do={name}]")
+        if not control.is_visible():
+            self.root.locator("[data-do=more]").click()
+        control.click()
 
     def cell(self, name: str, index: int) -> dict[str, float]:
         """Returns the rectangle of a cell in pixels of the window."""
@@ -192,3 +196,20 @@ def scrolled(page):
     return page.evaluate(
         "[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]"
     )
+
+
+def preset(page: Page, name: str) -> Locator:
+    """Returns the link of a preset in its popover, which is opened."""
+    link = page.locator(".st-key-chips_presets").get_by_role("link", name=name, exact=True)
+    if not link.is_visible():
+        page.locator(".st-key-presets button").first.click()
+    return link
+
+
+def tile_size(page: Page, name: str) -> Locator:
+    """Returns the field of a tile size; many of them are in a popover, which is opened."""
+    field = page.locator(f".st-key-{name}")
+    page.locator(f".st-key-{name}, .st-key-tiles button").first.wait_for()
+    if not field.is_visible():
+        page.locator(".st-key-tiles button").first.click()
+    return field

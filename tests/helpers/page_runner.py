@@ -6,12 +6,15 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 from urllib.parse import parse_qsl
 
 from streamlit.testing.v1 import AppTest
 
 from kernels.jobs.job import Job, JobError
+from visuals import stage
 
 SHELL = Path(__file__).resolve().parents[2] / "pages" / "_shell.py"
 EMPTY: Mapping[str, Any] = {}
@@ -57,25 +60,53 @@ def links(at: AppTest) -> dict[str, dict[str, str]]:
 
 def messages(at: AppTest) -> list[bytes]:
     """Returns the message that each stage was sent."""
-    return [component.proto.bytes for component in at.get("bidi_component")]
+    return [component.proto.bytes for component in components(at)]
+
+
+def components(at: AppTest) -> list[Any]:
+    """Returns the stages and lists of the page, not the parts of the navigation bar."""
+    found = at.get("bidi_component")
+    return [each for each in found if not each.proto.component_name.endswith("navigation")]
 
 
 def heads(at: AppTest) -> list[dict[str, Any]]:
     """Returns the head of each stage's message, without its cells."""
-    return [json.loads(m[4 : 4 + int.from_bytes(m[:4], "little")]) for m in messages(at)]
+    return [json.loads(m[8 : 8 + int.from_bytes(m[:4], "little")]) for m in messages(at)]
 
 
 def stages(at: AppTest) -> list[str]:
     """Returns the key of the scene that each stage was sent."""
-    return [head["meta"]["key"] for head in heads(at)]
+    return [head["meta"]["key"] for head in heads(at) if head["meta"]]
+
+
+def strip(at: AppTest) -> dict[str, Any]:
+    """Returns the strip that the page's stage was sent."""
+    (message,) = messages(at)
+    head, length = (int.from_bytes(message[n : n + 4], "little") for n in (0, 4))
+    return json.loads(message[8 + head : 8 + head + length])
+
+
+def press(at: AppTest, do: str, **more: str) -> None:
+    """Presses something in the page's stage, as the browser reports it, and runs the page."""
+    show, left = stage.show, [{"do": do, **more}]
+
+    def pressed(*args: Any) -> SimpleNamespace:
+        show(*args)
+        return SimpleNamespace(press=left.pop() if left else None)
+
+    with mock.patch.object(stage, "show", pressed):
+        at.run()
 
 
 def finish(at: AppTest, key: str, session_key: str) -> None:
-    """Presses the button, waits for the jobs under `session_key`, and reruns the page as the browser's polling does.
+    """Presses the button, or Run in the strip if the page has no button "run". Waits for the jobs under `session_key`, and reruns the page as the browser's polling does.
 
     The page itself reports a job's error.
     """
-    at.button(key=key).click().run()
+    if key == "run" and not any(button.key == key for button in at.button):
+        press(at, "run", size="stage")
+    else:
+        at.button(key=key).click().run()
     while (jobs := _jobs(at, session_key)) and not at.exception:
         for job in jobs:
             with contextlib.suppress(JobError):

@@ -187,7 +187,9 @@ def test_command_line_json():
     )
     assert out.returncode == 0, out.stderr
     result = json.loads(out.stdout)
-    assert set(result) == {"rung", "engine", "shape", "tiles", "error", "measurement", "predicted"}
+    assert set(result) == {
+        "rung", "title", "engine", "shape", "tiles", "error", "measurement", "predicted",
+    }  # fmt: skip
     assert set(result["measurement"]) >= {
         "median_ms", "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "device",
     }  # fmt: skip
@@ -269,3 +271,9 @@ def test_rung_without_memory_is_reported_and_the_others_run(monkeypatch):
             refused=lambda *arguments: refused_calls.append(arguments),
         )
     assert len(refused_calls) == 1
+
+
+def test_tile_sizes_that_numpy_does_not_use_are_no_other_computation():
+    rung = conv_ladder.LADDER.rung("conv/im2col-gemm")
+    sets = [{"BLOCK": block, "TILE": tile} for block in (256, 64) for tile in (16, 8)]
+    assert rung.distinct(sets, "cpu") == sets[:2] and rung.distinct(sets, "cuda") == sets

@@ -48,9 +48,9 @@ test("a cell's name counts from the whole tensor's origin, and has the plane if 
 });
 
 test("a pixel names the columns that it is copied to so far", () => {
-  assert.equal(textOf(toy, 1, "x", 2), "x[0, 2] = 3. It stands in 1 of 2 columns of the data matrix so far.");
-  assert.equal(textOf(toy, 2, "x", 2), "x[0, 2] = 3. It stands in 2 of 2 columns of the data matrix so far.");
-  assert.equal(textOf(toy, -1, "x", 0), "x[0, 0] = 1. It stands in 0 of 1 column of the data matrix so far.");
+  assert.equal(textOf(toy, 1, "x", 2), "x[0, 2] = 3. Copied to 1 of 2 columns of the data matrix so far.");
+  assert.equal(textOf(toy, 2, "x", 2), "x[0, 2] = 3. Copied to 2 of 2 columns of the data matrix so far.");
+  assert.equal(textOf(toy, -1, "x", 0), "x[0, 0] = 1. Not yet copied to the data matrix.");
   assert.equal(textOf(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied.");
   assert.deepEqual(marksOf(toy, 1, "x", 2), [["D", "2", "write faint"], ["D", "4", "write each"], ["x", "2", "write"]]);
   assert.match(textOf(scene({ partial: true }), 1, "x", 2), / 1 of 2 columns of the part shown of the data matrix so far\.$/);
@@ -122,8 +122,8 @@ test("a cell that is written again, and a copy that is overwritten", () => {
     steps: 4, tensors: [{ name: "a", title: "a", cols: 2, values: [7, 8] }, { name: "s", title: "tile" }],
     writes: [{ target: "s", steps: [0, 1, 3], source: "a", index: [0, 1, 0], cells: [0, 0, 0] }],
   });
-  assert.equal(textOf(tiles, 1, "s", 0), "s[0, 0] = 8, a copy of a[0, 1]. Written 2 of 3 times so far.");
-  assert.equal(textOf(tiles, 1, "a", 0), "a[0, 0] = 7. It was copied 1 of 2 times into the tile so far.");
+  assert.equal(textOf(tiles, 1, "s", 0), "s[0, 0] = 8, a copy of a[0, 1]. Write 2 of 3.");
+  assert.equal(textOf(tiles, 1, "a", 0), "a[0, 0] = 7. Copied 1 of 2 times to the tile so far.");
   assert.deepEqual(marksOf(tiles, 1, "a", 0), [["s", "0", "write faint"], ["s", "", "write each"], ["a", "0", "write"]]);
   assert.deepEqual(marksOf(tiles, 3, "a", 0)[1], ["s", "0", "write each"]);
 });
@@ -132,7 +132,7 @@ test("several copies in one step are counted as cells", () => {
   const spread = decode({
     tensors: [{ name: "a", title: "a", values: [7] }, { name: "s", title: "row", cols: 3 }], writes: [{ target: "s", steps: [0], source: "a", index: [0, 0, 0] }],
   });
-  assert.equal(textOf(spread, 0, "a", 0), "a[0, 0] = 7. It stands in 3 of 3 cells of the row so far.");
+  assert.equal(textOf(spread, 0, "a", 0), "a[0, 0] = 7. Copied to 3 of 3 cells of the row so far.");
 });
 
 test("a step outlines what it reads, each cell once, then what it writes", () => {

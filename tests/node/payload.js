@@ -48,11 +48,14 @@ export function pack(scene) {
 }
 
 // A message as the player receives it: the length of the head, the head, the block.
-export function message(scene, head = {}) {
-  const { meta, block } = pack(scene), text = new TextEncoder().encode(JSON.stringify({ meta, ...head }));
-  const bytes = new Uint8Array(4 + text.length + block.length);
-  new DataView(bytes.buffer).setUint32(0, text.length, true);
-  bytes.set(text, 4);
-  bytes.set(block, 4 + text.length);
+export function message(scene, head = {}, strip = null) {
+  const { meta, block } = pack(scene), encode = (part) => new TextEncoder().encode(JSON.stringify(part));
+  const text = encode({ meta, ...head }), stripText = encode(strip);
+  const bytes = new Uint8Array(8 + text.length + stripText.length + block.length), view = new DataView(bytes.buffer);
+  view.setUint32(0, text.length, true);
+  view.setUint32(4, stripText.length, true);
+  bytes.set(text, 8);
+  bytes.set(stripText, 8 + text.length);
+  bytes.set(block, 8 + text.length + stripText.length);
   return bytes;
 }

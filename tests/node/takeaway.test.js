@@ -2,11 +2,20 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { unpack } from "../../visuals/stage/decode.js";
 import { SvgContext } from "../../visuals/stage/svg.js";
-import { Figure, base64, jsonOf, makeFile, messageOf, nameOf, pageOf, pretty, svgOf, thin, wrap } from "../../visuals/stage/takeaway.js";
+import { Figure, base64, jsonOf, makeFile, messageOf, nameOf, pageOf, pretty, svgOf, thin } from "../../visuals/stage/takeaway.js";
+import { wrap } from "../../visuals/stage/wrap.js";
 
 const MEASURE = (text, font) => text.length * 0.5 * parseFloat(font.match(/[\d.]+(?=px)/));
-const TOKENS = { ground: "#ffffff", ink: "#111111", dim: "#777777", input: "#0071b1" };
+const TOKENS = { ground: "#ffffff", ink: "#111111", dim: "#777777", input: "#0071b1", line: "#e3e6eb", workspace: "#9a4f86", write: "#d55e00" };
+const STRIP = {
+  stale: "", shape: "4,096³",
+  time: { value: "16.4 ms", badge: { kind: "recorded", text: "recorded · H200" }, name: "tile", text: "1.4× as fast as naive.", bars: [
+    { title: "naive", share: 1, low: 0.9, high: 1, text: "23.4 ms", current: false }, { title: "tile", share: 0.7, low: 0.7, high: 0.7, text: "16.4 ms", current: true }] },
+  memory: { title: "Memory", badge: { kind: "recorded", text: "peak 201 MB" }, parts: [{ role: "input", label: "inputs", text: "134 MB", share: 1 }], text: "No workspace." },
+  limits: { title: "What limits it", rows: [{ label: "arithmetic", share: 0.13, text: "13 %", main: false }, { label: "sectors", share: null, text: "–", main: false }], text: "Far from every ceiling." },
+};
 const SENTENCES = [[{ text: "It begins.", role: "" }], [{ text: "Step 2 reads the ", role: "" }, { text: "in & put", role: "input" }, { text: ", <twice>.", role: "" }]];
 
 // Arrays at odd offsets of a larger buffer: x = [0.1, -2], and an index as a sum with one cell of padding.
@@ -212,14 +221,27 @@ test("file names hold the scene and the part", () => {
 
 test("a standalone page holds the message with the current step", () => {
   const { head, block } = message();
-  const sent = { ...head, bytes: new Uint8Array(9), block, assets: { gif: "/gif" } }; // as the player stores it
+  const sent = { ...head, headText: "{}", strip: STRIP, bytes: new Uint8Array(9), block, assets: { gif: "/gif" } }; // as the player stores it
   const made = messageOf({ head: sent, block, step: 1 });
-  const length = new DataView(made.buffer).getUint32(0, true);
-  assert.deepEqual(JSON.parse(new TextDecoder().decode(made.subarray(4, 4 + length))), { ...head, step: 1 });
-  assert.deepEqual(made.subarray(4 + length), Uint8Array.from(block));
+  const { bytes, headText, strip, block: sentBlock, ...sentHead } = unpack(made);
+  assert.deepEqual(sentHead, { ...head, step: 1 });
+  assert.deepEqual(strip, STRIP);
+  assert.deepEqual(sentBlock, Uint8Array.from(block));
   const page = pageOf("<title>T</title><script>KERNEL/THEATRE/SCENE</script><script>KERNEL/THEATRE/SCENE</script>",
     { scene: { title: "a < b $& c" }, head: sent, block, step: 1 });
   assert.equal(page, `<title>a &lt; b $&amp; c · Kernel Theatre</title><script>${base64(made)}</script><script>KERNEL/THEATRE/SCENE</script>`);
+});
+
+test("a picture holds the strip: every figure of it, below the caption", () => {
+  const plain = new Figure(stage(), [1], MEASURE);
+  for (const width of [300, 900]) {
+    const one = stage({ strip: STRIP, width }), texts = parsed(svgOf(one, MEASURE)).filter(([name]) => name === "text");
+    const figure = new Figure(one, [1], MEASURE), words = texts.map(([, , text]) => text).join(" ");
+    assert.ok(figure.height > plain.height);
+    for (const part of ["16.4 ms", "recorded · H200", "tile · 4,096³", "naive", "23.4 ms", "Memory", "inputs 134 MB", "What limits it", "13 %", "Far from every ceiling."])
+      assert.ok(words.includes(part), `${part} is missing at ${width}: ${words}`);
+    for (const [, { x, y }] of texts) assert.ok(+x >= 0 && +x <= width && +y <= figure.height, "inside the picture");
+  }
 });
 
 test("base64 of any length", () => {

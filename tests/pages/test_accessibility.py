@@ -59,7 +59,8 @@ def test_lesson(page, server, violations, scheme, width):
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"{server}/im2col?step=5")
     Stage(page).ready()
-    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
+    page.evaluate("document.querySelectorAll('.kt-details').forEach(folded => { folded.open = true; })")
     expect(page.locator(".st-key-kernels [data-testid=stCode] code").first).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
     assert violations() == []
@@ -73,8 +74,11 @@ def test_history(page, server, violations, scheme, width):
     run, against = (id_of(row) for row in records.recordings()[:2])
     page.goto(f"{server}/history?run={run}&against={against}")
     expect(page.locator(".kt-verdict")).to_be_visible()
-    expect(page.locator(".kt-rows")).to_be_visible()
+    expect(page.locator(".kt-lesson").first).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    assert violations() == []
+    page.get_by_role("link", name="all runs in one list").click()
+    expect(page.locator(".kt-rows tbody tr")).to_have_count(20)
     assert violations() == []
 
 

@@ -17,7 +17,7 @@ from tests.children.helpers import begun
 from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves
 from tests.helpers.gpu_scenarios import LESSONS
 from tests.helpers.openings import openings
-from tests.helpers.page_runner import finish, open_page, texts
+from tests.helpers.page_runner import finish, open_page, press, texts
 
 pytestmark = pytest.mark.gpu
 
@@ -79,7 +79,7 @@ def test_killed_process_is_reported_and_next_run_works(device):
 def _start_run():
     """Returns a page whose run takes many seconds, after the run has begun to compute."""
     at = open_page("conv/im2col.py", **LARGE)
-    at.button(key="run").click().run()
+    press(at, "run", size="stage")
     begun(at.session_state["job"][0], "computing")
     return at
 

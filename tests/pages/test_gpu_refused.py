@@ -11,7 +11,7 @@ from pages.conv.choose import address as choose_address
 from pages.gemm import address as gemm_address
 from pages.parts import run
 from tests.children.driver import H200, Driver
-from tests.helpers.page_runner import finish, open_page, texts
+from tests.helpers.page_runner import finish, open_page, press, strip, texts
 
 OLD_DRIVER = "This computer&#x27;s GPU is not used: the NVIDIA driver supports CUDA 12.4. This app needs driver 580 or newer. Then start the app again."
 RTX_2080 = Driver(name=b"NVIDIA GeForce RTX 2080", attributes=H200 | {75: 7, 76: 5, 97: 65_536})
@@ -96,9 +96,10 @@ def failed_job(request):
 def test_rungs_that_gpu_cannot_run_are_named_and_left_out(machine, monkeypatch):
     monkeypatch.setattr(wheels, "refusal", lambda program: "")
     at, submitted = open_tiling_page(machine, monkeypatch)
-    reason = "(compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5)"
-    assert f"not on this machine: double buffer, warp tile, cuBLAS TF32 {reason}" in texts(at)
-    at.button(key="run").click().run()
+    reason = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
+    assert "3 kernels cannot run on this machine</summary>" in texts(at)
+    assert f"double buffer, warp tile, cuBLAS TF32: {reason}" in texts(at)
+    press(at, "run", size="stage")
     (request,) = submitted
     assert not {"gemm/double-buffer", "gemm/warp-tile", "gemm/cublas-tf32"} & set(request.rungs)
     assert {"gemm/naive", "gemm/bank-free", "gemm/cublas"} <= set(request.rungs)
@@ -109,16 +110,16 @@ def test_recordings_of_refused_rungs_are_shown(machine, monkeypatch):
     shape = LADDERS["gemm"].presets["square-4096"].shape
     assert records.recorded("gemm/warp-tile", shape, LADDERS["gemm"].rung("gemm/warp-tile").default_tiles)
     at, _ = open_tiling_page(machine, monkeypatch, **gemm_address.write(gemm_address.read(shape.params())[0]))
-    assert "not on this machine: " in texts(at) and "kt-badge-recorded" in texts(at)
+    assert "cannot run on this machine</summary>" in texts(at) and "kt-badge-recorded" in texts(at)
 
 
 @pytest.mark.slow
 def test_missing_cublas_refuses_only_its_rungs(machine, monkeypatch):
-    missing = "cuBLAS was not found on this machine; pip install nvidia-cublas brings it"
+    missing = "cuBLAS was not found on this machine; pip install nvidia-cublas installs it"
     monkeypatch.setattr(wheels, "missing", lambda library: missing if library == "cublas" else "")
     at, submitted = open_tiling_page(machine, monkeypatch)
-    assert f"cuBLAS FP32 ({missing})" in texts(at)
-    at.button(key="run").click().run()
+    assert f"cuBLAS FP32: {missing}" in texts(at)
+    press(at, "run", size="stage")
     assert "gemm/cublas" not in submitted[0].rungs and "gemm/naive" in submitted[0].rungs
 
 
@@ -127,9 +128,9 @@ def test_nothing_is_submitted_if_no_rung_can_run(machine, monkeypatch):
     from pages.parts.run_settings import RunSettings
 
     monkeypatch.setattr(RunSettings, "runs", lambda self: [])
-    at.button(key="run").click().run()
+    press(at, "run", size="stage")
     assert not submitted and not at.exception
-    assert "No rung can run here on the cuda engine at this shape." in texts(at)
+    assert "No kernel can run here on the cuda engine at this shape." in texts(at)
 
 
 # -- an error only in the child process -------------------------------------------------------------------
@@ -147,7 +148,7 @@ def test_error_in_child_process_is_shown_on_page(machine, monkeypatch):
         assert (
             "driver 580 or newer (cudaErrorInsufficientDriver" in texts(at) and "ran" not in at.session_state
         )
-        assert "kt-badge-recorded" in texts(at) and at.button(key="run").label == "Run here"
+        assert "kt-badge-recorded" in texts(at) and strip(at)["run"]["label"] == "Run here"
     finally:
         worker.close()
 
@@ -166,7 +167,7 @@ def test_run_with_all_rungs_refused_keeps_previous_result(monkeypatch):
         return job
 
     monkeypatch.setattr(run.worker(), "submit", refused)
-    at.button(key="run").click().run()
+    press(at, "run", size="stage")
     assert not at.exception and "direct: it has no room; im2col + our GEMM: it has no room" in texts(at)
     assert at.session_state["ran"] is previous and "kt-badge-measured" in texts(at)
 
@@ -201,6 +202,6 @@ def test_next_run_after_refusal_is_measured_again(monkeypatch):
     monkeypatch.setattr(run.worker(), "submit", refused)
     at = open_page("conv/im2col.py", engine="cpu")
     for _ in range(2):
-        at.button(key="run").click().run()
+        press(at, "run", size="stage")
         assert "no room" in texts(at)
     assert fresh == [False, True]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kernels.attention import traffic as attention_traffic
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.machine.memory_levels import Levels
 from kernels.model.launch import ceil
@@ -19,6 +20,7 @@ from kernels.model.rung import Rung
 from kernels.records import availability
 from visuals.charts import units
 from visuals.charts.bars import FONT
+from visuals.charts.story import capitalized
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
@@ -31,6 +33,10 @@ BEYOND = 4  # the axis ends at so many times the largest N that fits
 DASHES = ("solid", "dash", "dot")
 # Marks of measurements by their badge: Plotly's name of the symbol, and the symbol.
 MARKS = {"recorded": ("diamond", "◆"), "measured": ("circle", "●")}
+HOVER = {  # by badge: Plotly fills its own fields
+    "recorded": mark("%{customdata[0]} at N = %{x:,}: %{customdata[1]} (%{customdata[2]} bytes), recorded on %{customdata[3]}"),
+    "measured": mark("%{customdata[0]} at N = %{x:,}: %{customdata[1]} (%{customdata[2]} bytes), measured on %{customdata[3]}"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Line:
 
     @property
     def title(self) -> str:
-        return " · ".join(rung.title for rung in self.rungs)
+        return " · ".join(tr(rung.title) for rung in self.rungs)
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Dot:
 
     @property
     def title(self) -> str:
-        return find(self.rung).title
+        return tr(find(self.rung).title)
 
 
 @dataclass(frozen=True)
@@ -177,9 +183,8 @@ def memory(chart: Chart, tokens: Tokens) -> Figure:
             figure.add_scatter(
                 x=[d.N for d in kind_dots], y=[d.bytes for d in kind_dots], mode="markers", showlegend=False,
                 marker={"symbol": symbol, "size": 9, "color": tokens["write"]},
-                customdata=[[d.title, units.bytes_(d.bytes), f"{d.bytes:,}", d.device] for d in kind_dots],
-                hovertemplate=f"%{{customdata[0]}} at N = %{{x:,}}: %{{customdata[1]}} (%{{customdata[2]}} bytes), {kind} on "
-                "%{customdata[3]}<extra></extra>",
+                customdata=[[d.title, units.bytes_(d.bytes), decimal(f"{d.bytes:,}"), d.device] for d in kind_dots],
+                hovertemplate=f"{tr(HOVER[kind])}<extra></extra>",
             )  # fmt: skip
     _device_lines(figure, chart, tokens)
     figure.add_vline(chart.shape.N, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
@@ -191,7 +196,7 @@ def memory(chart: Chart, tokens: Tokens) -> Figure:
         tickvals=marks[::2], ticktext=[_short(N) for N in marks[::2]], **axis,
     )  # fmt: skip
     figure.update_yaxes(
-        type="log", gridcolor=tokens["line"], tickvals=[10.0**n for n in range(2, 16)], title={"text": "bytes", "standoff": 6},
+        type="log", gridcolor=tokens["line"], tickvals=[10.0**n for n in range(2, 16)], title={"text": tr("bytes"), "standoff": 6},
         ticktext=["100 B", *(f"{n} {unit}" for unit in ("KB", "MB", "GB", "TB") for n in (1, 10, 100)), "1 PB"],
         **axis,
     )  # fmt: skip
@@ -219,15 +224,16 @@ def _predicted(figure: Figure, chart: Chart, line: Line, dash: str, tokens: Toke
     )
     sizes = [allocated(line.rungs[0], chart.shape.with_(N=N)) for N in lengths]
     colour = tokens["workspace" if _workspace(line.rungs[0], chart.shape) else "output"]
+    hover = tr("{title} at N = %{x:,}: %{customdata}, predicted", title=escape(tr(line.rungs[0].title)))
     figure.add_scatter(
         x=lengths, y=sizes, mode="lines", name=escape(line.title), line={"color": colour, "width": 2, "dash": dash},
         customdata=[units.bytes_(b) for b in sizes],
-        hovertemplate=f"{escape(line.rungs[0].title)} at N = %{{x:,}}: %{{customdata}}, predicted<extra></extra>",
+hovertemplate=f"{hover}<extra></extra>",
     )  # fmt: skip
     if line.last:
         figure.add_scatter(
             x=lengths[-1:], y=sizes[-1:], mode="markers", marker={"symbol": "x", "size": 9, "color": colour}, showlegend=False,
-            hovertemplate=f"{escape(line.rungs[0].title)} ends at N = {line.last:,}: {escape(ends(chart.shape, line))}<extra></extra>",
+            hovertemplate=f"{escape(_end_of(chart.shape, line, tr(line.rungs[0].title)))}<extra></extra>",
         )  # fmt: skip
 
 
@@ -250,6 +256,10 @@ def ends(s: AttentionShape, line: Line) -> str:
     ]
 
 
+def _end_of(s: AttentionShape, line: Line, name: str) -> str:
+    return tr("{title} ends at N = {N}: {rule}.", title=name, N=decimal(f"{line.last:,}"), rule=ends(s, line))
+
+
 def memory_sentences(chart: Chart) -> list[str]:
     """Returns sentences: the largest and the smallest allocation, the N that each device can hold, the measured peaks."""
     s = chart.shape
@@ -260,35 +270,70 @@ def memory_sentences(chart: Chart) -> list[str]:
     sentences = []
     if big > small:
         sentences.append(
-            f"At N = {s.N:,} {largest.title} allocates {units.bytes_(big)}, {units.ratio(big / small)} times the "
-            f"{units.bytes_(small)} of {smallest.title}: S and P are N × N for each head."
+            tr(
+                "At N = {N}, {largest} allocates {big}: {ratio}× the {small} of {smallest}. S and P are N × N per head.",
+                N=decimal(f"{s.N:,}"),
+                largest=largest.title,
+                big=units.bytes_(big),
+                ratio=units.ratio(big / small),
+                small=units.bytes_(small),
+                smallest=smallest.title,
+            )
         )
     for device in chart.device_memories:
-        first, last = largest_N_in(largest, s, device.bytes) + 1, largest_N_in(smallest, s, device.bytes)
-        text = f"{device.device} has {units.bytes_(device.bytes)}: from N = {first:,} on {largest.title} no longer fits"
-        upto = f"up to N = {last:,}" if last < MAX_N else f"beyond N = {MAX_N:,}"
-        sentences.append(f"{text}; {smallest.title} fits {upto}." if big > small else f"{text}.")
-    sentences += [
-        f"{line.title} ends at N = {line.last:,}: {ends(s, line)}." for line in chart.lines if line.last
-    ]
+        sentences.append(_largest_fitting(largest, s, device))
+        if big > small:
+            sentences.append(_largest_fitting(smallest, s, device))
+    sentences += [_end_of(s, line, capitalized(line.title)) for line in chart.lines if line.last]
     if chart.dots:
         sentences.append(_measured(chart.dots))
     return sentences
+
+
+def _largest_fitting(rung: Rung, s: AttentionShape, device: DeviceMemory) -> str:
+    last = largest_N_in(rung, s, device.bytes)
+    fields = {
+        "memory": units.bytes_(device.bytes),
+        "device": device.device,
+        "title": tr(rung.title),
+        "N": decimal(f"{last:,}"),
+    }
+    if last == MAX_N:
+        return tr("On {device} ({memory}), {title} fits beyond N = {N}.", **fields)
+    return tr("On {device} ({memory}), {title} fits up to N = {N}.", **fields)
 
 
 def _measured(dots: Sequence[Dot]) -> str:
     """Returns a sentence on the measurement that differs most from its prediction."""
     compared = [dot for dot in dots if dot.predicted]
     if not compared:
-        return "No peak that was measured has a prediction: only the library knows what it allocates."
+        return tr("No measured peak has a prediction. Only the library knows its own allocations.")
     worst = max(compared, key=lambda dot: abs(dot.bytes / dot.predicted - 1))
     deviation = abs(worst.bytes / worst.predicted - 1)
     if not deviation:
-        return f"All {len(compared)} measured peaks that have a prediction equal it to the byte."
-    return (
-        f"Of {len(compared)} measured peaks that have a prediction, the farthest from it is {worst.title}’s at N = {worst.N:,}: "
-        f"{units.bytes_(worst.bytes)}, {units.share(deviation)} {'more' if worst.bytes > worst.predicted else 'less'}."
-    )
+        return trn(
+            "{n} measured peak has a prediction. It equals the prediction to the byte.",
+            "{n} measured peaks have a prediction. All equal it to the byte.",
+            len(compared),
+        )
+    known = trn("{n} measured peak has a prediction.", "{n} measured peaks have a prediction.", len(compared))
+    fields = {
+        "title": worst.title,
+        "N": decimal(f"{worst.N:,}"),
+        "bytes": units.bytes_(worst.bytes),
+        "share": units.share(deviation),
+    }
+    if worst.bytes > worst.predicted:
+        largest = tr(
+            "The largest deviation is that of {title} at N = {N}: {bytes}, {share} more than predicted.",
+            **fields,
+        )
+    else:
+        largest = tr(
+            "The largest deviation is that of {title} at N = {N}: {bytes}, {share} less than predicted.",
+            **fields,
+        )
+    return f"{known} {largest}"
 
 
 # -- traffic at one shape --------------------------------------------------------------------------
@@ -300,12 +345,12 @@ def traffic(
     hbm = [rung.cost(s, rung.build(s, tiles_of(rung))).moved_bytes for rung in supported]
     requested = [attention_traffic.requested_bytes(rung, s, tiles_of(rung)) for rung in supported]
     columns = {
-        "HBM, if caches keep everything": [units.bytes_(b) for b in hbm],
-        "FLOP per byte there": [units.ratio(b and s.flops / b) for b in hbm],
-        "requested from global memory by threads": [units.bytes_(b) if b else "–" for b in requested],
-        "FLOP per byte requested": [units.ratio(s.flops / b) if b else "–" for b in requested],
+        tr("HBM bytes with perfect caches"): [units.bytes_(b) for b in hbm],
+        tr("FLOP per HBM byte"): [units.ratio(b and s.flops / b) for b in hbm],
+        tr("bytes requested by threads"): [units.bytes_(b) if b else "–" for b in requested],
+        tr("FLOP per requested byte"): [units.ratio(s.flops / b) if b else "–" for b in requested],
     }
-    return [rung.title for rung in supported], columns
+    return [tr(rung.title) for rung in supported], columns
 
 
 def traffic_sentences(rung: Rung, s: AttentionShape, tiles: Tiles) -> list[str]:
@@ -315,14 +360,30 @@ def traffic_sentences(rung: Rung, s: AttentionShape, tiles: Tiles) -> list[str]:
     Br, Bc = tiles["Br"], tiles["Bc"]
     blocks = ceil(s.N, Br)
     sentences = [
-        f"With Br = {Br} each head’s K and V are asked for by {blocks:,} block{'s' * (blocks > 1)}, ⌈N/Br⌉; with a query a block by "
-        f"{s.N:,}."
+        trn(
+            "With Br = {Br}, {n} block per head loads K and V (⌈N/Br⌉).",
+            "With Br = {Br}, {n} blocks per head each load K and V (⌈N/Br⌉).",
+            blocks,
+            Br=Br,
+        )
+        + " "
+        + trn(
+            "With one query per block, {n} block would.", "With one query per block, {n} blocks would.", s.N
+        )
     ]
     if s.causal:
         all_tiles = blocks * ceil(s.N, Bc)
         visited = attention_traffic.tiles_visited(s, Br, Bc)
         sentences.append(
-            f"Causal: of {all_tiles:,} tiles of {Br} × {Bc} scores a head {visited:,} are visited ({units.share(visited / all_tiles)}), the "
-            f"others hold hidden keys alone; the definition has {units.share(s.pairs / s.with_(causal=0).pairs)} of the pairs."
+            tr(
+                "Causal: the kernel computes {share} of the tiles of {Br} × {Bc} scores, {visited} of {all} per head. The other tiles have "
+                "hidden keys only. The definition needs {pairs} of the pairs.",
+                share=units.share(visited / all_tiles),
+                Br=Br,
+                Bc=Bc,
+                visited=decimal(f"{visited:,}"),
+                all=decimal(f"{all_tiles:,}"),
+                pairs=units.share(s.pairs / s.with_(causal=0).pairs),
+            )
         )
     return sentences

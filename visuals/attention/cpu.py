@@ -12,6 +12,7 @@ from kernels.attention.cpu_traffic import DEEP, traffic
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.gemm.cpu_traffic import FLOAT
+from kernels.i18n import decimal, tr
 from kernels.ladders import LADDERS
 from kernels.machine.memory_levels import Level
 from kernels.model.preset import Preset
@@ -19,7 +20,7 @@ from kernels.model.program import OUTPUT, WORKSPACE
 from kernels.model.rung import Cost
 from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
-from visuals.charts.story import Row, recorded_at
+from visuals.charts.story import Row, capitalized, recorded_at
 from visuals.charts.tile import Tile
 
 LADDER, ON_GPU = attention_cpu_ladder.LADDER, LADDERS["attention"]
@@ -37,7 +38,7 @@ def short_title(title: str) -> str:
 def rows_with_titles(rows: Iterable[Row]) -> list[tuple[str, Row]]:
     """Returns (title, row) of each rung that has a row, in the order of the ladder."""
     row_of = {row["rung"]: row for row in rows}
-    return [(rung.title, row_of[rung.name]) for rung in LADDER.rungs if rung.name in row_of]
+    return [(tr(rung.title), row_of[rung.name]) for rung in LADDER.rungs if rung.name in row_of]
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -46,19 +47,24 @@ def memory_table(rows: Sequence[Row]) -> str:
     the stack of each thread, which no allocator counts."""
     head = "".join(
         f'<th scope="col">{name}</th>'
-        for name in ("intermediates + output, measured", "predicted", "besides, on the stack of each thread")
+        for name in (
+            tr("intermediates and output, measured"),
+            tr("intermediates and output, predicted"),
+            tr("in addition, on the stack of each thread"),
+        )
     )
+    label, unit = tr("Memory"), tr("bytes")
     lines = "".join(_line(title, row) for title, row in rows_with_titles(rows))
     return (
-        '<div class="kt-scroll" tabindex="0" role="region" aria-label="Memory"><table class="kt-table">'
-        f"<tr><td>bytes</td>{head}</tr>{lines}</table></div>"
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{label}"><table class="kt-table">'
+        f"<tr><td>{unit}</td>{head}</tr>{lines}</table></div>"
     )
 
 
 def _line(title: str, row: Row) -> str:
     measured, predicted = row["workspace_bytes"] + row["output_bytes"], allocated(row)
     stack = attention_cpu_ladder.stack_bytes(row["rung"].partition("/")[2], row["tiles"])
-    cells = "".join(f"<td>{count:,}</td>" for count in (measured, predicted, stack))
+    cells = "".join(f"<td>{decimal(f'{count:,}')}</td>" for count in (measured, predicted, stack))
     return f'<tr><th scope="row">{escape(title)}</th>{cells}</tr>'
 
 
@@ -79,21 +85,29 @@ def gain(rows: Sequence[Row]) -> str:
     flash = next((row for _, row in titled_rows if row["rung"] == FLASH), None)
     if not flash or len(titled_rows) < 2:
         return ""
-    against = "; ".join(
-        _compared(flash, short_title(title), row) for title, row in titled_rows if row is not flash
+    first = tr(
+        "Flash attention with Br {Br} and Bc {Bc} takes {time} here.",
+        Br=flash["tiles"]["Br"],
+        Bc=flash["tiles"]["Bc"],
+        time=units.time_(flash["median_ms"]),
     )
-    tiles = f"Br {flash['tiles']['Br']} and Bc {flash['tiles']['Bc']}"
-    return f"Flash attention with {tiles} takes {units.time_(flash['median_ms'])} here: {against}."
+    against = (_compared(flash, short_title(title), row) for title, row in titled_rows if row is not flash)
+    return " ".join([first, *against])
 
 
 def _compared(flash: Row, title: str, row: Row) -> str:
     ratio = row["median_ms"] / flash["median_ms"]
-    took = units.time_(row["median_ms"])
+    name, time = capitalized(title), units.time_(row["median_ms"])
     if within_spread(row, flash):
-        return f"no gain on {title} ({took}; their spreads overlap)"
+        return tr("{name} ({time}) does not differ measurably: the spreads overlap.", name=name, time=time)
     if ratio < 1:
-        return f"it loses to {title} ({took}), which is {units.ratio(1 / ratio)} times as fast"
-    return f"{units.ratio(ratio)} times as fast as {title} ({took})"
+        return tr("{name} ({time}) is {ratio}× as fast.", name=name, time=time, ratio=units.ratio(1 / ratio))
+    return tr(
+        "Flash attention is {ratio}× as fast as {title} ({time}).",
+        ratio=units.ratio(ratio),
+        title=title,
+        time=time,
+    )
 
 
 def explain_gain(rows: Sequence[Row], caches: Sequence[Level]) -> str:
@@ -107,15 +121,36 @@ def explain_gain(rows: Sequence[Row], caches: Sequence[Level]) -> str:
     moved = {name: traffic(name, s, last.line_bytes, last.bytes, sizes) for name, sizes in tiles.items()}
     ms = (moved["blocked"] - moved["flash"]) / copied * 1e3
     part = ms / row["median_ms"]
-    fits = "fits in" if s.bytes // s.heads + S <= last.bytes else "does not fit in"
-    end = "little" if part < SMALL_SHARE else "a part"
-    return (
-        f"Why: S of a head, {units.bytes_(S)}, {fits} the {last.name} of {units.bytes_(last.bytes)}. Past it the blocked loops are predicted to "
-        f"move {units.bytes_(moved['blocked'])} in all, flash attention {units.bytes_(moved['flash'])}; at the {units.bandwidth(copied)} that one "
-        f"core copies here the difference takes {units.time_(ms)}, {units.share(part)} of the blocked loops’ time. So memory beyond the caches is {end} of "
-        f"what they wait for: both do the same multiply-adds, and {units.count(s.pairs)} exponentials one after the other. NumPy’s BLAS has tiles for "
-        "the registers too, and NumPy’s exponential is vectorized."
+    sizes = {"S": units.bytes_(S), "cache": last.name, "bytes": units.bytes_(last.bytes)}
+    if s.bytes // s.heads + S <= last.bytes:
+        held = tr("Why: S of a head, {S}, fits in the {cache} of {bytes}.", **sizes)
+    else:
+        held = tr("Why: S of a head, {S}, does not fit in the {cache} of {bytes}.", **sizes)
+    if part < SMALL_SHARE:
+        end = tr("So traffic beyond the caches explains little of the time.")
+    else:
+        end = tr("So traffic beyond the caches explains part of the time.")
+    sentences = (
+        held,
+        tr(
+            "Past this cache, the blocked loops move {blocked} and flash attention {flash} (predicted).",
+            blocked=units.bytes_(moved["blocked"]),
+            flash=units.bytes_(moved["flash"]),
+        ),
+        tr(
+            "One core copies {bandwidth} here. The difference takes {time}, {share} of the time of the blocked loops.",
+            bandwidth=units.bandwidth(copied),
+            time=units.time_(ms),
+            share=units.share(part),
+        ),
+        end,
+        tr(
+            "Both kernels compute the same multiply-adds and {count} exponentials, one after the other.",
+            count=units.count(s.pairs),
+        ),
+        tr("NumPy’s BLAS has register tiles too. NumPy’s exponential is vectorized."),
     )
+    return " ".join(sentences)
 
 
 # -- the same on a GPU -----------------------------------------------------------------------------
@@ -128,13 +163,38 @@ def on_gpu(measured_row: Row, recorded_row: Row | None) -> str:
     naive, flash = (_cost(name, s) for name in GPU_RUNGS[:2])
     gpu, cpu = recorded_row["ceilings"], measured_row["ceilings"]
     heads, l2 = 2 * FLOAT * s.N * s.d, gpu["cache_bytes"]
-    cache_text = "come from its L2 cache" if heads <= l2 else "do not fit in its L2 cache"
-    return (
-        f"On a GPU: at {s} naive attention moves {units.bytes_(naive.bytes)} through HBM by its formula, S and P written and read, flash attention "
-        f"{units.bytes_(flash.bytes)}; K and V of a head, {units.bytes_(heads)}, which it fetches anew for every Br queries, {cache_text} of {units.bytes_(l2)}, "
-        f"and are used from shared memory. At the rates recorded of {recorded_row['device']}, {_rates(naive, gpu)}; tensor cores shorten the multiply-adds, not the moving. "
-        f"At the rates of this processor, of one core’s copy and of NumPy’s BLAS, {_rates(naive, cpu)}."
+    keys = {"heads": units.bytes_(heads), "cache": units.bytes_(l2)}
+    if heads <= l2:
+        loaded = tr(
+            "It loads K and V of a head, {heads}, once per Br queries. They fit in the L2 cache of {cache}.",
+            **keys,
+        )
+    else:
+        loaded = tr(
+            "It loads K and V of a head, {heads}, once per Br queries. They do not fit in the L2 cache of {cache}.",
+            **keys,
+        )
+    sentences = (
+        tr(
+            "On a GPU at {shape}, naive attention moves {naive} through HBM by its formula. It writes and reads S and P.",
+            shape=s,
+            naive=units.bytes_(naive.bytes),
+        ),
+        tr("Flash attention moves {flash}.", flash=units.bytes_(flash.bytes)),
+        loaded,
+        tr(
+            "At the rates of {device}, the FP32 multiply-adds of naive attention take {ratio}× the time of moving its bytes ({computed} against "
+            "{moved}). Tensor cores shorten the multiply-adds only.",
+            device=recorded_row["device"],
+            **_rates(naive, gpu),
+        ),
+        tr(
+            "At the rates of this processor (copy of one core, NumPy’s BLAS), the multiply-adds take {ratio}× the time of moving the bytes "
+            "({computed} against {moved}).",
+            **_rates(naive, cpu),
+        ),
     )
+    return " ".join(sentences)
 
 
 def _cost(name: str, s: AttentionShape) -> Cost:
@@ -142,12 +202,14 @@ def _cost(name: str, s: AttentionShape) -> Cost:
     return rung.cost(s, rung.build(s, rung.default_tiles))
 
 
-def _rates(cost: Cost, ceilings: Mapping) -> str:
+def _rates(cost: Cost, ceilings: Mapping) -> dict[str, str]:
+    """Returns the times of the multiply-adds and of moving the bytes at these rates, and their ratio, as texts by name."""
     moved, computed = cost.bytes / ceilings["copy_bytes_per_s"], cost.flops / ceilings["fp32_flops_per_s"]
-    return (
-        f"naive’s multiply-adds in FP32 take {units.ratio(computed / moved)} times as long as moving its bytes "
-        f"({units.time_(1e3 * computed)} against {units.time_(1e3 * moved)})"
-    )
+    return {
+        "ratio": units.ratio(computed / moved),
+        "computed": units.time_(1e3 * computed),
+        "moved": units.time_(1e3 * moved),
+    }
 
 
 def gpu_row() -> Row | None:
@@ -165,9 +227,15 @@ def longest_recording() -> tuple[Preset, str, Row] | None:
         rows = recorded_at(preset.shape, GPU_RUNGS)
         naive, flash = rows.pop(GPU_RUNGS[0], None), fastest(rows.values())
         if naive and flash:
-            took = f"naive {units.time_(naive['median_ms'])}, {ON_GPU.rung(flash['rung']).title} {units.time_(flash['median_ms'])}"
-            ratio = units.ratio(naive["median_ms"] / flash["median_ms"])
-            return preset, f"At {preset.shape} {took}: {ratio} times as fast.", flash
+            text = tr(
+                "At {shape}, naive attention takes {naive}. The kernel “{title}” takes {flash}: it is {ratio}× as fast.",
+                shape=preset.shape,
+                naive=units.time_(naive["median_ms"]),
+                title=tr(ON_GPU.rung(flash["rung"]).title),
+                flash=units.time_(flash["median_ms"]),
+                ratio=units.ratio(naive["median_ms"] / flash["median_ms"]),
+            )
+            return preset, text, flash
     return None
 
 
@@ -187,4 +255,4 @@ def tile(varied: str, s: AttentionShape, tiles: Mapping[str, int]) -> Tile:
         cache_sizes = cache.line_bytes, cache.bytes
         return traffic("flash", s, *cache_sizes, at(value)) / traffic("naive", s, *cache_sizes, {})
 
-    return Tile(varied, "tiles", taken, share)
+    return Tile(varied, tr("tiles"), taken, share)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from visuals.attention import parts as parts
 from visuals.attention.flash_captions import LINES
@@ -20,11 +21,11 @@ from visuals.scene.recorder import matrix
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
-ORDER_NOTE = (
-    "The block of {0}, all its threads together, one part of a tile's work after the other{1}. The GPU runs the warps of a "
-    "block in turns, and many blocks at the same moment."
+ORDER_NOTE = mark(
+    "The picture follows {queries}. All threads of the block take each step together. On a GPU the warps of a block take turns, "
+    "and many blocks run at once."
 )
-TRACED = ". What goes to shared and to global memory is what the emulator saw the kernel store"
+TRACED = mark("The values of P and O are those that the emulator saw the kernel store.")
 
 
 def flash_scene(
@@ -35,40 +36,50 @@ def flash_scene(
     flash = Steps(s, plan, part_of(s, plan), head)
     r, launch = flash.r, find(rung).build(s, tiles).steps[0]
     source = source_of(plan.file, list(LINES[rung].values()), r.marks(), detail=resources(launch))
-    firsts = [block * plan.Br for block in flash.part.blocks]
-    query_ranges = "queries " + " and ".join(
-        f"{first:,}–{min(first + plan.Br, s.N) - 1:,}" for first in firsts
-    )
+    queries = _queries(flash)
+    order_note = tr(ORDER_NOTE, queries=queries)
     return Scene(
         key=parts.scene_key(s, rung, tiles),
-        title=find(rung).title,
+        title=tr(find(rung).title),
         tensors=_tensors(flash),
         groups=_groups(flash),
         steps=r.steps,
-        step_name="step",
-        order_name="explaining order",
-        order_note=ORDER_NOTE.format(query_ranges, TRACED if flash.traced else ""),
+        step_name=tr("step"),
+        order_name=tr("explaining order"),
+        order_note=f"{order_note} {tr(TRACED)}" if flash.traced else order_note,
         writes=r.writes(),
         reads=r.reads(),
         sums=_sums(flash),
         annotations=_annotations(flash),
-        readings=r.readings(f"{query_ranges}: "),
+        readings=r.readings(f"{queries}: "),
         captions=r.captions(),
         source=source,
         finite=False,  # m begins at -inf, hidden scores are -inf
     )
 
 
+def _queries(flash: Steps) -> str:
+    """Returns the queries of the blocks that are followed: "queries 0–3 and 12–15"."""
+    s, Br = flash.s, flash.plan.Br
+    ranges = [f"{b * Br:,}–{min(b * Br + Br, s.N) - 1:,}" for b in flash.part.blocks]
+    if len(ranges) == 1:
+        return tr("queries {range}", range=ranges[0])
+    return tr("queries {first} and {second}", first=ranges[0], second=ranges[1])
+
+
 def _tensors(flash: Steps) -> tuple[Tensor, ...]:
     s, plan, part, head = flash.s, flash.plan, flash.part, flash.head
     R, C, D, q = part.rows, plan.Bc, part.cols, part.queries
     flat, query_size, keys = (s.N, s.d), (len(q), D), (part.keys, D)
-    cols_note = "" if s.d == D else f"columns 0–{D - 1} of {s.d}"
-    rows_note = "" if plan.Br == R else f"rows {part.first}–{part.first + R - 1} of {plan.Br}"
-    stages_note = f"{plan.stages} stages" if plan.stages > 1 else ""
+    cols_note = "" if s.d == D else tr("columns 0–{last} of {all}", last=D - 1, all=s.d)
+    rows_note = (
+        ""
+        if plan.Br == R
+        else tr("rows {first}–{last} of {all}", first=part.first, last=part.first + R - 1, all=plan.Br)
+    )
+    buffers_note = trn("{n} buffer", "{n} buffers", plan.stages) if plan.stages > 1 else ""
 
     def tensor(name, role, size, *notes, symbol="", planes=1):
-        stage = "stage" if planes > 1 else ""
         return Tensor(
             name,
             symbol or name,
@@ -77,7 +88,7 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
             planes,
             *size,
             note=", ".join(filter(None, notes)),
-            plane_name=stage,
+            plane_name=tr("buffer") if planes > 1 else "",
         )
 
     return (
@@ -87,14 +98,14 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
         matrix("O", "output", query_size, (q.start, 0), flat),
         never_stored(s, q, part.keys),
         tensor("Qs", "input", (R, D), rows_note, cols_note, symbol="tile_q"),
-        tensor("Ks", "filter", (C, D), cols_note, stages_note, symbol="tile_k", planes=plan.stages),
-        tensor("Vs", "filter", (C, D), cols_note, stages_note, symbol="tile_v", planes=plan.stages),
+        tensor("Ks", "filter", (C, D), cols_note, buffers_note, symbol="tile_k", planes=plan.stages),
+        tensor("Vs", "filter", (C, D), cols_note, buffers_note, symbol="tile_v", planes=plan.stages),
         tensor("Ps", "workspace", (R, C), "" if plan.halves else rows_note, symbol="p" if plan.halves else "tile_p"),
         tensor("s", "workspace", (R, C)),
         tensor("m", "workspace", (R, 1)),
         tensor("shrink", "workspace", (R, 1), symbol="rescale"),
         tensor("l", "workspace", (R, 1)),
-        tensor("o", "output", (R, D), "O, not divided"),
+        tensor("o", "output", (R, D), tr("O before division")),
     )  # fmt: skip
 
 
@@ -107,8 +118,8 @@ def _groups(flash: Steps) -> tuple[Group, ...]:
     return (
         Group((("Q", "K", "V", "O"),), "global", parts.global_title(flash.s)),
         Group((("SP",),)),
-        Group((shared,), "shared", "shared memory of the block"),
-        Group((registers,), "registers", "registers, a row a query"),
+        Group((shared,), "shared", tr("shared memory of the block")),
+        Group((registers,), "registers", tr("registers, one row per query")),
     )
 
 
@@ -132,9 +143,11 @@ def _annotations(flash: Steps) -> tuple[Annotation, ...]:
     after = (j > i) & bool(s.causal)
     kind = np.where(tile >= visited, 2, np.where(after, 1, 0))
     templates = (
-        "Query {0} and key {1} meet in tile {2}: score and weight exist while it is at hand.",
-        "Key {1} comes after query {0}: hidden when tile {2} is at hand.",
-        "Key {1} comes after query {0} and all others of its block, as does all of tile {2}: it is left out.",
+        tr(
+            "Query {0} and key {1} are in tile {2}. Their score and weight exist only while the block processes this tile."
+        ),
+        tr("Key {1} is after query {0}. It is hidden in tile {2}."),
+        tr("Key {1} is after all queries of the block. All of tile {2} is hidden, so the block skips it."),
     )
     square = Annotation("SP", Captions(templates, kind, np.stack([i, j, tile + 1], axis=1)))
     if _sums(flash):
@@ -144,8 +157,8 @@ def _annotations(flash: Steps) -> tuple[Annotation, ...]:
     rows = {"Qs": row * part.cols + along}
     if plan.stages == 1:
         rows["Ks"] = key * part.cols + along
-    score_template = (
-        "Row {0} of [tile_q](input) times row {1} of [tile_k](filter), or −∞ where the key is hidden."
+    score_template = tr(
+        "Row {0} of [tile_q](input) times row {1} of [tile_k](filter), or −∞ if the key is hidden."
     )
     score_caption = Captions((score_template,), np.zeros(len(row), int), np.hstack([row, key]))
     return square, Annotation("s", score_caption, rows)

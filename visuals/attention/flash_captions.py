@@ -5,84 +5,100 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark, tr
 from visuals.attention.parts import fill_templates
 from visuals.attention.plan import Plan
 from visuals.scene.recorder import StepKinds
 
 # {0} ... are a step's numbers; names in braces are filled once per rung.
 FP32 = MappingProxyType({
-    "start": "The block of queries {0} to {1}, one of {2}, brings them into shared memory, each float times {FACTOR}{PADDED}. They stay. Each row "
-    "begins with m = −∞, l = 0 and O = 0. We follow query {3}.",
-    "K": "Tile {0} of {1}: keys {2} to {3} come from global memory into shared memory, {4} floats of {K}.",
-    "K next": "Before this tile's values are added up, the next is asked for: keys {2} to {3}, {4} floats of {K}, over those that are used up.",
-    "V": "Tile {0} of {1}: its values come too, {4} floats of {V}. All {ROWS} queries of the block use them: global memory is asked once.",
-    "scores": "{OWNER}: the scores of the tile, in registers. Row {0} of {Q} times row {1} of {K} is {2}.",
-    "mask causal": "Keys after their query are hidden: those scores become −∞, so that their weights will be 0.",
-    "mask end": "There are no keys from {0} on, their rows are zeros: those scores become −∞, so that their weights will be 0.",
-    "first max": "Query {0}: the largest score of its first tile is {1}. It becomes m, the running maximum.",
-    "max": "Query {0}: the largest score of the tile is {1}. m was {2} and is now {3}.",
-    "max hidden": "Query {0} sees no key of this tile: m stays {2}.",
-    "first P": "p = {EXP}(s − m), never above 1: for key {1}, {EXP}({2}) = {3}. P goes to shared memory, for this tile alone. The factor for "
-    "older sums is {EXP}(−∞) = 0: there are none.",
-    "P": "p = {EXP}(s − m), never above 1: for key {1}, {EXP}({2}) = {3}. Older sums of query {0} were made with its old m: they are to shrink "
-    "by {EXP}(old m − m) = {EXP}({4}) = {5}.",
-    "P same": "p = {EXP}(s − m), never above 1: for key {1}, {EXP}({2}) = {3}. The maximum of query {0} is the old one: the factor for its "
-    "older sums is {EXP}(0) = 1.",
-    "first l": "l of query {0} is the sum of the tile's p, {3}. Each of the {LANES} threads of a row keeps a part of it.",
-    "l": "l of query {0}: the older sum times the factor, plus the tile's p. {1} × {2} + {3} = {4}.",
-    "shrink": "{O} so far, not divided by l yet, shrinks by the same factor: query {0}, column 0, from {1} to {2}. Now all is as if m had been "
-    "known from the start.",
-    "O": "P times {V} of the tile is added: {O} of query {0}, column 0, goes from {1} to {2}. The tile's scores and weights have served.",
-    "rest": "The tiles that follow, {0} more up to key {1}, pass in the same way: not shown one by one. m, l and {O} are those after the last.",
-    "skip": "The loop ends here: tiles {0} to {1} of {TILES}, keys {2} to {3}, are hidden from all queries of the block. They are never loaded "
-    "and never multiplied.",
-    "skip one": "The loop ends here: tile {0} of {TILES}, keys {2} to {3}, is hidden from all queries of the block. It is never loaded and never "
-    "multiplied.",
-    "total": "The {LANES} threads of a row add up their parts of l: for query {0} it is {1}.",
-    "store": "Only now all is divided: {O}[{0}, 0] = {3}, which is {1} divided by l = {2}. {4} numbers go to global memory. A kernel that stores S "
-    "and P writes {5} bytes more for these queries, and reads them again.",
-    "others": "All {0} blocks do the same, many at the same time, on other SMs: {O} is whole. S and P, {SQUARE}, never existed.",
-    "end": "{O} is whole. S and P, {SQUARE}, never existed.",
+    "start": mark("The block of queries {0} to {1} loads its rows of {Q} into shared memory, multiplied by {FACTOR}. They stay there "
+    "for all tiles. {PADDED}Each row starts with m = −∞, l = 0 and O = 0. The captions follow query {3}. Blocks per head: {2}."),
+    "K": mark("Tile {0} of {1}: the block loads keys {2} to {3} from global memory into shared memory. Floats of {K} loaded: {4}."),
+    "K-next": mark("The copy of keys {2} to {3} of the next tile starts before this tile's values are added. It overwrites the keys of this tile. "
+    "Floats of {K} copied: {4}."),
+    "V": mark("Tile {0} of {1}: the block also loads the values of these keys. Floats of {V} loaded: {4}. All queries of the block use the tile. "
+    "It is loaded once per block."),
+    "mask-causal": mark("Keys after their query are hidden. Their scores become −∞, so their weights become 0."),
+    "mask-end": mark("Keys {0} and later do not exist. Their rows in the tile are zeros. Their scores become −∞, so their weights become 0."),
+    "first-max": mark("Query {0}: the largest score of its first tile is {1}. This is m, the running maximum."),
+    "max": mark("Query {0}: the largest score of this tile is {1}. The running maximum m was {2} and is now {3}."),
+    "max-hidden": mark("Query {0} sees no key of this tile. Its m stays {2}."),
+    "first-P": mark("The weights are p = {EXP}(s − m), at most 1. For key {1}: {EXP}({2}) = {3}. P is in shared memory for this tile only. "
+    "There are no older sums: their factor is {EXP}(−∞) = 0."),
+    "P": mark("The weights are p = {EXP}(s − m), at most 1. For key {1}: {EXP}({2}) = {3}. The older sums of query {0} used its old m. "
+    "Their factor is {EXP}(old m − m) = {EXP}({4}) = {5}."),
+    "P-same": mark("The weights are p = {EXP}(s − m), at most 1. For key {1}: {EXP}({2}) = {3}. The maximum of query {0} has not changed. "
+    "The factor of its older sums is {EXP}(0) = 1."),
+    "first-l": mark("l of query {0} is the sum of its p in this tile: {3}. Each of the {LANES} threads of a row holds a part of it."),
+    "l": mark("l of query {0} is the older sum times the factor, plus the p of this tile: {1} × {2} + {3} = {4}."),
+    "shrink": mark("The earlier sums in {O} are multiplied by the same factor. Query {0}, column 0: from {1} to {2}. They now match the new maximum. "
+    "{O} is divided by l only at the end."),
+    "O": mark("P of this tile times {V} is added to {O}. Query {0}, column 0: from {1} to {2}. The scores and weights of this tile are no longer "
+    "needed."),
+    "rest": mark("The block processes {0} more tiles in the same way, up to key {1}. They are not shown one by one. m, l and {O} are now those "
+    "after the last tile."),
+    "rest-one": mark("The block processes one more tile in the same way, up to key {1}. Its steps are not shown. m, l and {O} are now those after "
+    "this tile."),
+    "skip": mark("The loop ends here. Tiles {0} to {1} of {TILES}, keys {2} to {3}, are hidden from all queries of the block. They are not loaded "
+    "and not multiplied."),
+    "skip-one": mark("The loop ends here. Tile {0} of {TILES}, keys {2} to {3}, is hidden from all queries of the block. It is not loaded and not "
+    "multiplied."),
+    "total": mark("The {LANES} threads of a row add their parts of l. For query {0}: l = {1}."),
+    "store": mark("Now {O} is divided by l: {O}[{0}, 0] = {1} / {2} = {3}. Numbers written to global memory: {4}. A kernel that stores S and P as "
+    "floats writes {5} bytes more for these queries. It also reads them again."),
+    "others": mark("All {0} blocks do the same, many at once on different SMs (multiprocessors). {O} is complete. S and P ({SQUARE} per head) never existed as a whole."),
+    "end": mark("{O} is complete. S and P ({SQUARE} per head) never existed as a whole."),
 })  # fmt: skip
 
 HALVES = MappingProxyType(FP32 | {
-    "start": "The block of queries {0} to {1}, one of {2}, brings them into shared memory, as halves{PADDED}. They stay. Each row begins with m = −∞, "
-    "l = 0 and O = 0 in FP32. We follow query {3}.",
-    "K": "Tile {0} of {1}: keys {2} to {3} are on their way from global memory into stage {5} of shared memory, {4} halves of {K}.",
-    "V": "Tile {0} of {1}: its values too, {4} halves of {V}. Nobody waits for them yet. All {ROWS} queries of the block use them.",
-    "first max": "Query {0}: the largest score of its first tile, times {FACTOR}, is {1}. It becomes m, the running maximum.",
-    "max": "Query {0}: the largest score of the tile, times {FACTOR}, is {1}. m was {2} and is now {3}: older sums are to shrink by "
-    "2^(old m − m) = {4}.",
-    "first P": "p = 2^({F} · s − m), never above 1: for key {1}, 2^({2}) = {3}, rounded to a half. P never goes to memory: mma.sync takes "
-    "it from the registers in which it is made.",
-    "P": "p = 2^({F} · s − m), never above 1: for key {1}, 2^({2}) = {3}, rounded to a half. P never goes to memory.",
-    "P same": "p = 2^({F} · s − m), never above 1: for key {1}, 2^({2}) = {3}, rounded to a half. P never goes to memory.",
-    "first l": "l of query {0} is the sum of the tile's p before they are rounded. Each of the {LANES} lanes of a row keeps a part of it: in all {4}.",
-    "l": "l of query {0}: the older sum times the factor, plus the tile's p before they are rounded. From {1} to {4}.",
-    "total": "The {LANES} lanes of a row add up their parts of l: for query {0} it is {1}.",
+    "start": mark("The block of queries {0} to {1} loads its rows of {Q} into shared memory, as 16-bit numbers. They stay there for all tiles. "
+    "{PADDED}Each row starts with m = −∞, l = 0 and O = 0 in FP32. The captions follow query {3}. Blocks per head: {2}."),
+    "K": mark("Tile {0} of {1}: the copy of keys {2} to {3} from global memory to buffer {5} of shared memory starts. 16-bit numbers of {K} "
+    "copied: {4}."),
+    "V": mark("Tile {0} of {1}: the copy of its values starts too. 16-bit numbers of {V} copied: {4}. The threads wait for both copies only before "
+    "they use the tile. It is loaded once per block."),
+    "first-max": mark("Query {0}: the largest score of its first tile, times {FACTOR}, is {1}. This is m, the running maximum."),
+    "max": mark("Query {0}: the largest score of this tile, times {FACTOR}, is {1}. The running maximum m was {2} and is now {3}. The factor of the "
+    "older sums is 2^(old m − m) = {4}."),
+    "first-P": mark("The weights are p = 2^({F} · s − m), at most 1. For key {1}: 2^({2}) = {3}, rounded to 16 bits. P stays in registers: "
+    "mma.sync reads it there."),
+    "P": mark("The weights are p = 2^({F} · s − m), at most 1. For key {1}: 2^({2}) = {3}, rounded to 16 bits. P stays in registers."),
+    "P-same": mark("The weights are p = 2^({F} · s − m), at most 1. For key {1}: 2^({2}) = {3}, rounded to 16 bits. P stays in registers."),
+    "first-l": mark("l of query {0} is the sum of its p in this tile, before rounding: {4}. Each of the {LANES} lanes of a row holds a part of it."),
+    "l": mark("l of query {0} is the older sum times the factor, plus the p of this tile before rounding. It changes from {1} to {4}."),
+    "total": mark("The {LANES} lanes of a row add their parts of l. For query {0}: l = {1}."),
 })  # fmt: skip
 
-_OWNERS = MappingProxyType({
-    "attention/flash": "Each thread multiplies one row of {Q} by one of {K}",
-    "attention/flash-registers": "Each lane multiplies {TM} rows of {Q} by {TN} of {K}",
-    "attention/flash-mma": "Each warp multiplies its rows of {Q} by all of {K}, 16 columns at once, on the tensor cores",
+# Whole rows are stored in shared memory, but at most the columns of Q are drawn.
+PADDED = mark("Rows are padded with zeros to {DP} columns; the padding is not drawn.")
+
+_SCORES = MappingProxyType({
+    "attention/flash": mark("Each thread computes one of the scores of the tile, a row of {Q} times a row of {K}. It keeps the score in a register. "
+    "The score of query {0} and key {1} is {2}."),
+    "attention/flash-registers": mark("Each lane (thread of a warp) computes {TM} × {TN} of the scores of the tile and keeps them in registers. The score of query {0} "
+    "and key {1} is {2}."),
+    "attention/flash-mma": mark("Each warp computes its rows of the scores of the tile on the tensor cores, 16 columns of {Q} and {K} at a time. It "
+    "keeps them in registers. The score of query {0} and key {1} is {2}, before the factor {F}."),
 })  # fmt: skip
 
 
 def _lines(**marks: str) -> Mapping[str, str]:
     """Returns a text of the kernel's line for each kind of step; several kinds share one."""
-    marks |= {f"first {kind}": marks[kind] for kind in ("max", "P", "l")} | {
-        "max hidden": marks["max"],
-        "P same": marks["P"],
+    marks |= {f"first-{kind}": marks[kind] for kind in ("max", "P", "l")} | {
+        "max-hidden": marks["max"],
+        "P-same": marks["P"],
     }
     marks |= {
         "rest": "for (int key_tile",
+        "rest-one": "for (int key_tile",
         "skip": "for (int key_tile",
-        "skip one": "for (int key_tile",
+        "skip-one": "for (int key_tile",
         "others": marks["store"],
         "end": marks["store"],
     }
-    return MappingProxyType({kind.replace("_", " "): line for kind, line in marks.items()})
+    return MappingProxyType({kind.replace("_", "-"): line for kind, line in marks.items()})
 
 
 LINES = MappingProxyType({
@@ -107,15 +123,15 @@ LINES = MappingProxyType({
 })  # fmt: skip
 
 
-def templates_of(plan: Plan, N: int, d: int, factor: float) -> StepKinds:
-    """Returns the templates of a rung, each with the number of its line in `list(LINES[rung])`."""
-    templates = HALVES if plan.halves else FP32
-    templates = templates | {"scores": templates["scores"].replace("{OWNER}", _OWNERS[plan.rung])}
-    name = "scale · log2 e" if plan.binary else "the scale"
+def templates_of(plan: Plan, s: AttentionShape, factor: float) -> StepKinds:
+    """Returns the templates of a rung at a shape, each with the number of its line in `list(LINES[rung])`."""
+    templates = (HALVES if plan.halves else FP32) | {"scores": _SCORES[plan.rung]}
+    scale = "|scale|" if plan.halves and s.factor < 0 else "scale"  # the sign goes to Q
     values = {
-        "EXP": "2^" if plan.binary else "exp", "F": f"{factor:.4g}", "FACTOR": f"{name}, {factor:.4g}", "ROWS": plan.Br,
-        "LANES": plan.lanes, "TN": plan.Bc // plan.lanes, "TM": plan.Br * plan.lanes // plan.threads,
-        "TILES": -(-N // plan.Bc), "SQUARE": f"{N:,} × {N:,} for each head", "PADDED": f", rows filled up to {plan.DP} with zeros" if d < plan.DP else "",
+        "EXP": "2^" if plan.binary else "exp", "F": f"{factor:.4g}", "LANES": plan.lanes, "TN": plan.Bc // plan.lanes,
+        "FACTOR": f"{scale} · log2 e = {factor:.4g}" if plan.binary else f"scale = {factor:.4g}",
+        "TM": plan.Br * plan.lanes // plan.threads, "TILES": -(-s.N // plan.Bc), "SQUARE": f"{s.N:,} × {s.N:,}",
+        "PADDED": f"{tr(PADDED, DP=plan.DP)} " if s.d < plan.DP else "",
     }  # fmt: skip
     kinds = list(LINES[plan.rung])
     return fill_templates(templates, {kind: kinds.index(kind) for kind in templates}, values)

@@ -29,7 +29,7 @@ class Steps:
             queries = range(first, min(first + part.rows, s.N))
             self.results.append(compute_block(s, plan, head, queries, part.tiles, stored))
             self.traced |= stored is not None
-        self.r = Recorder(flash_captions.templates_of(plan, s.N, s.d, self.results[0].factor))
+        self.r = Recorder(flash_captions.templates_of(plan, s, self.results[0].factor))
         for w in self.results:
             self._block(w)
         self._others()
@@ -101,7 +101,7 @@ class Steps:
 
     def _step(self, kind: str, *args: float, tile: Tile | None = None, **moved: int) -> None:
         """Records a step and its bytes of shared memory. `tile`: the one that exists now."""
-        base = {"first P": "P", "P same": "P", "K next": "K"}.get(kind, kind)
+        base = {"first-P": "P", "P-same": "P", "K-next": "K"}.get(kind, kind)
         self.r.step(kind, *args, shared=self._shared(base, tile and tile.j0), **moved)
         if tile:
             first = self.w.q0 - self.part.queries.start
@@ -136,7 +136,7 @@ class Steps:
         if not plan.halves and previous:
             self._shrink(tile, previous)
         if loads_K_early and n + 1 < len(self.visible_tiles):
-            self._load("K", n + 1, "K next")
+            self._load("K", n + 1, "K-next")
         self._step("O", self.i, tile.shrunk[self.row, 0], tile.O[self.row, 0], tile=tile)
         self.r.look("Ps", np.arange(tile.P.size))
         self.r.look("Vs", self._stage(n))
@@ -172,13 +172,13 @@ class Steps:
         if (hidden := tile.hidden).any():
             self.hidden = True
             is_causal = hidden[:, : max(0, self.s.N - tile.j0)].any()
-            self._step("mask causal" if is_causal else "mask end", self.s.N, tile=tile)
+            self._step("mask-causal" if is_causal else "mask-end", self.s.N, tile=tile)
             self.r.put("s", tile.scores[hidden], np.flatnonzero(hidden))
 
     def _maximum(self, tile: Tile, previous: Tile | None) -> None:
         row, scale = self.row, self.w.factor if self.plan.halves else 1
         row_max = tile.scores[row].max()
-        kind = "first max" if previous is None else "max" if np.isfinite(row_max) else "max hidden"
+        kind = "first-max" if previous is None else "max" if np.isfinite(row_max) else "max-hidden"
         self._step(
             kind,
             self.i,
@@ -196,7 +196,7 @@ class Steps:
     def _exponents(self, tile: Tile, previous: Tile | None) -> None:
         row, j, scale = self.row, self.j, self.w.factor if self.plan.halves else 1
         gap = 0 if previous is None else previous.m[row] - tile.m[row]
-        kind = "first P" if previous is None else "P" if gap else "P same"
+        kind = "first-P" if previous is None else "P" if gap else "P-same"
         args = tile.scores[row, j] * scale - tile.m[row], tile.P[row, j], gap, tile.shrink[row]
         self._step(kind, self.i, tile.j0 + j, *args, tile=tile)
         self.r.look("s", np.arange(tile.P.size))
@@ -209,7 +209,7 @@ class Steps:
         row = self.row
         before, p = previous.l[row] if previous else 0, tile.P[row].sum(dtype=np.float32)
         self._step(
-            "l" if previous else "first l", self.i, before, tile.shrink[row], p, tile.l[row], tile=tile
+            "l" if previous else "first-l", self.i, before, tile.shrink[row], p, tile.l[row], tile=tile
         )
         self.r.look("shrink", np.arange(len(self.w.Q)))
         self.r.put("l", tile.l)
@@ -231,14 +231,15 @@ class Steps:
         shared = sum(
             self._shared(kind, n * plan.Bc) for kind in plan.traffic if kind != "start" for n in other_tiles
         )
-        self.r.step("rest", len(other_tiles), keys - 1, read=read, shared=shared)
+        kind = "rest" if len(other_tiles) > 1 else "rest-one"
+        self.r.step(kind, len(other_tiles), keys - 1, read=read, shared=shared)
         for name, values in (("m", w.last.m), ("l", w.last.l), ("o", w.last.O[:, : self.part.cols])):
             self.r.put(name, values)
 
     def _skip(self) -> None:
         visited, tiles = self.w.visited, -(-self.s.N // self.plan.Bc)
         if visited < tiles:
-            kind = "skip one" if tiles - visited == 1 else "skip"
+            kind = "skip-one" if tiles - visited == 1 else "skip"
             self._step(kind, visited + 1, tiles, visited * self.plan.Bc, self.s.N - 1)
 
     def _store(self, q0: int, O: np.ndarray) -> None:

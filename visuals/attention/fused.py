@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.attention import parts
 from visuals.attention.parts import MAX_WHOLE, grid, lanes_sum, never_stored
@@ -22,20 +23,26 @@ from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
 MAX_QUERIES, MAX_KEYS, MAX_GROUPS = 8, 32, 8
-ORDER_NOTE = "One query, that is one block, after the other, all its threads together. The GPU runs many blocks at the same moment."
+ORDER_NOTE = mark(
+    "The picture shows the blocks one after the other. There is one block per query. All its threads take each step together. On a GPU "
+    "many blocks run at once."
+)
 _FILE = "attention/03_fused.cu"
 _TEMPLATES = MappingProxyType({
-    "q": ("query_row[threadIdx.x] =", "The block of query {0} brings row {0} of {Q} into shared memory, each float times the scale {1}: {2} floats."),
-    "scores": ("score += query_row[dim]", "Its {WARPS} warps take a key each in turn: lanes multiply along the row, then pass their sums on. The row of "
-               "scores, {1} long, lies in shared memory; that of key {2} is {3}. All those rows of {K} were read for this query alone."),
-    "max": ("m = fmaxf(m, scores[key])", "All threads together find the largest score of query {0}: m = {2}."),
-    "exp": ("l += scores[key] =", "Each score becomes exp(s − m) where it lies: of key {2}, exp({3}) = {4}. Their sum: l = {5}."),
-    "values": ("o += scores[key]", "The threads, {d} to a group, take keys {GROUPS} apart and add up their rows of {V} times the "
-               "weights. Column 0 of the first group: {2}."),
-    "store": ("o / l;", "The groups' sums are added up and divided by l: {O}[{0}, 0] = {3}, which is {1} divided by {2}. {4} floats go to global memory; "
-              "the row of scores is gone."),
-    "others": ("o / l;", "All {0} blocks do the same: each reads {K} and {V} anew, up to {1} floats. S and P, {SQUARE}, never existed."),
-    "end": ("o / l;", "{O} is whole. Each block read {K} and {V} anew, up to {1} floats. S and P, {SQUARE}, never existed."),
+    "q": ("query_row[threadIdx.x] =", mark("The block of query {0} loads row {0} of {Q} into shared memory, multiplied by the scale {1}. Floats loaded: "
+          "{2}.")),
+    "scores": ("score += query_row[dim]", mark("The {WARPS} warps take the keys in turn. The lanes of a warp multiply along a row of {K}. Shuffles (exchanges "
+               "between lanes) add their sums. The row of scores, of length {1}, is in shared memory. The score of key {2} is {3}. These rows of {K} are read for this "
+               "query only.")),
+    "max": ("m = fmaxf(m, scores[key])", mark("The threads find the largest score of query {0}: m = {2}.")),
+    "exp": ("l += scores[key] =", mark("Each score in shared memory is replaced by exp(s − m). For key {2}: exp({3}) = {4}. Their sum is l = {5}.")),
+    "values": ("o += scores[key]", mark("The threads form groups with one thread per column, {d} in all. Group g adds rows g, g + {GROUPS}, … of {V}, "
+               "times their weights. Column 0 of the first group is {2}.")),
+    "store": ("o / l;", mark("The sums of the groups are added and divided by l: {O}[{0}, 0] = {1} / {2} = {3}. Floats written to global memory: {4}. The row "
+              "of scores is discarded.")),
+    "others": ("o / l;", mark("All {0} blocks do the same. Each reads {K} and {V} again, up to {1} floats. S and P ({SQUARE} per head) never existed as a "
+               "whole.")),
+    "end": ("o / l;", mark("{O} is complete. Each block read {K} and {V} again, up to {1} floats. S and P ({SQUARE} per head) never existed as a whole.")),
 })  # fmt: skip
 
 
@@ -46,20 +53,20 @@ def fused_scene(
     fused = Fused(s, tiles["BLOCK"], head)
     fused.run()
     r, launch = fused.r, find(rung).build(s, tiles).steps[0]
-    marks = [mark for mark, _ in _TEMPLATES.values()]
+    marks = [line for line, _ in _TEMPLATES.values()]
     return Scene(
         key=parts.scene_key(s, rung, tiles),
-        title=find(rung).title,
+        title=tr(find(rung).title),
         tensors=fused.tensors(),
         groups=fused.groups(),
         steps=r.steps,
-        step_name="step",
-        order_name="query by query",
-        order_note=ORDER_NOTE,
+        step_name=tr("step"),
+        order_name=tr("query by query"),
+        order_note=tr(ORDER_NOTE),
         writes=r.writes(),
         reads=r.reads(),
         annotations=fused.annotations(),
-        readings=r.readings("head 0: " if s.heads > 1 else ""),
+        readings=r.readings(parts.head_prefix(s)),
         captions=r.captions(),
         source=source_of(_FILE, marks, np.array(r.kinds), detail=resources(launch)),
     )
@@ -80,7 +87,7 @@ class Fused:
             "WARPS": block // LANES,
             "GROUPS": self.group_count,
             "d": s.d,
-            "SQUARE": f"{s.N:,} × {s.N:,} for each head",
+            "SQUARE": f"{s.N:,} × {s.N:,}",
         }
         self.r = Recorder(
             parts.fill_templates(
@@ -178,17 +185,17 @@ class Fused:
     def tensors(self) -> tuple[Tensor, ...]:
         s, R, C, D, head = self.s, self.rows, self.keys, self.cols, self.head
         flat = (s.N, s.d)
-        note = "a row a group" + (
-            "" if self.visible_groups == self.group_count else f", of {self.group_count}"
-        )
+        note = tr("one row per group")
+        if self.visible_groups < self.group_count:
+            note = tr("one row per group, {shown} of {all}", shown=self.visible_groups, all=self.group_count)
         return (
             matrix("Q", "input", (R, D), (0, 0), flat, head["Q"][:R, :D]),
             matrix("K", "filter", (C, D), (0, 0), flat, head["K"][:C, :D]),
             matrix("V", "filter", (C, D), (0, 0), flat, head["V"][:C, :D]),
             matrix("O", "output", (R, D), (0, 0), flat),
             never_stored(s, range(R), C),
-            Tensor("q", "query_row", "query_row", "input", 1, 1, D, note="times the scale"),
-            Tensor("s", "scores", "scores", "workspace", 1, 1, C, note="later the weights"),
+            Tensor("q", "query_row", "query_row", "input", 1, 1, D, note=tr("times the scale")),
+            Tensor("s", "scores", "scores", "workspace", 1, 1, C, note=tr("later the weights")),
             Tensor("parts", "partial", "partial", "output", 1, self.visible_groups, D, note=note),
             Tensor("m", "m", "m", "workspace", 1, 1, 1),
             Tensor("l", "l", "l", "workspace", 1, 1, 1),
@@ -198,16 +205,18 @@ class Fused:
         return (
             Group((("Q", "K", "V", "O"),), "global", parts.global_title(self.s)),
             Group((("SP",),)),
-            Group((("q", "s"), ("parts",)), "shared", "shared memory of the block"),
-            Group((("m", "l"),), "registers", "registers"),
+            Group((("q", "s"), ("parts",)), "shared", tr("shared memory of the block")),
+            Group((("m", "l"),), "registers", tr("registers")),
         )
 
     # -- notes on cells ----------------------------------------------------------------------------
     def annotations(self) -> tuple[Annotation, ...]:
         i, j = (index.ravel() for index in np.mgrid[: self.rows, : self.keys])
         templates = (
-            "Query {0} and key {1}: the score, and then the weight, exist in shared memory while block {0} runs.",
-            "Key {1} comes after query {0}: never computed.",
+            tr(
+                "The score of query {0} and key {1}, later their weight, is in shared memory while block {0} runs."
+            ),
+            tr("Key {1} is after query {0}. Its score is never computed."),
         )
         hidden = ((j > i) & bool(self.s.causal)).astype(int)
         return (Annotation("SP", Captions(templates, hidden, np.stack([i, j], axis=1))),)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark
 
 Matrices = dict[str, np.ndarray]
 LARGEST = 1e4  # score of "large"; exp(88.8) is beyond float32 already
@@ -44,10 +45,10 @@ def _large(s: AttentionShape, rng: np.random.Generator) -> Matrices:
     return matrices | {"Q": matrices["Q"] * (LARGEST / top if top else 1.0)}
 
 
-# By name in the address: (description, function).
+# By name in the URL: (description, function).
 KINDS: Mapping[str, tuple[str, Callable[[AttentionShape, np.random.Generator], Matrices]]] = {
-    "whole": ("small whole numbers", _whole),
-    "random": ("normally distributed, as what Run computes with", _random),
-    "lookup": ("keys are their own numbers in bits, and each query asks for one of them: it gets that value", _lookup),
-    "large": ("scores up to 10,000, of which no float32 holds the exponential: less the maximum it is finite", _large),
+    "whole": (mark("small whole numbers"), _whole),
+    "random": (mark("normally distributed numbers, as in Run"), _random),
+    "lookup": (mark("each key is its own number in bits; each query matches one key and gets its value"), _lookup),
+    "large": (mark("scores up to 10,000; exp(10,000) overflows float32, exp(score − maximum) does not"), _large),
 }  # fmt: skip

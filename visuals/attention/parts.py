@@ -9,6 +9,7 @@ import numpy as np
 
 from kernels import sources
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import tr, trn
 from visuals.scene.parts import Source, Tensor
 from visuals.scene.recorder import StepKinds, part_note
 
@@ -20,24 +21,27 @@ S, P = "[S](workspace)", "[P](workspace)"
 def fill_templates(
     templates: Mapping[str, str], line_of: Mapping[str, int], values: Mapping[str, object]
 ) -> StepKinds:
-    """Returns the templates with Q, K, V, O, S, P in their colours and `values` filled in. Numbers in braces are kept."""
+    """Returns the translated templates with Q, K, V, O, S, P in their colours and `values` filled in. Numbers in braces are
+    kept."""
     names = {"Q": Q, "K": K, "V": V, "O": O, "S": S, "P": P} | dict(values)
-    placeholder = re.compile(r"\{([A-Za-z]\w*)\}")
-    return {
-        kind: (line_of[kind], placeholder.sub(lambda m: str(names[m[1]]), text))
-        for kind, text in templates.items()
-    }
+    return {kind: (line_of[kind], tr(text, **names)) for kind, text in templates.items()}
 
 
 # -- parts ------------------------------------------------------------------------------------------
-def head_of(s: AttentionShape) -> str:
-    """Returns which head is shown, if there are several: "head 0 of 12"."""
-    parts = [f"head 0 of {s.H}"] * (s.H > 1) + [f"sequence 0 of {s.B}"] * (s.B > 1)
-    return ", ".join(parts)
-
-
 def global_title(s: AttentionShape) -> str:
-    return ", ".join(filter(None, ("global memory", head_of(s))))
+    """Returns the title of global memory; it names the head and sequence shown if there are several."""
+    if s.H > 1 and s.B > 1:
+        return tr("global memory, head 0 of {heads}, sequence 0 of {sequences}", heads=s.H, sequences=s.B)
+    if s.H > 1:
+        return tr("global memory, head 0 of {heads}", heads=s.H)
+    if s.B > 1:
+        return tr("global memory, sequence 0 of {sequences}", sequences=s.B)
+    return tr("global memory")
+
+
+def head_prefix(s: AttentionShape) -> str:
+    """Returns what precedes the first reading: "head 0: " if there are several heads."""
+    return tr("head 0: ") if s.heads > 1 else ""
 
 
 def grid(rows: Sequence[int], cols: Sequence[int], width: int) -> np.ndarray:
@@ -50,7 +54,7 @@ def never_stored(s: AttentionShape, queries: range, keys: int) -> Tensor:
     return Tensor(
         "SP",
         "S",
-        "S and P, never stored",
+        tr("S and P: not in global memory"),
         "workspace",
         1,
         len(queries),
@@ -104,7 +108,7 @@ def joined_source(
         mark_lines.append(found[0] + 1)
     names = [file.rpartition("/")[2] for file in files]
     return Source(
-        f"{names[0]} and {len(names) - 1} more",
+        trn("{file} and {n} more file", "{file} and {n} more files", len(names) - 1, file=names[0]),
         "\n".join(lines[:-1]),
         np.array(mark_lines)[mark_of_step],
         detail=detail,

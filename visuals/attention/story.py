@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import partial
 from math import prod
+from typing import Protocol
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import cached, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.model.launch import ceil
 from kernels.model.preset import Preset
-from kernels.model.program import WORKSPACE
+from kernels.model.program import WORKSPACE, Tiles
+from kernels.model.rung import Rung
 from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
 from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at, title
@@ -22,21 +25,60 @@ LIBRARY = "attention/library"  # prefix of PyTorch's
 FLOAT = 4  # bytes
 
 
-def attention_cost(s: AttentionShape) -> str:
-    """Returns the bytes of S and P at this shape, and the extra work of flash attention, in sentences."""
-    square_bytes, io_bytes = squares(s), s.bytes
-    tiles = find(FLASH if s.dtype == "fp32" else f"{FLASH}-mma").default_tiles
+class SelectedRung(Protocol):
+    """The kernel that a page has selected, and its tile sizes."""
+
+    @property
+    def rung(self) -> Rung: ...
+    @property
+    def tiles(self) -> Tiles: ...
+
+
+def flash_tiles(s: AttentionShape, selected: SelectedRung | None = None) -> Tiles:
+    """Returns the tile sizes of the selected kernel if it is flash attention of this type, else flash attention's defaults."""
+    name = FLASH if s.dtype == "fp32" else f"{FLASH}-mma"
+    if (
+        selected
+        and selected.rung.name.startswith(FLASH)
+        and (selected.rung.name == f"{FLASH}-mma") == (s.dtype != "fp32")
+    ):
+        return selected.tiles
+    return find(name).default_tiles
+
+
+def attention_cost(s: AttentionShape, selected: SelectedRung | None = None) -> str:
+    """Returns sentences: the bytes of S and P, and the extra work of flash attention at the tile sizes of the page."""
+    square_bytes, tiles = squares(s), flash_tiles(s, selected)
     Br, Bc = tiles["Br"], tiles["Bc"]
-    text = (
-        f"S and P take {units.bytes_(square_bytes)}, {units.ratio(square_bytes / io_bytes)} times the {units.bytes_(io_bytes)} of Q, K, V and O; each is written "
-        f"once and read again. Flash attention keeps a tile of {Br} × {Bc} scores instead, {units.bytes_(FLOAT * Br * Bc)} a block. It pays twice: "
-        f"K and V are fetched by every block of {Br} queries ({ceil(s.N, Br):,} a head), and O and l are multiplied by exp(old m − new m) "
-        f"after every tile of {Bc} keys ({ceil(s.N, Bc):,} a query): about one multiplication for {4 * Bc} FLOPs of the products."
-    )
+    sentences = [
+        tr(
+            "S and P take {bytes}, {ratio}× the {least} of Q, K, V and O. Each of them is written once and read again.",
+            bytes=units.bytes_(square_bytes), ratio=units.ratio(square_bytes / s.bytes), least=units.bytes_(s.bytes),
+        ),
+        tr(
+            "Flash attention keeps one tile of {Br} × {Bc} scores per block instead: {bytes}.",
+            Br=Br, Bc=Bc, bytes=units.bytes_(FLOAT * Br * Bc),
+        ),
+        trn(
+            "It has two extra costs. First, {n} block of {Br} queries per head loads K and V.",
+            "It has two extra costs. First, {n} blocks of {Br} queries per head each load K and V.",
+            ceil(s.N, Br), Br=Br,
+        ),
+        trn(
+            "Second, O and l are multiplied by exp(old m − new m) after {n} tile of {Bc} keys.",
+            "Second, O and l are multiplied by exp(old m − new m) after each of {n} tiles of {Bc} keys.",
+            ceil(s.N, Bc), Bc=Bc,
+        ),
+        tr("This is about one multiplication per {flops} FLOPs of the two products.", flops=4 * Bc),
+    ]  # fmt: skip
     if s.causal:
-        visible_share = units.share(s.pairs / s.with_(causal=0).pairs)
-        text += f" Causal, queries see {visible_share} of the pairs: flash attention leaves out tiles of hidden keys, S and P stay N × N."
-    return text
+        sentences.append(
+            tr(
+                "Causal attention uses {share} of the pairs of query and key. Flash attention skips tiles of hidden keys. S and P stay N × N.",
+                share=units.share(s.pairs / s.with_(causal=0).pairs),
+            )
+        )
+    return " ".join(sentences)
 
 
 def squares(s: AttentionShape) -> int:
@@ -59,61 +101,106 @@ def attention_gain(rows: Mapping[str, Row]) -> str:
     is slower, they say why. `rows`: by rung name, of one device. "" without flash attention."""
     if not (flash := fastest_of(rows, FLASH)):
         return ""
-    sentences, name = [], title(flash)
+    sentences, name = [], capitalized(title(flash))
     if square := fastest_of(rows, *SQUARE):
-        sentences.append(_compared(name, flash, square, "the fastest with S and P in memory"))
+        sentences.append(_compared(name, flash, square))
         if not within_spread(flash, square) and flash["median_ms"] > square["median_ms"]:
             sentences.append(_explain_loss(flash, square))
     library = library_row(rows)
     if library and library is not square:
-        sentences.append(
-            f"{capitalized(name)} reaches {units.share(library['median_ms'] / flash['median_ms'])} of the speed of {title(library)}."
-        )
+        sentences.append(_against_library(name, flash, library))
     return " ".join(sentences)
 
 
-def _compared(name: str, row: Row, other: Row, what: str) -> str:
-    other_name, ratio = title(other), other["median_ms"] / row["median_ms"]
-    if within_spread(row, other):
-        return (
-            f"{capitalized(name)} and {other_name}, {what}, cannot be told apart here: their spreads overlap."
+def _against_library(name: str, flash: Row, library: Row) -> str:
+    ratio = library["median_ms"] / flash["median_ms"]
+    if ratio < 1:
+        return tr(
+            "{name} reaches {share} of the speed of {library}.",
+            name=name,
+            share=units.share(ratio),
+            library=title(library),
+        )
+    return tr(
+        "{name} is {ratio}× as fast as {library}.",
+        name=name,
+        ratio=units.ratio(ratio),
+        library=title(library),
+    )
+
+
+def _compared(name: str, row: Row, square: Row) -> str:
+    """Returns how fast flash attention is compared with the fastest kernel that stores S and P."""
+    other, ratio = title(square), square["median_ms"] / row["median_ms"]
+    if within_spread(row, square):
+        return tr(
+            "{name} and {other} do not differ measurably: their spreads overlap. {other} is the fastest kernel that stores S and P.",
+            name=name,
+            other=other,
         )
     if ratio > 1:
-        return f"{capitalized(name)} is {units.ratio(ratio)} times as fast as {other_name}, {what}."
-    return f"{capitalized(name)} loses here: it takes {units.ratio(1 / ratio)} times as long as {other_name}, {what}."
+        return tr(
+            "{name} is {ratio}× as fast as {other}, the fastest kernel that stores S and P.",
+            name=name,
+            ratio=units.ratio(ratio),
+            other=other,
+        )
+    return tr(
+        "{name} is slower here: {ratio}× the time of {other}, the fastest kernel that stores S and P.",
+        name=name,
+        ratio=units.ratio(1 / ratio),
+        other=other,
+    )
 
 
 def _explain_loss(flash: Row, square: Row) -> str:
     """Returns what flash attention can save at most here, and what its tiles cost."""
     s = AttentionShape(**flash["shape"])
     square_bytes, ceilings = squares(s), flash.get("ceilings") or {}
-    text = f"S and P take {units.bytes_(square_bytes)}"
+    taken = units.bytes_(square_bytes)
     if square_bytes <= ceilings.get("cache_bytes", 0):
-        text += f" and fit in its caches ({units.bytes_(ceilings['cache_bytes'])}): they need not reach memory, and little is saved."
+        text = tr(
+            "S and P take {bytes} and fit in the cache of {cache}. They need not reach memory, so flash attention saves little.",
+            bytes=taken,
+            cache=units.bytes_(ceilings["cache_bytes"]),
+        )
     elif ceilings and square.get("predicted_bytes"):
         ms = (square["predicted_bytes"] - flash["predicted_bytes"]) / ceilings["copy_bytes_per_s"] * 1e3
-        text += f"; to move them takes {units.time_(ms)} at the speed of a copy there: {units.share(ms / square['median_ms'])} of that time, all there is to save."
+        text = tr(
+            "S and P take {bytes}. At the speed of a copy, moving them takes {time}: {share} of the time of {other}. Flash attention can save no "
+            "more.",
+            bytes=taken,
+            time=units.time_(ms),
+            share=units.share(ms / square["median_ms"]),
+            other=title(square),
+        )
     else:
-        text += "."
+        text = tr("S and P take {bytes}.", bytes=taken)
     return f"{text} {_tiles_cost(flash, s)}"
 
 
 def _tiles_cost(flash: Row, s: AttentionShape) -> str:
     tiles = flash["tiles"]
     if flash["engine"] == "cpu":
-        all_tiles = s.heads * ceil(s.N, tiles["Br"]) * ceil(s.N, tiles["Bc"])
-        return (
-            f"On the processor the tiles ({all_tiles:,} of {tiles['Br']} × {tiles['Bc']}, if none is hidden) are a handful of NumPy calls each: "
-            "what a call costs is paid for every tile."
+        return trn(
+            "On the processor each tile costs several NumPy calls. If no key is hidden, there is {n} tile of {Br} × {Bc} scores.",
+            "On the processor each tile costs several NumPy calls. If no key is hidden, there are {n} tiles of {Br} × {Bc} scores.",
+            s.heads * ceil(s.N, tiles["Br"]) * ceil(s.N, tiles["Bc"]),
+            Br=tiles["Br"],
+            Bc=tiles["Bc"],
         )
-    launch = find(flash["rung"]).build(s, tiles).steps[0]
-    return (
-        f"Its {prod(launch.grid):,} blocks walk over up to {ceil(s.N, tiles['Bc']):,} tiles of keys, one after the other, and shrink "
-        "what they summed after each."
+    blocks = prod(find(flash["rung"]).build(s, tiles).steps[0].grid)
+    tiles_of_keys = ceil(s.N, tiles["Bc"])
+    runs = trn("Flash attention runs {n} block.", "Flash attention runs {n} blocks.", blocks)
+    loop = trn(
+        "A block has {n} tile of keys.",
+        "A block has up to {n} tiles of keys, one after the other. It rescales its sums after each tile.",
+        tiles_of_keys,
     )
+    return f"{runs} {loop}"
 
 
-@cache
+@cached(1)
 def attention_examples() -> list[tuple[Preset, str]]:
     """Returns (preset, text) of the largest and the smallest speedup of flash attention over the fastest rung with S and P.
     It uses the cold recordings at the default tile sizes."""
@@ -126,9 +213,11 @@ def attention_examples() -> list[tuple[Preset, str]]:
     return extremes(gained, presets=ATTENTION_PRESETS)
 
 
-ATTENTION = Story(
-    attention_cost,
-    attention_gain,
-    attention_examples,
-    "flash attention, times as fast as with S and P in memory, recorded:",
-)
+def story(selected: SelectedRung) -> Story:
+    """Returns the sentences of the lesson, with the tile sizes of the page's kernel."""
+    return Story(
+        partial(attention_cost, selected=selected),
+        attention_gain,
+        attention_examples,
+        tr("Speed-up of flash attention over storing S and P, recorded:"),
+    )

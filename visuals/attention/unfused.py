@@ -10,6 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark, tr
 from visuals.attention.parts import grid
 from visuals.attention.unfused_steps import END, SOFTMAX, SOFTMAX_MARKS, Unfused, scene_of
 from visuals.scene.arithmetic import matmul_in_kernel_order
@@ -25,23 +26,20 @@ def unfused_scene(
     return scene_of((Naive if rung == "attention/naive" else Blocked)(s, tiles, head), rung)
 
 
-_END = {"end": END, "heads": END + " All {0} heads went this way."}
-
-
 # -- one thread per element -------------------------------------------------------------------------
 class Naive(Unfused):
     """One thread per element. A step of a product: the cells of a warp."""
 
     STEP_OWNER = "warp"
     TEMPLATES = MappingProxyType({
-        "scores": "Block ({0}, {1}), warp {2}: a score in each of {3} lanes, from {S}[{4}, {5}] to [{6}, {7}]. Row {4} of {Q} times "
-        "row {5} of {K} is {8}, times the scale {9} = {10}.",
-        "rest scores": "The other warps compute theirs: {S} has {0} scores in all.",
+        "scores": mark("Block ({0}, {1}), warp {2}: each active lane computes one score, {S}[{4}, {5}] to {S}[{6}, {7}]. Active lanes: {3}. Row {4} "
+        "of {Q} times row {5} of {K} is {8}. Times the scale {9} it is {10}."),
+        "rest scores": mark("The other warps compute the other scores. Scores in {S}: {0}."),
         **SOFTMAX,
-        "values": "Block ({0}, {1}), warp {2}: an element of {O} in each of {3} lanes, from {O}[{4}, {5}] to [{6}, {7}]. Row {4} of "
-        "{P} times column {5} of {V} is {8}.",
-        "rest values": "The other warps compute theirs: the rest of {O}.",
-        **_END,
+        "values": mark("Block ({0}, {1}), warp {2}: each active lane computes one element of {O}, {O}[{4}, {5}] to {O}[{6}, {7}]. Active lanes: {3}. "
+        "Row {4} of {P} times column {5} of {V} is {8}."),
+        "rest values": mark("The other warps compute the rest of {O}."),
+        **END,
     })  # fmt: skip
     MARKS = ((0, "sum += query_row[dim]"), *SOFTMAX_MARKS, (2, "sum += weights[key]"), (2, "+ dim] = sum"))
     MARK_OF = MappingProxyType({
@@ -103,21 +101,21 @@ class Blocked(Unfused):
 
     STEP_OWNER, shared = "block", True
     TEMPLATES = MappingProxyType({
-        "load Q": "Block ({0}, {1}), tile {2} of {3}: its rows of {Q}, columns {4} to {5}, come into shared memory.",
-        "load K": "Its rows of {K}, columns {4} to {5}, come too. Each float now serves {TILE} threads.",
-        "multiply S": "Every thread multiplies a row of either tile: the sum of query {0} and key {1} is now {2}.",
-        "rest S": "The block's other tiles, {0} more to column {1}, pass in the same way.",
-        "store S": "The block stores its sums, each times the scale {1}: {S}[{2}, {3}] = {4}. Scores in all: {0}.",
-        "hidden": "Blocks of these queries whose keys are hidden from all of them: {0}. They end at once, and {S} stays empty there.",
-        "rest scores": "The other blocks compute theirs: {S} gets {0} scores in all.",
+        "load Q": mark("Block ({0}, {1}), tile {2} of {3}: the block loads its rows of {Q}, columns {4} to {5}, into shared memory."),
+        "load K": mark("The block also loads its rows of {K}, columns {4} to {5}. Each loaded float is used {TILE} times."),
+        "multiply S": mark("Each thread multiplies a row of tile_q by a row of tile_k. The sum of query {0} and key {1} is now {2}."),
+        "rest S": mark("The block does the same for its other tiles, up to column {1}. Tiles left: {0}."),
+        "store S": mark("The block multiplies its sums by the scale {1} and writes them: {S}[{2}, {3}] = {4}. Scores written: {0}."),
+        "hidden": mark("Blocks whose keys are all hidden from these queries end at once. Their part of {S} stays empty. Blocks that end: {0}."),
+        "rest scores": mark("The other blocks compute the other scores. Scores in {S}: {0}."),
         **SOFTMAX,
-        "load P": "Block ({0}, {1}), tile {2} of {3}: its rows of {P}, keys {4} to {5}, come into shared memory.",
-        "load V": "Rows {4} to {5} of {V} come too.",
-        "multiply O": "Every thread multiplies a row of one by a column of the other: the sum of query {0}, column {1} is now {2}.",
-        "rest O": "The block's other tiles, {0} more to key {1}, pass in the same way.",
-        "store O": "The block stores its sums: {O}[{1}, {2}] = {3}. Elements in all: {0}.",
-        "rest values": "The other blocks compute theirs: the rest of {O}.",
-        **_END,
+        "load P": mark("Block ({0}, {1}), tile {2} of {3}: the block loads its rows of {P}, keys {4} to {5}, into shared memory."),
+        "load V": mark("The block also loads rows {4} to {5} of {V}."),
+        "multiply O": mark("Each thread multiplies a row of tile_p by a column of tile_v. The sum of query {0}, column {1} is now {2}."),
+        "rest O": mark("The block does the same for its other tiles, up to key {1}. Tiles left: {0}."),
+        "store O": mark("The block writes its sums: {O}[{1}, {2}] = {3}. Elements written: {0}."),
+        "rest values": mark("The other blocks compute the rest of {O}."),
+        **END,
     })  # fmt: skip
     MARKS = (
         (0, "tile_q[thread_row][thread_col] ="), (0, "tile_k[thread_row][thread_col] ="), (0, "sum +="), (0, "S[((size_t)"), (0, "return;"), *SOFTMAX_MARKS,
@@ -267,13 +265,13 @@ class Blocked(Unfused):
     @staticmethod
     def _note(size: tuple[int, int], T: int) -> str:
         whole = f"{T} × {T}"
-        return whole if size == (T, T) else f"{size[0]} × {size[1]} of {whole}"
+        return whole if size == (T, T) else tr("{shown} of {all}", shown=f"{size[0]} × {size[1]}", all=whole)
 
     def groups(self) -> tuple[Group, ...]:
         first, square, registers = super().groups()
         return (
             first,
             square,
-            Group((("Qs", "Ks", "Ps", "Vs"),), "shared", "shared memory of the block"),
-            Group((("sum", *registers.rows[0]),), "registers", "registers"),
+            Group((("Qs", "Ks", "Ps", "Vs"),), "shared", tr("shared memory of the block")),
+            Group((("sum", *registers.rows[0]),), "registers", tr("registers")),
         )

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.attention import parts as parts
 from visuals.attention.parts import MAX_WHOLE, grid
+from visuals.charts import units
 from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Annotation, Captions, Group, Sum, Tensor
 from visuals.scene.recorder import Recorder, matrix
@@ -23,10 +25,16 @@ from visuals.scene.scene import Scene
 
 MAX_KEYS = 32  # shown of a larger head
 MAX_TERMS = 4096  # of a sum; above, several terms are added at once
-ORDER_NOTE = (
-    "One {0} after the other, launch after launch. Within a launch the GPU runs many {0}s at the same moment, in an order "
-    "of its choosing; between launches all of them must be done."
-)
+ORDER_NOTES = {  # by STEP_OWNER
+    "warp": mark(
+        "The picture shows one warp after the other, launch after launch. On a GPU the warps of a launch run many at once, in any order. A launch "
+        "starts when the launch before it is complete."
+    ),
+    "block": mark(
+        "The picture shows one block after the other, launch after launch. On a GPU the blocks of a launch run many at once, in any order. A launch "
+        "starts when the launch before it is complete."
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,34 +69,38 @@ def scene_of(unfused: Unfused, rung: str) -> Scene:
     s, r, program = unfused.s, unfused.r, find(rung).build(unfused.s, unfused.tiles)
     return Scene(
         key=parts.scene_key(s, rung, unfused.tiles),
-        title=find(rung).title,
+        title=tr(find(rung).title),
         tensors=unfused.tensors(),
         groups=unfused.groups(),
         steps=r.steps,
-        step_name="step",
-        order_name="launch after launch",
-        order_note=ORDER_NOTE.format(unfused.STEP_OWNER),
+        step_name=tr("step"),
+        order_name=tr("launch after launch"),
+        order_note=tr(ORDER_NOTES[unfused.STEP_OWNER]),
         writes=r.writes(),
         reads=r.reads(),
         sums=(unfused.values_sum(),),
         annotations=unfused.annotations(),
-        readings=r.readings("head 0: " if s.heads > 1 else "", unfused.shared),
+        readings=r.readings(parts.head_prefix(s), unfused.shared),
         captions=r.captions(),
-        source=parts.joined_source([step.source for step in program.steps], unfused.MARKS, r.marks(), "three launches"),
+        source=parts.joined_source([step.source for step in program.steps], unfused.MARKS, r.marks(), tr("three launches")),
         lanes=r.lanes(),
     )  # fmt: skip
 
 
 SOFTMAX_MARKS = ((1, "m = fmaxf(m, S[key])"), (1, "l += expf(S[key] - m)"), (1, "P[key] = weight("))
 SOFTMAX = {
-    "max": "A warp takes query {0}: it walks along the row of {S}, {1} long, and keeps the largest score: m = {2}.",
-    "sum": "It walks along the row again and adds up exp({S} − m): for key 0, exp({2}) = {3}. In all, l = {4}.",
-    "row": "It walks along the row a third time and writes {P} = exp({S} − m) / l: for key 0, {3} divided by {4} = {5}.",
-    "hidden row": "It walks along the row a third time and writes {P} = exp({S} − m) / l: for key 0, {3} divided by {4} = {5}. "
-    "Keys after the query are hidden: their {P} is 0, and {S} is not read there.",
-    "rest rows": "The rows of {S} from {0} on become rows of {P} in the same way.",
+    "max": mark("One warp computes the softmax of query {0}. It reads the row of {S}, of length {1}, and keeps the largest score: m = {2}."),
+    "sum": mark("The warp reads the row again and adds exp({S} − m). For key 0: exp({2}) = {3}. The sum is l = {4}."),
+    "row": mark("The warp reads the row a third time and writes {P} = exp({S} − m) / l. For key 0: {3} / {4} = {5}."),
+    "hidden row": mark("The warp reads the row a third time and writes {P} = exp({S} − m) / l. For key 0: {3} / {4} = {5}. Keys after the query are "
+    "hidden: their {P} is 0, and their {S} is not read."),
+    "rest rows": mark("Other warps do the same for rows {0} and later of {S}."),
 }  # fmt: skip
-END = "{O} is whole. Between the launches {S} and {P} stood in global memory, {MB} for each head: written once each, and read again by the launch after."
+END = {
+    "end": mark("{O} is complete. Between the launches {S} and {P} are in global memory: {MB} per head. Each is written once and read by the next launch."),
+    "heads": mark("{O} is complete. Between the launches {S} and {P} are in global memory: {MB} per head. Each is written once and read by the next launch. "
+    "All {0} heads are computed in the same way."),
+}  # fmt: skip
 
 
 class Unfused(ABC):
@@ -106,7 +118,7 @@ class Unfused(ABC):
         self.rows, self.cols = min(s.N, MAX_WHOLE), min(s.d, MAX_WHOLE)
         self.keys = s.N if whole else min(s.N, MAX_KEYS)
         self.n = numbers(s, head, self.rows)
-        values = {"TILE": tiles.get("TILE"), "MB": f"{2 * WORD * s.N * s.N:,} bytes"}
+        values = {"TILE": tiles.get("TILE"), "MB": units.bytes_(2 * WORD * s.N * s.N)}
         self.r = Recorder(parts.fill_templates(self.TEMPLATES, self.MARK_OF, values))
 
     def visible_keys(self, i: np.ndarray | int) -> np.ndarray:
@@ -185,8 +197,8 @@ class Unfused(ABC):
     def groups(self) -> tuple[Group, ...]:
         return (
             Group((("Q", "K", "V", "O"),), "global", parts.global_title(self.s)),
-            Group((("S", "P"),), "workspace", "workspace in global memory"),
-            Group((("m", "l"),), "registers", "registers"),
+            Group((("S", "P"),), "workspace", tr("workspace in global memory")),
+            Group((("m", "l"),), "registers", tr("registers")),
         )
 
     # -- notes on cells ----------------------------------------------------------------------------
@@ -197,7 +209,9 @@ class Unfused(ABC):
         cell = np.repeat(np.arange(R * D), terms)
         key = np.arange(len(cell)) - np.repeat(np.cumsum(terms) - terms, terms)
         start = np.append(0, np.cumsum(terms))
-        return Sum("O", "V", start, key * D + cell % D, cell // D * C + key, "P", "keys" if C < s.N else "")
+        return Sum(
+            "O", "V", start, key * D + cell % D, cell // D * C + key, "P", tr("keys") if C < s.N else ""
+        )
 
     def annotations(self) -> tuple[Annotation, ...]:
         s, n, R, C, D = self.s, self.n, self.rows, self.keys, self.cols
@@ -206,9 +220,11 @@ class Unfused(ABC):
         S = np.where(hidden, 0, n.S[:, :C].ravel())
         args_S = np.stack([i, j, n.sums[:, :C].ravel(), np.full(R * C, s.factor)], axis=1)
         args_P = np.stack([i, j, S - n.m[i], n.l[i]], axis=1)
-        score = "Row {0} of [Q](input) times row {1} of [K](filter) is {2}, times the scale {3}."
+        score = tr(
+            "Row {0} of [Q](input) times row {1} of [K](filter) is {2}. It is multiplied by the scale {3}."
+        )
         weight = "exp([S](workspace) − m) / l = exp({2}) / {3}."
-        hidden_text = "Key {1} comes after query {0}: hidden."
+        hidden_text = tr("Key {1} is after query {0}. It is hidden.")
         along = np.arange(D)
         rows = {"Q": i[:, None] * D + along, "K": j[:, None] * D + along}
         row_cells = {"S": np.where(hidden, -1, i * C + j), "m": i, "l": i}

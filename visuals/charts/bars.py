@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import math
 import textwrap
+import tomllib
 from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernels.i18n import mark, tr, trn
 from kernels.ladders import ladder_of
 from visuals.charts import units
 
@@ -18,20 +22,24 @@ if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
 
 Row = Mapping
 Titled = Sequence[tuple[str, Row]]
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"  # the theme's
-BAR_PX, MEMORY_PX, COPY_PX, TIMELINE_PX = 44, 38, 26, 270
+CONFIG = Path(__file__).parents[2] / ".streamlit" / "config.toml"
+FONT = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"]["font"]
+BAR_PX, MEMORY_PX = 44, 38
+LOG_AXIS_PX = 46  # px under bars on a logarithmic axis, for its ticks and its title
 TEXT_PX = 118  # the column of figures at the right
-STAGES_PX = 92  # px under a timeline, for the names of its stages
-TITLE_CHARS = 22  # characters of a title in a line beside its bar
-STAGE_CHARS = 13  # characters of a stage's name in STAGES_PX
-HEAD_CHARS, MIN_CHARS = 36, 11  # characters of titles over all panels of a timeline; minimum over one panel
+TITLE_CHARS, MAX_TITLE_CHARS = (
+    18,
+    26,
+)  # characters of a title in a line beside its bar; more if it saves a third line
 MAX_SAMPLES = 100
 MAX_LINEAR_RATIO = 50  # longest bar / shortest bar: above that the axis is logarithmic
+PIECE = 512  # bytes: GPU memory is handed out in multiples of it
+MAX_PIECE_SHARE = 0.01  # of the peak: a difference below that is not worth a note
 COPIES = (
-    ("h2d_pageable", "inputs in, pageable", "input"),
-    ("h2d_pinned", "inputs in, pinned", "input"),
-    ("d2h_pageable", "output back, pageable", "output"),
-    ("d2h_pinned", "output back, pinned", "output"),
+    ("h2d_pageable", mark("to GPU, pageable"), "input"),
+    ("h2d_pinned", mark("to GPU, pinned"), "input"),
+    ("d2h_pageable", mark("from GPU, pageable"), "output"),
+    ("d2h_pinned", mark("from GPU, pinned"), "output"),
 )
 
 
@@ -48,20 +56,22 @@ def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
     _launches(figure, rows, axis_start, tokens)
     for i, row in enumerate(rows):
         _strip(figure, i, row, axis_end, tokens)
-        spread = f"{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}"
         _write_value(
             figure,
             i,
             f"<b>{units.time_(row['median_ms'])}</b><br><span style='font-size:11px;color:{tokens['dim']}'>"
-            f"{_drop_repeated_unit(spread)}</span>",
+            f"{span(row)}</span>",
             tokens,
         )
     _finish(figure, BAR_PX, [title for title, _ in titled], axis_end, tokens)
     if axis_start:
         powers = range(round(math.log10(axis_start)), math.ceil(math.log10(axis_end)))
+        dim = {"size": 12, "color": tokens["dim"]}
+        figure.update_layout(height=height(len(rows)) + LOG_AXIS_PX, margin_b=LOG_AXIS_PX)
         figure.update_xaxes(
-            type="log", range=[math.log10(axis_start), math.log10(axis_end)], visible=True, showticklabels=False, ticks="",
-            tickvals=[10.0**p for p in powers], gridcolor=tokens["line"], zeroline=False,
+            type="log", range=[math.log10(axis_start), math.log10(axis_end)], visible=True, tickfont=dim, ticks="outside",
+            tickvals=[10.0**p for p in powers], ticktext=_end_texts(powers), tickangle=0, tickcolor=tokens["line"],
+            gridcolor=tokens["line"], zeroline=False, title={"text": tr("logarithmic axis: 10× per line"), "font": dim, "standoff": 4},
         )  # fmt: skip
     return figure
 
@@ -73,14 +83,30 @@ def log_axis_start(rows: Sequence[Row]) -> float:
     return 10.0 ** math.floor(math.log10(shortest * 0.8)) if longest > MAX_LINEAR_RATIO * shortest else 0.0
 
 
+def _end_texts(powers: Sequence[int]) -> list[str]:
+    """Returns the texts of ticks at these powers of ten ms: of the first and the last, so that they fit on any page."""
+    ends = (powers[0], powers[-1])
+    return [units.time_(10.0**p) if p in ends else "" for p in powers]
+
+
+def times_px(rows: Sequence[Row]) -> int:
+    """Returns the pixels of `times` for these rows."""
+    return height(len(rows)) + (LOG_AXIS_PX if log_axis_start(rows) else 0)
+
+
 def launch_count(row: Row) -> int:
     """Returns how many launches or calls a run makes: its steps, which a row lists only if there are several."""
     return max(1, len(row.get("parts_ms") or ()))
 
 
-def launch_word(row: Row) -> str:
-    """Returns what the row's engine counts: "calls" for the cpu engine, else "launches"."""
-    return "calls" if row["engine"] == "cpu" else "launches"
+def calls_functions(row: Row) -> bool:
+    """Returns whether a row's engine calls functions. The other engines launch kernels."""
+    return row["engine"] == "cpu"
+
+
+def overhead_name(row: Row) -> str:
+    """Returns the name of the overhead of a row's engine."""
+    return tr("call overhead") if calls_functions(row) else tr("launch overhead")
 
 
 def launch_ms(row: Row) -> float:
@@ -92,16 +118,29 @@ def _launches(figure: Figure, rows: Sequence[Row], axis_start: float, tokens: Ma
     """Draw the launch overhead as a line under each bar, if it is above `axis_start`."""
     for i, row in enumerate(rows):
         if (ms := launch_ms(row)) > axis_start:
-            label = f"{launch_word(row)} of nothing ({launch_count(row)}): {units.time_(ms)}"
+            label = _overhead_text(row, units.time_(ms))
             figure.add_scatter(
                 x=[axis_start, ms], y=[i + 0.4] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
                 hovertemplate=f"{label}<extra></extra>",
             )  # fmt: skip
 
 
-def _drop_repeated_unit(spread: str) -> str:
-    low, unit, rest = spread.split(" ", 2)
-    return f"{low} {rest}" if spread.endswith(f" {unit}") else spread
+def _overhead_text(row: Row, time: str) -> str:
+    if calls_functions(row):
+        return trn("{n} empty call takes {time}", "{n} empty calls take {time}", launch_count(row), time=time)
+    return trn(
+        "{n} launch of an empty kernel takes {time}",
+        "{n} launches of an empty kernel take {time}",
+        launch_count(row),
+        time=time,
+    )
+
+
+def span(row: Row) -> str:
+    """Format p20 to p80, with the unit once if it is the same: "178 to 221 µs"."""
+    low, high = units.time_(row["p20_ms"]), units.time_(row["p80_ms"])
+    number, _, unit = low.rpartition(" ")
+    return tr("{low} to {high}", low=number if high.endswith(f" {unit}") else low, high=high)
 
 
 def _median_bars(titled: Titled, tokens: Mapping[str, str]):
@@ -127,7 +166,8 @@ def _median_bars(titled: Titled, tokens: Mapping[str, str]):
             [title, *(units.time_(r[k]) for k in ("median_ms", "p20_ms", "p80_ms")), r["n"]]
             for title, r in titled
         ],
-        hovertemplate="%{customdata[0]}: median %{customdata[1]}<br>p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
+        hovertemplate=f"%{{customdata[0]}}: {tr('median')} %{{customdata[1]}}<br>"
+        "p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
     )
 
 
@@ -151,7 +191,12 @@ def _strip(figure: Figure, i: int, row: Row, axis_end: float, tokens: Mapping[st
         hoverinfo="skip",
     )
     if beyond := [ms for ms in row["samples_ms"] if ms > axis_end]:
-        label = f"{len(beyond)} of {row['n']} samples beyond, up to {units.time_(max(beyond))}"
+        label = tr(
+            "{n} of {total} samples are beyond the axis, up to {time}",
+            n=units.whole(len(beyond)),
+            total=units.whole(row["n"]),
+            time=units.time_(max(beyond)),
+        )
         figure.add_scatter(
             x=[axis_end * 0.99], y=[i], mode="markers", hovertemplate=f"{label}<extra></extra>",
             marker={"symbol": "triangle-right", "size": 8, "color": tokens["dim"]},
@@ -159,32 +204,29 @@ def _strip(figure: Figure, i: int, row: Row, axis_end: float, tokens: Mapping[st
 
 
 # -- copies --------------------------------------------------------------------------------------
-def copies(row: Row, tokens: Mapping[str, str]) -> Figure | None:
-    """Draw the times to copy the inputs to the GPU and the output back, with pageable and with pinned memory."""
-    copies_ms = row.get("copies_ms")
-    if not copies_ms:
-        return None
-    import plotly.graph_objects as go
-
+def copies_table(row: Row) -> str:
+    """Returns an HTML list with bars: the times to copy the inputs to the GPU and the output back, with pageable and
+    with pinned memory, and the rates. "" if they were not measured."""
+    copies_ms = row.get("copies_ms") or {}
     bars = [(copies_ms[key], title, role) for key, title, role in COPIES if key in copies_ms]
-    sizes = [row["input_bytes"] if role == "input" else row["output_bytes"] for _, _, role in bars]
-    rates = [units.bandwidth(size / ms * 1e3) for size, (ms, _, _) in zip(sizes, bars, strict=True)]
-    figure = go.Figure(
-        go.Bar(
-            y=list(range(len(bars))),
-            x=[ms for ms, _, _ in bars],
-            width=0.5,
-            orientation="h",
-            marker={"color": [tokens[role] for _, _, role in bars], "cornerradius": 3},
-            customdata=[[title, units.time_(ms), units.bytes_(size), rate, copies_ms.get("n", "?")]
-                        for (ms, title, _), size, rate in zip(bars, sizes, rates, strict=True)],
-            hovertemplate="%{customdata[0]}: median %{customdata[1]}, n = %{customdata[4]}<br>%{customdata[2]}, %{customdata[3]}<extra></extra>",
-        )
-    )  # fmt: skip
-    for i, (ms, _, _) in enumerate(bars):
-        _write_value(figure, i, units.time_(ms), tokens)
-    longest = max(ms for ms, _, _ in bars)
-    return _finish(figure, COPY_PX, [title for _, title, _ in bars], longest, tokens)
+    longest = max((ms for ms, _, _ in bars), default=0)
+    lines = ""
+    for ms, title, role in bars:
+        size = row["input_bytes"] if role == "input" else row["output_bytes"]
+        detail = f"{units.time_(ms)} · {units.bandwidth(size / ms * 1e3)}"
+        lines += bar_line(tr(title), ms / longest, detail, role)
+    return f'<dl class="kt-bars">{lines}</dl>' if lines else ""
+
+
+def bar_line(title: str, share: float, text: str, role: str = "input") -> str:
+    """Returns the HTML of a bar in a list `kt-bars`: its title, its length as a share of the longest, its text."""
+    fill = f'<i style="{css(width=f"{100 * share:.1f}%", background=f"var(--kt-{role})")}"></i>'
+    return f'<div><dt>{escape(title)}</dt><dd class="kt-bar">{fill}</dd><dd>{escape(text)}</dd></div>'
+
+
+def css(**properties: str) -> str:
+    """Returns properties as the value of a style attribute."""
+    return ";".join(f"{name}:{value}" for name, value in properties.items())
 
 
 def copies_sentence(rows: Sequence[Row]) -> str:
@@ -193,21 +235,21 @@ def copies_sentence(rows: Sequence[Row]) -> str:
     if not {"h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned"} <= copies_ms.keys():
         return ""
     fastest = min(r["median_ms"] for r in rows)
-    round_trip_ms = {
-        kind: copies_ms[f"h2d_{kind}"] + copies_ms[f"d2h_{kind}"] for kind in ("pageable", "pinned")
-    }
-    first = rows[0]
-    return (
-        f"{units.bytes_(first['input_bytes'])} in and {units.bytes_(first['output_bytes'])} back take "
-        f"{units.ratio(round_trip_ms['pageable'] / fastest)} times as long as the fastest rung computes, from pinned memory "
-        f"{units.ratio(round_trip_ms['pinned'] / fastest)} times."
+    pageable, pinned = (
+        copies_ms[f"h2d_{kind}"] + copies_ms[f"d2h_{kind}"] for kind in ("pageable", "pinned")
+    )
+    return tr(
+        "Copying data to and from the GPU takes {pageable}× the time of the fastest kernel ({pinned}× from pinned memory).",
+        pageable=units.ratio(pageable / fastest),
+        pinned=units.ratio(pinned / fastest),
     )
 
 
 # -- memory --------------------------------------------------------------------------------------
 def roles(row: Row) -> tuple[tuple[str, str], ...]:
     """Returns (role, its name on the ladder of a row)."""
-    return ("input", ladder_of(row["rung"]).inputs), ("output", "output"), ("workspace", "workspace")
+    inputs = ladder_of(row["rung"]).inputs
+    return ("input", tr(inputs)), ("output", tr("output")), ("workspace", tr("workspace"))
 
 
 def group_by_memory(titled: Titled) -> list[list[tuple[str, Row]]]:
@@ -232,9 +274,14 @@ def combine_group(group: Titled, total: int) -> tuple[str, Row]:
     (title, row), *others = group
     if not others:
         return title, row
-    title = f"all {total} rungs" if len(group) == total else f"{title} and {len(others)} others"
+    title = (
+        tr("all {n} kernels", n=total)
+        if len(group) == total
+        else tr("{title} and {n} others", title=title, n=len(others))
+    )
+    step = tr("step")
     stages = [
-        {**stage, "at": stage["at"] if len({r["timeline"][n]["at"] for _, r in group}) == 1 else "step"}
+        {**stage, "at": stage["at"] if len({r["timeline"][n]["at"] for _, r in group}) == 1 else step}
         for n, stage in enumerate(row.get("timeline") or ())
     ]
     return title, {**row, "timeline": stages}
@@ -255,8 +302,11 @@ def memory(titled: Titled, tokens: Mapping[str, str]) -> Figure:
             orientation="h",
             name=name,
             marker={"color": tokens[role]},
-            customdata=[[title, units.bytes_(b), f"{b:,}"] for title, b in zip(titles, values, strict=True)],
-            hovertemplate=f"%{{customdata[0]}}, {name}: %{{customdata[1]}} (%{{customdata[2]}} bytes)<extra></extra>",
+            customdata=[
+                [title, units.bytes_(b), units.exact_bytes(b)]
+                for title, b in zip(titles, values, strict=True)
+            ],
+            hovertemplate=f"%{{customdata[0]}}, {name}: %{{customdata[1]}} (%{{customdata[2]}})<extra></extra>",
         )
     for i, row in enumerate(rows):
         _write_value(figure, i, f"<b>{units.bytes_(row['peak_bytes'])}</b>", tokens)
@@ -264,60 +314,68 @@ def memory(titled: Titled, tokens: Mapping[str, str]) -> Figure:
     return _finish(figure, MEMORY_PX, list(titles), longest, tokens)
 
 
-def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
-    """Draw bytes by role over the stages of the program, one panel per rung: first the allocations, then the steps. The
-    peak is a line with its number. None if no row has stages."""
-    from plotly.subplots import make_subplots
-
-    panels = [(rung_title, row) for rung_title, row in titled if row.get("timeline")]
-    if not panels:
-        return None
-    steps = [len(row["timeline"]) for _, row in panels]
-    widths = [max(3, n) for n in steps]
-    figure = make_subplots(1, len(panels), shared_yaxes=True, horizontal_spacing=0.04, column_widths=widths)
-    titles = [
-        _wrap(rung_title, max(MIN_CHARS, HEAD_CHARS * width // sum(widths)))
-        for (rung_title, _), width in zip(panels, widths, strict=True)
-    ]
-    for column, (title, (rung_title, row)) in enumerate(zip(titles, panels, strict=True), 1):
-        stages = row["timeline"]
-        for role, name in roles(row):
-            figure.add_bar(
-                x=list(range(len(stages))),
-                y=[stage[role] for stage in stages],
-                marker={"color": tokens[role]},
-                customdata=[[f"{rung_title}, {s['at']}", units.bytes_(s[role])] for s in stages],
-                hovertemplate=f"%{{customdata[0]}}: {name} %{{customdata[1]}}<extra></extra>",
-                row=1,
-                col=column,
+def pieces_note(titled: Titled) -> str:
+    """Returns why a workspace is larger than predicted: GPU memory comes in pieces. "" if none is."""
+    needed = [(t, r) for t, r in titled if r["engine"] == "cuda" and r.get("predicted_workspace_bytes")]
+    for title, row in needed:
+        more = row["workspace_bytes"] - row["predicted_workspace_bytes"]
+        if (
+            row["workspace_bytes"] % PIECE == 0
+            and more > MAX_PIECE_SHARE * row["peak_bytes"]
+            and more < 8 * PIECE
+        ):
+            return tr(
+                "GPU memory is allocated in pieces of {piece} B. The workspace of {title} needs {needed} and gets {got}: "
+                "{more} more.",
+                piece=PIECE,
+                title=title,
+                needed=units.exact_bytes(row["predicted_workspace_bytes"]),
+                got=units.exact_bytes(row["workspace_bytes"]),
+                more=units.exact_bytes(more),
             )
-        _panel(figure, column, title, row, tokens)
-    lay_out(figure, TIMELINE_PX, tokens)
-    lines = max(title.count("<br>") for title in titles) + 1
-    figure.update_layout(bargap=0.12, margin={"l": 0, "r": 0, "t": max(42, 6 + 16 * lines), "b": STAGES_PX})
-    max_peak = max(row["peak_bytes"] for _, row in panels)
-    figure.update_yaxes(visible=False, range=[0, max_peak * 1.18], fixedrange=True)
-    return figure
+    return ""
 
 
-def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[str, str]) -> None:
-    """Draw one rung's axis, title and peak."""
-    stages, dim = row["timeline"], tokens["dim"]
-    figure.update_xaxes(
-        tickvals=list(range(len(stages))), ticktext=[_shortened(s["at"]) for s in stages], range=[-0.5, len(stages) - 0.5],
-        tickfont={"size": 11, "color": dim}, tickangle=-90, showgrid=False, zeroline=False, ticks="",
-        fixedrange=True, row=1, col=column, linecolor=tokens["line"], showline=True,
-    )  # fmt: skip
-    peak = row["peak_bytes"]
-    figure.add_hline(peak, line={"color": tokens["ink"], "width": 1, "dash": "dot"}, row=1, col=column)
-    figure.add_annotation(
-        x=-0.5, y=peak, text=f"peak {units.bytes_(peak)}", showarrow=False, xanchor="left", yanchor="bottom",
-        font={"size": 11, "color": tokens["ink"]}, row=1, col=column,
-    )  # fmt: skip
-    figure.add_annotation(
-        x=0, y=1, xref="x domain", yref="y domain", text=title, align="left", showarrow=False, xanchor="left", yanchor="bottom",
-        yshift=6, font={"size": 12, "color": tokens["ink"]}, row=1, col=column,
-    )  # fmt: skip
+def small_pieces_note(titled: Titled) -> str:
+    """Returns `pieces_note`, or that small tensors are rounded up; "" if neither makes a difference."""
+    if (text := pieces_note(titled)) or not any(_is_in_pieces(row) for _, row in titled):
+        return text
+    return tr(
+        "GPU memory is allocated in pieces of {piece} B. Small tensors take more than they need.", piece=PIECE
+    )
+
+
+def _is_in_pieces(row: Row) -> bool:
+    """Returns whether the rounding to whole pieces is visible in the memory of a row."""
+    sizes = [row[f"{role}_bytes"] for role in ("input", "output", "workspace")]
+    return row["engine"] == "cuda" and sum(sizes) < 100 * PIECE and all(size % PIECE == 0 for size in sizes)
+
+
+def timeline(titled: Titled) -> str:
+    """Returns HTML: bytes by role over the stages of the program as bars, rung after rung. First come the allocations,
+    then the steps. "" if no row has stages."""
+    panels = [(title, row) for title, row in titled if row.get("timeline")]
+    most = max(
+        (sum(stage[role] for role, _ in roles(row)) for _, row in panels for stage in row["timeline"]),
+        default=0,
+    )
+    text = ""
+    for title, row in panels:
+        lines = "".join(_stage_line(stage, roles(row), most) for stage in row["timeline"])
+        text += f'<div><dt style="grid-column:1/-1"><b>{escape(title)}</b></dt></div>{lines}'
+    return f'<dl class="kt-bars">{text}</dl>' if text else ""
+
+
+def _stage_line(stage: Mapping, of: Sequence[tuple[str, str]], most: int) -> str:
+    """Returns the HTML of a stage: its name, a bar of its bytes by role, their sum."""
+    before, parts = 0, ""
+    for role, name in of:
+        place = {"left": f"{100 * before / most:.2f}%", "width": f"{100 * stage[role] / most:.2f}%"}
+        style = css(**place, **{"border-radius": "0", "background": f"var(--kt-{role})"})
+        hint = f"{name} {units.bytes_(stage[role])}"
+        parts += f'<i style="{style}" title="{escape(hint)}"></i>'
+        before += stage[role]
+    return f'<div><dt>{escape(stage["at"])}</dt><dd class="kt-bar">{parts}</dd><dd>{escape(units.bytes_(before))}</dd></div>'
 
 
 # -- shared -------------------------------------------------------------------------------------
@@ -330,17 +388,12 @@ def wrap_title(title: str) -> str:
     """Break a rung's title into short lines with <br>, which leaves more width for the bars."""
     if " + " in title:
         return title.replace(" + ", " +<br>")
-    return "<br>".join(textwrap.wrap(title, TITLE_CHARS, break_long_words=False, break_on_hyphens=False))
-
-
-def _shortened(stage: str) -> str:
-    """Shorten the name of a stage to fit under a timeline; the hover text has it whole."""
-    return stage if len(stage) <= STAGE_CHARS else f"{stage[: STAGE_CHARS - 1]}…"
-
-
-def _wrap(title: str, max_chars: int) -> str:
-    """Break a title into lines of at most `max_chars` characters; a longer word gets its own line."""
-    return "<br>".join(textwrap.wrap(title, max_chars, break_long_words=False))
+    lines = []
+    for chars in range(TITLE_CHARS, MAX_TITLE_CHARS + 1):
+        lines = textwrap.wrap(title, chars, break_long_words=False, break_on_hyphens=False)
+        if len(lines) <= 2:
+            break
+    return "<br>".join(lines)
 
 
 def _write_value(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from kernels.engines.protocol import COPIED
+from kernels.i18n import decimal, mark, tr
 from kernels.records import rows
 from visuals.charts import units
+from visuals.charts.bars import css, span
 
 Row = Mapping[str, Any]
 NAMES = ("A", "B")
@@ -25,23 +27,28 @@ DOT = 5  # px
 AXIS_PX = 640  # assumed px of the axis, to find which dots would overlap
 ZOOM = 0.45  # if the smallest value is above this share of the largest, the axis does not begin at 0
 # Fields shown by `figured` or in the picture, so not listed again by `explained`.
-IN_FIGURES = frozenset(
-    "median_ms p20_ms p80_ms n samples_ms flops peak_bytes workspace_bytes error input_bytes output_bytes parts_ms "
-    "predicted_bytes predicted_workspace_bytes".split()
-)
+IN_FIGURES = frozenset({
+    "median_ms", "p20_ms", "p80_ms", "n", "samples_ms", "flops", "peak_bytes", "workspace_bytes", "error", "input_bytes",
+    "output_bytes", "parts_ms", "predicted_bytes", "predicted_workspace_bytes",
+})  # fmt: skip
 LABELS = {
-    "mode": "caches", "engine": "engine", "device": "device", "shape": "shape", "tiles": "tile sizes", "rung": "rung",
-    "kernels": "kernels’ digest", "event_floor_ms": "timing nothing reads, ms", "clock_sm_mhz": "SM clock before, MHz",
-    "clock_sm_mhz_after": "SM clock after, MHz", "clock_memory_mhz": "memory clock before, MHz",
-    "clock_memory_mhz_after": "memory clock after, MHz", "cuda": "CUDA", "cublas": "cuBLAS", "cufft": "cuFFT", "cudnn": "cuDNN", "cupy": "CuPy", "torch": "PyTorch", "queue_room": "flushes outlast the queueing, times", "queued": "samples queued before the GPU came to them",
-    "numpy": "NumPy", "python": "Python", "ceilings": "device at most", "copies_ms": "copies", "timeline": "memory, stages", "time": "measured at (UTC)", "date": "measured on",
+    "mode": mark("caches"), "engine": mark("engine"), "device": mark("device"), "shape": mark("shape"),
+    "tiles": mark("tile sizes"), "rung": mark("kernel"), "kernels": mark("digest of the kernels"),
+    "event_floor_ms": mark("time of an empty measurement, ms"),
+    "clock_sm_mhz": mark("SM clock before, MHz"), "clock_sm_mhz_after": mark("SM clock after, MHz"),
+    "clock_memory_mhz": mark("memory clock before, MHz"), "clock_memory_mhz_after": mark("memory clock after, MHz"),
+    "cuda": "CUDA", "cublas": "cuBLAS", "cufft": "cuFFT", "cudnn": "cuDNN", "cupy": "CuPy", "torch": "PyTorch",
+    "queue_room": mark("time of the cache flushes ÷ time of queueing"), "queued": mark("samples queued before the GPU was free"),
+    "numpy": "NumPy", "python": "Python", "ceilings": mark("peaks of the device"), "copies_ms": mark("copies"),
+    "timeline": mark("memory, stages"), "time": mark("measured at (UTC)"), "date": mark("measured on"),
 }  # fmt: skip
-FIRST = tuple(
-    "rung shape tiles engine device mode time date driver cuda cublas cupy numpy python system".split()
-)
+FIRST = (
+    "rung", "shape", "tiles", "engine", "device", "mode", "time", "date", "driver", "cuda", "cublas", "cupy", "numpy",
+    "python", "system",
+)  # fmt: skip
 MAX_CELL_CHARS = 160  # characters of a value, at most
 LIBRARIES = ("cublas", "cufft", "cudnn", "torch")  # versions; None if the library is not installed
-NOT_INSTALLED = "not installed"
+NOT_INSTALLED = mark("not installed")
 
 
 # -- the samples ---------------------------------------------------------------------------------
@@ -54,28 +61,31 @@ def strips(run: Row, against: Row | None = None) -> str:
         f'<i class="kt-tick" style="left:{_percent(t, low, high)}"><span>{units.time_(t) if t else "0"}</span></i>'
         for t in ticks
     )
-    zoomed = " The axis does not begin at 0." if low else ""
     max_dots = max(len(r["samples_ms"]) for r in runs)
-    dots_note = f" ({MAX_DOTS} of up to {max_dots:,} drawn)" if max_dots > MAX_DOTS else ""  # fmt: skip
+    notes = [
+        tr("Each dot is one of {n} samples, drawn from {total}.", n=MAX_DOTS, total=units.whole(max_dots))
+        if max_dots > MAX_DOTS
+        else tr("Each dot is a sample."),
+        tr("The band is p20 to p80, the line the median."),
+        tr("The axis does not begin at 0.") if low else "",
+    ]
     return (
         f'<div class="kt-strips"><div class="kt-lanes">{lanes}<div class="kt-axis" aria-hidden="true">{marks}</div></div>'
-        f'<p class="kt-quiet">A dot a sample{dots_note}, the band p20 to p80, the line the median.{zoomed}</p></div>'
+        f'<p class="kt-quiet">{" ".join(filter(None, notes))}</p></div>'
     )
 
 
 def _lane(name: str, row: Row, low: float, high: float) -> str:
-    label = (
-        f"{name}: median {units.time_(row['median_ms'])}, p20 {units.time_(row['p20_ms'])}, "
-        f"p80 {units.time_(row['p80_ms'])}, n = {row['n']}"
-    )
+    times = {key: units.time_(row[f"{key}_ms"]) for key in ("median", "p20", "p80")}
+    label = tr("{name}: median {median}, p20 {p20}, p80 {p80}, n = {n}", name=name, n=row["n"], **times)
     left, middle, right = (_share(row[k], low, high) for k in ("p20_ms", "median_ms", "p80_ms"))
     dots = "".join(
-        f'<i class="kt-dot" style="left:{100 * x:.2f}%;top:{y:.1f}px"></i>'
+        f'<i class="kt-dot" style="{css(left=f"{100 * x:.2f}%", top=f"{y:.1f}px")}"></i>'
         for x, y in _swarm(row["samples_ms"], low, high)
     )
     return (
         f'<div class="kt-lane kt-run-{name}" role="img" aria-label="{escape(label)}"><b>{name}</b>'
-        f'<i class="kt-band" style="left:{100 * left:.2f}%;right:{100 * (1 - right):.2f}%"></i>{dots}'
+        f'<i class="kt-band" style="{css(left=f"{100 * left:.2f}%", right=f"{100 * (1 - right):.2f}%")}"></i>{dots}'
         f'<i class="kt-median" style="left:{100 * middle:.2f}%"></i></div>'
     )
 
@@ -125,30 +135,23 @@ def _swarm(samples: Sequence[float], low: float, high: float) -> list[tuple[floa
     return placed
 
 
-def span(row: Row) -> str:
-    """Format p20 to p80, with the unit once if it is the same: "178 to 221 µs"."""
-    low, high = units.time_(row["p20_ms"]), units.time_(row["p80_ms"])
-    number, _, unit = low.partition(" ")
-    return f"{number if high.endswith(f' {unit}') else low} to {high}"
-
-
 # -- the tables ----------------------------------------------------------------------------------
 def figures_table(run: Row, against: Row | None = None) -> str:
     """Returns a table of times, rates, memory and errors; beside each number of B its ratio to A's."""
     runs = [r for r in (run, against) if r]
     lines = [
-        _ratio_line("median", runs, "median_ms", units.time_),
-        _line("p20 to p80", [span(r) for r in runs]),
-        _line("samples", [f"{r['n']:,}" for r in runs]),
-        _line("effective rate", [units.rate(r["flops"], r["median_ms"]) for r in runs]),
-        _ratio_line("peak memory", runs, "peak_bytes", units.bytes_),
-        _ratio_line("of it workspace", runs, "workspace_bytes", units.bytes_),
-        _line("relative L2 error", [f"{r['error']:.1e}" for r in runs]),
+        _ratio_line(tr("median"), runs, "median_ms", units.time_),
+        _line(tr("p20 to p80"), [span(r) for r in runs]),
+        _line(tr("samples"), [units.whole(r["n"]) for r in runs]),
+        _line(tr("effective rate"), [units.rate(r["flops"], r["median_ms"]) for r in runs]),
+        _ratio_line(tr("peak memory"), runs, "peak_bytes", units.bytes_),
+        _ratio_line(tr("workspace, part of it"), runs, "workspace_bytes", units.bytes_),
+        _line(tr("relative L2 error"), [decimal(f"{r['error']:.1e}") for r in runs]),
     ]
     head = "".join(
         f'<th scope="col"><b class="kt-run-{n}">{n}</b></th>' for n, _ in zip(NAMES, runs, strict=False)
     )
-    return _table(f"<tr><td></td>{head}</tr>{''.join(lines)}", "Figures")
+    return _table(f"<tr><td></td>{head}</tr>{''.join(lines)}", tr("Figures"))
 
 
 def fields_table(run: Row, against: Row | None = None, origins: Sequence[str] = ()) -> str:
@@ -158,20 +161,21 @@ def fields_table(run: Row, against: Row | None = None, origins: Sequence[str] = 
         dict.fromkeys([n for n in FIRST if any(n in r for r in runs)] + [n for r in runs for n in r])
     )
     cells = {
-        LABELS.get(n, n.replace("_", " ")): [_value_text(n, r) for r in runs]
+        tr(LABELS.get(n, n.replace("_", " "))): [_value_text(n, r) for r in runs]
         for n in names
         if n not in IN_FIGURES
     }
     if origins:
-        cells["from"] = list(origins)
+        cells[tr("from")] = list(origins)
     if against is None:
-        return _folded("How it was measured", "".join(_line(n, c) for n, c in cells.items()), " open")
+        return _folded(tr("How it was measured"), "".join(_line(n, c) for n, c in cells.items()), " open")
     different = {n: c for n, c in cells.items() if c[0] != c[1]}
     same = {n: c for n, c in cells.items() if n not in different}
     differing = "".join(_line(n, c, differs=True) for n, c in different.items())
-    text = f'<h3 class="kt-label">What differs</h3>{_table(differing, "What differs")}' if different else ""
+    heading = tr("What differs")
+    text = f'<h3 class="kt-label">{heading}</h3>{_table(differing, heading)}' if different else ""
     return text + _folded(
-        f"The same in both: {len(same)}", "".join(_line(n, c[:1], span=2) for n, c in same.items())
+        tr("The same in both: {n}", n=len(same)), "".join(_line(n, c[:1], span=2) for n, c in same.items())
     )
 
 
@@ -181,21 +185,23 @@ def _value_text(name: str, row: Row) -> str:
     if name == "shape":
         return rows.shape_text(row)
     if name == "tiles":
-        return ", ".join(f"{n} {v}" for n, v in value.items()) or "none"
+        return ", ".join(f"{n} {v}" for n, v in value.items()) or tr("none")
     if name == "ceilings" and value:
-        return (
-            f"copy {units.bandwidth(value['copy_bytes_per_s'])}, FP32 {units.rate(value['fp32_flops_per_s'], 1e3)}, "
-            f"a launch of nothing {units.time_(value['launch_us'] / 1e3)}"
+        return tr(
+            "copy {copy}, FP32 {fp32}, an empty kernel {launch}",
+            copy=units.bandwidth(value["copy_bytes_per_s"]),
+            fp32=units.rate(value["fp32_flops_per_s"], 1e3),
+            launch=units.time_(value["launch_us"] / 1e3),
         )
     if name == "copies_ms" and value:
         return ", ".join(f"{way.replace('_', ' ')} {units.time_(value[way])}" for way in COPIED)
     if isinstance(value, list):
-        return f"{len(value)} values"
+        return tr("{n} values", n=len(value))
     if isinstance(value, dict):
         value = json.dumps(value)
     elif isinstance(value, float):
         value = f"{value:.6g}"
-    text = (NOT_INSTALLED if name in LIBRARIES else units.UNKNOWN) if value is None else str(value)
+    text = tr(NOT_INSTALLED if name in LIBRARIES else units.UNKNOWN) if value is None else str(value)
     return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
 
 
@@ -203,7 +209,7 @@ def _ratio_line(name: str, runs: Sequence[Row], key: str, format_value) -> str:
     cells = [format_value(r[key]) for r in runs]
     if len(runs) == 2 and runs[0][key] and runs[1][key] != runs[0][key]:
         ratio = runs[1][key] / runs[0][key]
-        times = f"{ratio:.2f}" if 0.1 <= ratio < 10 else f"{ratio:.2g}" if ratio < 1e3 else f"{ratio:.1e}"
+        times = decimal(f"{ratio:.2f}") if 0.1 <= ratio < 10 else units.ratio(float(f"{ratio:.2g}"))
         return _line(name, cells, after=f" <small>{times}×</small>")
     return _line(name, cells)
 
@@ -213,8 +219,8 @@ def _line(name: str, cells: Sequence[str], differs: bool = False, span: int = 1,
     texts[-1] += after
     wide = f' colspan="{span}"' if span > 1 else ""
     body = "".join(f"<td{wide}>{text}</td>" for text in texts)
-    mark = ' <span class="kt-differs" title="differs">≠</span>' if differs else ""
-    return f'<tr><th scope="row">{escape(name)}{mark}</th>{body}</tr>'
+    sign = f' <span class="kt-differs" title="{tr("differs")}">≠</span>' if differs else ""
+    return f'<tr><th scope="row">{escape(name)}{sign}</th>{body}</tr>'
 
 
 def _table(lines: str, label: str) -> str:

@@ -13,6 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from kernels import records
+from kernels.i18n import tr
 from kernels.ladders import find, ladder_of
 from kernels.model.rung import FP32, TENSOR_CORES
 from visuals.charts import bars, units
@@ -28,6 +29,10 @@ MAX_LISTED = 4  # titles that a sentence lists if they are all titles
 MAX_UNJOINED = 4  # dots of one kind; more are joined by a line in the ladder's order
 LABEL_PX = 15  # labels closer than this share one label
 LINE_PX = 20  # a line of text with its leading
+PLOT_PX = 250  # the width of the axes on a narrow page: labels that are apart there are apart everywhere
+CHAR_PX, TEXT_PX, DOT_PX = 7.5, 15, 6  # a digit's width, a label's height, a dot's radius
+FP32_LABEL_PX = 125
+MIN_LAUNCH_SHARE = 0.2  # of a time: above that the launches are the limit
 KIND_COLOUR = {"measured": "output", "recorded": "workspace"}  # as their badges
 KIND_SYMBOL = {"measured": "circle", "recorded": "diamond"}
 MARGIN = {"l": 4, "r": 4, "t": 8, "b": 4}
@@ -153,10 +158,16 @@ def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
 def ceilings_text(roof: Roof) -> str:
     """Returns how a roof was measured, for the text beside its badge."""
     t = roof.ceilings
-    return (
-        f"copy {units.bandwidth(roof.bytes_per_s)} ({t.get('copy', '')}; best of {t.get('copy_n', '?')}), "
-        f"FP32 {_rate(roof.flops_per_s)} ({t.get('fp32', '')}; best of {t.get('fp32_n', '?')}). "
-        f"They meet at {units.ratio(roof.ridge)} FLOP per byte"
+    return tr(
+        "Peak bandwidth is {copy} (copy {how}; best of {n}). Peak FP32 rate is {fp32} ({how_fp32}; best of {n_fp32}). "
+        "Below {ridge} FLOP/byte bandwidth is the limit, above it arithmetic.",
+        copy=units.bandwidth(roof.bytes_per_s),
+        how=units.in_decimal_units(tr(t.get("copy", ""))),
+        n=t.get("copy_n", "?"),
+        fp32=_rate(roof.flops_per_s),
+        how_fp32=tr(t.get("fp32", "")),
+        n_fp32=t.get("fp32_n", "?"),
+        ridge=units.ratio(roof.ridge),
     )
 
 
@@ -170,58 +181,83 @@ def verdict(dots: Sequence[Dot], all_roofs: Sequence[Roof]) -> list[str]:
             continue
         dot = max(fresh, key=lambda d: d.rate)
         roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
-        if roof:
-            sentences.append(_below_roof(dot, roof))
-        else:
-            sentences.append(
-                f"{dot.title} does {_rate(dot.rate)} on {dot.row['device']}; its row tells of no ceilings, "
-                "so it has no roof here."
-            )
+        sentences.append(_below_roof(dot, roof) if roof else _without_roof(dot))
     return sentences
 
 
-def _below_roof(dot: Dot, roof: Roof) -> str:
-    if other := row_units(dot.row):
-        over = dot.rate / roof.flops_per_s
-        peak = (
-            f"{units.ratio(over)} times the FP32 peak"
-            if over > 1
-            else f"{units.share(over)} of the FP32 peak"
-        )
-        return f"{dot.title} does {_rate(dot.rate)} on {roof.device}, {peak} ({other}: another roof, not measured here)."
-    bound = roof.bound(dot.intensity)
-    limit = "the memory's slope" if dot.intensity < roof.ridge else "the FP32 roof"
-    text = (
-        f"{dot.title} does {_rate(dot.rate)} on {roof.device}: {units.share(dot.rate / bound)} of the "
-        f"{_rate(bound)} that {limit} allows {units.ratio(dot.intensity)} FLOP per byte."
+def _without_roof(dot: Dot) -> str:
+    return tr(
+        "{title} does {rate} on {device}. The peaks of this device were not measured, so it has no roof.",
+        **_fields(dot),
     )
+
+
+def _fields(dot: Dot) -> dict[str, str]:
+    return {"title": units.named(dot.title, first=True), "rate": _rate(dot.rate), "device": dot.row["device"]}
+
+
+def _below_roof(dot: Dot, roof: Roof) -> str:
+    fields = _fields(dot)
+    if other := row_units(dot.row):
+        over, fields["units"] = dot.rate / roof.flops_per_s, tr(other)
+        return (
+            tr("{title} does {rate} on {device}, {ratio}× the FP32 peak. It uses {units}: their peak was not measured.",
+               ratio=units.ratio(over), **fields)
+            if over > 1
+            else tr("{title} does {rate} on {device}, {share} of the FP32 peak. It uses {units}: their peak was not measured.",
+                    share=units.share(over), **fields)
+        )  # fmt: skip
     launching = bars.launch_ms(dot.row) / dot.row["median_ms"]
-    if dot.row["mode"] == "cold" and launching > 0.2:
-        noun, n = bars.launch_word(dot.row), bars.launch_count(dot.row)
-        text += f" As many {noun} of nothing ({n}) take {units.share(launching)} of its time: it is too small for a roof to matter."
-    elif dot.rate > bound and dot.intensity < roof.ridge:
-        text += " More than the slope allows: part of what it moves stayed in the caches."
-    elif dot.rate > bound:
-        text += " More than the roof: it executes less than the definition asks for, or the peak was taken while others kept the device busy."
-    return text
+    if dot.row["mode"] == "cold" and launching > MIN_LAUNCH_SHARE:
+        fields |= {"share": units.share(launching), "title": units.named(dot.title)}
+        return (
+            tr("Call overhead alone is {share} of the time of {title} on {device}. At this size the roofline says nothing.", **fields)
+            if bars.calls_functions(dot.row)
+            else tr("Launch overhead alone is {share} of the time of {title} on {device}. At this size the roofline says nothing.", **fields)
+        )  # fmt: skip
+    bound = roof.bound(dot.intensity)
+    fields |= {
+        "share": units.share(dot.rate / bound),
+        "bound": _rate(bound),
+        "intensity": units.ratio(dot.intensity),
+    }
+    if dot.intensity < roof.ridge:
+        text = tr(
+            "{title} does {rate} on {device}: {share} of the {bound} that memory bandwidth allows at {intensity} FLOP/byte.",
+            **fields,
+        )
+        above = tr("This is above the limit, because a part of its data stayed in the caches.")
+    else:
+        text = tr(
+            "{title} does {rate} on {device}: {share} of the {bound} that the FP32 peak allows at {intensity} FLOP/byte.",
+            **fields,
+        )
+        above = tr(
+            "This is above the limit: it executes fewer FLOPs than defined, or the peak was measured on a busy device."
+        )
+    return f"{text} {above}" if dot.rate > bound else text
 
 
 def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
-    """Returns what the roofs allow rungs that were not run at this shape; "" without roofs or without such rungs."""
-    parts = []
-    for roof in all_roofs:
-        titles_by_rate = {}
+    """Returns what the roofs allow rungs without a time at these settings; "" without roofs or without such rungs."""
+    sentences = []
+    for roof in all_roofs if marks else ():
+        titles_by_rate: dict[str, list[str]] = {}
         for mark in marks:
             titles_by_rate.setdefault(_rate(mark.max_rate(roof)), []).append(mark.title)
-        parts += [
-            f"{_listed(titles, len(marks))} at most {rate} on {roof.device}"
-            for rate, titles in titles_by_rate.items()
-        ]
-    return "Not run at this shape; by the roofs " + "; ".join(parts) + "." if parts else ""
+        rates = "; ".join(f"{_listed(titles, len(marks))} {rate}" for rate, titles in titles_by_rate.items())
+        sentences.append(
+            tr(
+                "Without a time at these settings: the roof of {device} allows at most {rates}.",
+                device=roof.device,
+                rates=rates,
+            )
+        )
+    return " ".join(sentences)
 
 
 def _listed(titles: Sequence[str], total: int) -> str:
-    return f"each of the {total} rungs" if len(titles) == total > MAX_LISTED else ", ".join(titles)
+    return tr("all {n} kernels", n=total) if len(titles) == total > MAX_LISTED else ", ".join(titles)
 
 
 def _rate(flops_per_s: float) -> str:
@@ -238,8 +274,10 @@ def chart(
 
     (x0, x1), (y0, y1) = _ranges(all_roofs, dots, marks)
     figure = PlainFigure()
+    first = max(all_roofs, key=lambda roof: roof.bytes_per_s, default=None)
     for roof in all_roofs:
-        _draw_roof(figure, roof, x0, x1, y0, copy_label_height(roof, dots, y0, y1), tokens)
+        height = None if roof is first else copy_label_height(roof, dots, y0, y1)
+        _draw_roof(figure, roof, x0, _free_right(roof, dots, x0, x1), x1, y0, height, tokens)
     for mark in marks:
         _draw_mark(figure, mark, all_roofs, y0, y1, tokens)
     for x, text in mark_labels(marks):
@@ -247,17 +285,17 @@ def chart(
     _draw_paths(figure, dots, tokens)
     for dot in dots:
         _draw_dot(figure, dot, all_roofs, tokens)
-    for x, y, text in labels(dots, y1 - y0):
-        _write(figure, x, y, text, tokens)
+    for label in placed_labels(dots, (x0, x1), (y0, y1)):
+        _write(figure, label.x, label.y, label.text, tokens, **SIDES[label.side])
     bars.lay_out(figure, HEIGHT, tokens)
     axis = {
         "type": "log", "fixedrange": True, "gridcolor": tokens["line"], "zeroline": False, "dtick": 1,
         "tickfont": {"size": 12, "color": tokens["dim"]}, "automargin": True,
     }  # fmt: skip
-    rate = "effective FLOP/s" if as_defined(dot.row for dot in dots) else "FLOP/s executed"
+    rate = tr("effective FLOP/s") if as_defined(dot.row for dot in dots) else tr("FLOP/s executed")
     figure.update_layout(
         margin=MARGIN,
-        xaxis={**axis, "range": [x0, x1], "exponentformat": "none", "title": _title("FLOP per byte moved", tokens)},
+        xaxis={**axis, "range": [x0, x1], "exponentformat": "none", "title": _title(tr("FLOP per byte moved"), tokens)},
         yaxis={**axis, "range": [y0, y1], "title": _title(rate, tokens), **_rate_ticks(y0, y1)},
     )  # fmt: skip
     return figure
@@ -303,13 +341,22 @@ def copy_label_height(roof: Roof, dots: Sequence[Dot], y0: float, y1: float) -> 
     return next((y for y in heights if all(abs(y - line / 2 - t) >= line for t in taken)), lowest)
 
 
+def _free_right(roof: Roof, dots: Sequence[Dot], x0: float, x1: float) -> float:
+    """Returns the log of the intensity at which the label of the FP32 peak ends: left of dots and of the line that joins
+    them."""
+    label = FP32_LABEL_PX * (x1 - x0) / PLOT_PX
+    near = [x for x in (math.log10(dot.intensity) for dot in dots) if x > x1 - label and 10**x > roof.ridge]
+    return min(near, default=x1)
+
+
 def _draw_roof(
     figure: Figure,
     roof: Roof,
     x0: float,
+    label_x: float,
     x1: float,
     y0: float,
-    label_height: float,
+    label_height: float | None,
     tokens: Mapping[str, str],
 ) -> None:
     colour = tokens[KIND_COLOUR[roof.kind]]
@@ -317,17 +364,19 @@ def _draw_roof(
     xs = [left, roof.ridge, 10**x1]
     figure.add_scatter(
         x=xs, y=[roof.bound(x) for x in xs], mode="lines", line={"color": colour, "width": 2},
-        hovertemplate=f"{roof.device}: copy {units.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
+        hovertemplate=f"{roof.device}: {units.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
     )  # fmt: skip
-    copy = f"copy {units.bandwidth(roof.bytes_per_s)}"
+    line_px = (HEIGHT - 60) / (math.log10(roof.flops_per_s / 10**y0) + 1)  # about a decade is above the roof
+    if label_height is None:  # left of the slope, where no dot is
+        copy_x = math.log10(roof.ridge) - 1.5 * LINE_PX / line_px
+        copy_side = {"xanchor": "right", "yanchor": "bottom", "xshift": -4}
+    else:  # under the slope
+        copy_x = max(math.log10(left), label_height - math.log10(roof.bytes_per_s))
+        copy_side = {"xanchor": "left", "yanchor": "top", "xshift": 16}
+    fp32_side = {"xanchor": "right", "yanchor": "bottom", "xshift": -4 if label_x == x1 else -12}
     for x, text, side in (
-        (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom", "xshift": -4}),
-        # Under the slope.
-        (
-            max(math.log10(left), label_height - math.log10(roof.bytes_per_s)),
-            copy,
-            {"xanchor": "left", "yanchor": "top", "xshift": 16},
-        ),
+        (label_x, f"FP32 {_rate(roof.flops_per_s)}", fp32_side),
+        (copy_x, tr("copy {rate}", rate=units.bandwidth(roof.bytes_per_s)), copy_side),
     ):
         figure.add_annotation(
             x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False,
@@ -343,13 +392,14 @@ def _draw_mark(
     figure.add_scatter(
         x=[mark.intensity] * 2, y=[10**y0, top], mode="lines",
         line={"color": tokens["dim"], "width": 1.5, "dash": "dot"},
-        hovertemplate=f"{mark.title}: predicted {units.ratio(mark.intensity)} FLOP per byte<extra></extra>",
+        hovertemplate=tr("{title}: {intensity} FLOP/byte predicted", title=mark.title, intensity=units.ratio(mark.intensity))
+        + "<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
         x=[mark.intensity] * len(tops), y=tops, mode="markers",
         marker={"symbol": "line-ew-open", "size": 14, "color": tokens["ink"], "line": {"width": 2}},
         hovertemplate=[
-            f"{mark.title}: at most {_rate(t)} on {r.device}<extra></extra>"
+            tr("{title}: at most {rate} on {device}", title=mark.title, rate=_rate(t), device=r.device) + "<extra></extra>"
             for t, r in zip(tops, all_roofs, strict=True)
         ],
     )  # fmt: skip
@@ -369,12 +419,15 @@ def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) 
 def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mapping[str, str]) -> None:
     colour, opacity = tokens[KIND_COLOUR[dot.kind]], 0.35 if dot.stale else 1
     roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
-    share_text = (
-        f"<br>{units.share(dot.rate / roof.bound(dot.intensity))} of what the roof allows" if roof else ""
-    )
+    share_text = ""
     if other := row_units(dot.row):
-        share_text = f"<br>{other}: another roof, not measured here"
-    stale = "stale: " if dot.stale else ""
+        share_text = "<br>" + tr("{units}: the peak was not measured", units=tr(other))
+    elif roof:
+        share_text = "<br>" + tr(
+            "{share} of the roof", share=units.share(dot.rate / roof.bound(dot.intensity))
+        )
+    title = tr("stale: {title}", title=dot.title) if dot.stale else dot.title
+    predicted = tr("{intensity} FLOP/byte predicted", intensity=units.ratio(dot.intensity))
     if dot.moved:
         counted = dot.row["flops"] / dot.moved
         figure.add_scatter(
@@ -385,21 +438,24 @@ def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mappi
             x=[counted], y=[dot.rate], mode="markers", opacity=opacity,
             marker={"symbol": "circle", "size": 10, "color": tokens["ground"],
                     "line": {"width": 2, "color": tokens["input"]}},
-            hovertemplate=f"{stale}{dot.title}: counted {units.ratio(counted)} FLOP per byte of {units.bytes_(dot.moved)} in sectors<extra></extra>",
+            hovertemplate=tr(
+                "{title}: {intensity} FLOP/byte counted, {bytes} in sectors",
+                title=title, intensity=units.ratio(counted), bytes=units.bytes_(dot.moved),
+            ) + "<extra></extra>",
         )  # fmt: skip
     figure.add_scatter(
         x=[dot.intensity], y=[dot.rate], mode="markers", opacity=opacity,
         marker={"symbol": KIND_SYMBOL[dot.kind], "size": 11, "color": colour},
-        hovertemplate=f"{stale}{dot.title}, {dot.kind} {units.provenance(dot.row)}: {_rate(dot.rate)}<br>"
-        f"predicted {units.ratio(dot.intensity)} FLOP per byte{share_text}<extra></extra>",
+        hovertemplate=f"{title}, {tr(dot.kind)} {units.provenance(dot.row)}: {_rate(dot.rate)}<br>"
+        f"{predicted}{share_text}<extra></extra>",
     )  # fmt: skip
 
 
 def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, str], **options) -> None:
-    """Write numbers of rungs right of (log x, log y)."""
+    """Write numbers of rungs at (log x, log y), to the right unless `options` say otherwise."""
+    place = {"xanchor": "left", "xshift": 9} | options
     figure.add_annotation(
-        x=x, y=y, text=text, showarrow=False, xanchor="left", xshift=9,
-        font={"size": 13, "color": tokens["ink"]}, **options,
+        x=x, y=y, text=text, showarrow=False, font={"size": 13, "color": tokens["ink"]}, **place,
     )  # fmt: skip
 
 
@@ -428,9 +484,8 @@ def _labels_overlap(one: Dot, other: Dot, decades: float) -> bool:
     return abs(up) < decades and abs(across) < 0.12
 
 
-def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:
-    """Returns (log x, log y, numbers) to write right of the dots. Dots of one intensity that are too close for two
-    labels share one."""
+def _groups(dots: Sequence[Dot], decades: float) -> list[list[Dot]]:
+    """Returns the dots that share a label: those of one intensity that are too close for two."""
     per_px = decades / (HEIGHT - 60)
     groups: list[list[Dot]] = []
     for dot in sorted(dots, key=lambda d: (d.stale, round(math.log10(d.intensity), 2), d.rate)):
@@ -439,11 +494,92 @@ def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]
             group.append(dot)
         else:
             groups.append([dot])
+    return groups
+
+
+def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:
+    """Returns (log x, log y, numbers) to write right of the dots. Dots of one intensity that are too close for two
+    labels share one."""
     return [
         (
             max(math.log10(d.intensity) for d in group),
             sum(math.log10(d.rate) for d in group) / len(group),
             _numbers(d.number for d in group),
         )
-        for group in groups
+        for group in _groups(dots, decades)
     ]
+
+
+@dataclass(frozen=True)
+class Label:
+    """Numbers beside a group of dots: a point of the group, in logs, and the side of it on which they are written."""
+
+    x: float
+    y: float
+    text: str
+    side: str
+
+
+SIDES = {
+    "right": {"xanchor": "left", "yanchor": "middle", "xshift": 9},
+    "left": {"xanchor": "right", "yanchor": "middle", "xshift": -9},
+    "above": {"xanchor": "center", "yanchor": "bottom", "xshift": 0, "yshift": 6},
+    "below": {"xanchor": "center", "yanchor": "top", "xshift": 0, "yshift": -6},
+}
+Box = tuple[float, float, float, float]  # left, bottom, right, top in pixels
+
+
+def placed_labels(
+    dots: Sequence[Dot], x_range: tuple[float, float], y_range: tuple[float, float]
+) -> list[Label]:
+    """Returns the labels, each on the first side of its dots where no dot, ring or other label is."""
+    across, up = PLOT_PX / (x_range[1] - x_range[0]), (HEIGHT - 60) / (y_range[1] - y_range[0])
+
+    def point(intensity: float, rate: float) -> tuple[float, float]:
+        return (math.log10(intensity) - x_range[0]) * across, (math.log10(rate) - y_range[0]) * up
+
+    points = [point(d.intensity, d.rate) for d in dots]
+    points += [point(d.row["flops"] / d.moved, d.rate) for d in dots if d.moved]
+    taken: list[Box] = [(x - DOT_PX, y - DOT_PX, x + DOT_PX, y + DOT_PX) for x, y in points]
+    for dot in dots:  # the lines to the rings
+        if dot.moved:
+            (x, y), (ring, _) = point(dot.intensity, dot.rate), point(dot.row["flops"] / dot.moved, dot.rate)
+            taken.append((min(x, ring), y - 1, max(x, ring), y + 1))
+    placed = []
+    for group in _groups(dots, y_range[1] - y_range[0]):
+        text = _numbers(d.number for d in group)
+        candidates = []
+        for side, (x, y) in _anchors(group).items():
+            box = _box(side, *point(10**x, 10**y), CHAR_PX * len(text))
+            inside = box[0] >= 0 and box[2] <= PLOT_PX and box[1] >= 0 and box[3] <= HEIGHT - 60
+            overlaps = sum(_overlap(box, other) for other in taken)
+            candidates.append((overlaps + 100 * (not inside), len(candidates), Label(x, y, text, side), box))
+        *_, label, box = min(candidates, key=lambda candidate: candidate[:2])
+        placed.append(label)
+        taken.append(box)
+    return placed
+
+
+def _anchors(group: Sequence[Dot]) -> dict[str, tuple[float, float]]:
+    """Returns the point (log x, log y) from which the label of a group is written, by side."""
+    x, y = [math.log10(d.intensity) for d in group], [math.log10(d.rate) for d in group]
+    middle_x, middle_y = sum(x) / len(x), sum(y) / len(y)
+    return {
+        "right": (max(x), middle_y),
+        "left": (min(x), middle_y),
+        "above": (middle_x, max(y)),
+        "below": (middle_x, min(y)),
+    }
+
+
+def _box(side: str, x: float, y: float, width: float) -> Box:
+    """Returns the pixels of a label that is written from the point (x, y)."""
+    if side in ("right", "left"):
+        left = x + 9 if side == "right" else x - 9 - width
+        return left, y - TEXT_PX / 2, left + width, y + TEXT_PX / 2
+    bottom = y + 6 if side == "above" else y - 6 - TEXT_PX
+    return x - width / 2, bottom, x + width / 2, bottom + TEXT_PX
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

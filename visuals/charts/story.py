@@ -8,10 +8,12 @@ from typing import Any
 
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
+from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest
 from visuals.charts import bars, roofline, units
+from visuals.charts.units import capitalized as capitalized
 
 Row = Mapping
 
@@ -32,19 +34,19 @@ def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
     roof and of the FP32 peak, and the share of launch overhead in its time. What was not measured is left out."""
     columns = {}
     if library := fastest_library([row for _, row in titled]):
-        columns["of the fastest library's speed"] = [
+        columns[tr("speed, relative to the fastest library")] = [
             library["median_ms"] / row["median_ms"] for _, row in titled
         ]
     dots = [roofline.Dot(n, title, row, "measured") for n, (title, row) in enumerate(titled, 1)]
     if (roof := roofline.roof_of(titled[0][1], "measured")) and all(
         roofline.has_intensity(row) for _, row in titled
     ):
-        columns["of its roof"] = [
+        columns[tr("rate, relative to the roof")] = [
             None if roofline.row_units(dot.row) else dot.rate / roof.bound(dot.intensity) for dot in dots
         ]
-        columns["of the FP32 peak"] = [dot.rate / roof.flops_per_s for dot in dots]
+        columns[tr("rate, relative to the FP32 peak")] = [dot.rate / roof.flops_per_s for dot in dots]
     if bars.launch_ms(titled[0][1]):
-        columns[f"{bars.launch_word(titled[0][1])} of nothing"] = [
+        columns[bars.overhead_name(titled[0][1])] = [
             bars.launch_ms(row) / row["median_ms"] for _, row in titled
         ]
     return {
@@ -64,11 +66,6 @@ def title(row: Row) -> str:
     return find(row["rung"]).title_on(row["engine"])
 
 
-def capitalized(text: str) -> str:
-    """Returns the text with a capital first letter. A first word with a dot in it, as mma.sync, is unchanged."""
-    return text if "." in text.split()[0] else text[:1].upper() + text[1:]
-
-
 def device_comparison(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str, Row]]) -> str:
     """Returns a sentence that compares the fastest (title, row) measured here with the fastest recorded at this shape;
     "" if one is missing, or if both are of one device."""
@@ -77,13 +74,14 @@ def device_comparison(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str
     (name, row), (other_name, other) = (min(rows, key=lambda r: r[1]["median_ms"]) for rows in (here, there))
     if row["device"] == other["device"] or row["shape"] != other["shape"] or row["mode"] != other["mode"]:
         return ""
-    ratio = row["median_ms"] / other["median_ms"]
-    comparison = (
-        f"{units.ratio(ratio)} times as long as" if ratio >= 1 else f"{units.ratio(ratio)} of the time of"
-    )
-    return (
-        f"The fastest here, {name} ({units.time_(row['median_ms'])} on {row['device']}), takes {comparison} the fastest "
-        f"recorded on {other['device']}, {other_name} ({units.time_(other['median_ms'])})."
+    fields = {
+        "name": units.named(name, first=True), "time": units.time_(row["median_ms"]), "device": row["device"],
+        "other": units.named(other_name), "other_time": units.time_(other["median_ms"]), "other_device": other["device"],
+        "ratio": units.ratio(row["median_ms"] / other["median_ms"]),
+    }  # fmt: skip
+    return tr(
+        "{name} is fastest on {device}: {time}. That is {ratio}× the time of {other} on {other_device} ({other_time}, recorded).",
+        **fields,
     )
 
 

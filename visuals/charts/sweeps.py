@@ -9,18 +9,22 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kernels.i18n import tr
+from kernels.ladders import find
 from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
-from visuals.charts.bars import FONT
+from visuals.charts.bars import FONT, wrap_title
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
 Row = Mapping
 Tokens = Mapping[str, str]
-TILES_PX, SIZES_PX, BAR_PX = 230, 300, 30
+TILES_PX, SIZES_PX, BAR_PX = 230, 300, 42
+MAX_LEAD, CUT_AXIS = 3, 1.3  # a bar longer than MAX_LEAD times the next is cut at CUT_AXIS times the next
+MAX_TICKS = 6  # with a text, under sizes
 MAX_PANELS_PER_LINE = 4  # panels side by side, at most
-TEXT_PX = 164  # px, the column of numbers at the right of the ladder
+TEXT_PX = 110  # px, the column of numbers at the right of the ladder
 # Crossing lines differ in hue, dash and symbol, so that no reader depends on one of them.
 HUES = ("input", "filter", "output", "workspace", "write", "dim", "accent")
 DASHES = ("solid", "dash", "dot")
@@ -35,7 +39,7 @@ def rate(row: Row) -> float:
 def provenance(rows: Sequence[Row]) -> str:
     """Returns the text of a badge for rows measured one after the other: device, mode, the range of n."""
     min_n, max_n = min(r["n"] for r in rows), max(r["n"] for r in rows)
-    n = f"{min_n}" if min_n == max_n else f"{min_n} to {max_n}"
+    n = f"{min_n}" if min_n == max_n else tr("{low} to {high}", low=min_n, high=max_n)
     return f"{rows[0]['device']}, {rows[0]['mode']}, n = {n}"
 
 
@@ -117,24 +121,44 @@ def _dots(
                  "color": tokens["dim"], "thickness": 1, "width": 3},
         customdata=[[tiles_text(r["tiles"]), units.time_(r["median_ms"]), units.time_(r["p20_ms"]),
                      units.time_(r["p80_ms"]), r["n"], units.rate(r["flops"], r["median_ms"])] for r in rows],
-        hovertemplate="%{customdata[0]}<br>%{customdata[5]}: median %{customdata[1]}<br>"
+        hovertemplate=f"%{{customdata[0]}}<br>%{{customdata[5]}}: {tr('median')} %{{customdata[1]}}<br>"
                       "p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
     )  # fmt: skip
 
 
 def tiles_sentence(rows: Sequence[Row], default: Mapping[str, int]) -> str:
-    """Returns a sentence on the best combination, compared with the rung's default and the worst."""
+    """Returns sentences on the best combination, compared with the rung's default and the worst."""
     top, worst = fastest(rows), max(rows, key=lambda r: r["median_ms"])
-    text = f"Best: {tiles_text(top['tiles'])} with {units.rate(top['flops'], top['median_ms'])} ({units.time_(top['median_ms'])})"
+    sentences = [
+        tr(
+            "{tiles} is fastest: {time} ({rate}).",
+            tiles=tiles_text(top["tiles"]),
+            time=units.time_(top["median_ms"]),
+            rate=units.rate(top["flops"], top["median_ms"]),
+        )
+    ]
     default_row = next((r for r in rows if r["tiles"] == dict(default)), None)
-    if default_row and default_row is not top:
-        overlap = " (their spreads overlap)" if within_spread(default_row, top) else ""
-        text += f", {default_row['median_ms'] / top['median_ms']:.3g} times as fast as the usual {tiles_text(default)}{overlap}"
+    if default_row is top:
+        sentences.append(tr("This is the default."))
     elif default_row:
-        text += ", the usual combination"
+        fields = {
+            "tiles": tiles_text(default),
+            "ratio": units.ratio(default_row["median_ms"] / top["median_ms"]),
+        }
+        sentences.append(
+            tr("The spread of the default, {tiles}, overlaps with it ({ratio}× the time).", **fields)
+            if within_spread(default_row, top)
+            else tr("The default, {tiles}, takes {ratio}× the time.", **fields)
+        )
     if worst is not top:
-        text += f". Worst: {tiles_text(worst['tiles'])}, {worst['median_ms'] / top['median_ms']:.3g} times as long"
-    return text + "."
+        sentences.append(
+            tr(
+                "The slowest, {tiles}, takes {ratio}× the time.",
+                tiles=tiles_text(worst["tiles"]),
+                ratio=units.ratio(worst["median_ms"] / top["median_ms"]),
+            )
+        )
+    return " ".join(sentences)
 
 
 # -- over the rungs of a ladder ------------------------------------------------------------------
@@ -156,22 +180,36 @@ def ladder(titled: Sequence[tuple[str, Row]], library: Row | None, tokens: Token
                      "array": [f - r for f, r in zip(fast, rates, strict=True)],
                      "arrayminus": [r - s for s, r in zip(slow, rates, strict=True)]},
             customdata=[[title, _rate(row), units.time_(row["median_ms"]), row["n"]] for title, row in titled],
-            hovertemplate="%{customdata[0]}: %{customdata[1]}<br>median %{customdata[2]}, n = %{customdata[3]}<extra></extra>",
+            hovertemplate=f"%{{customdata[0]}}: %{{customdata[1]}}<br>{tr('median')} %{{customdata[2]}}, n = %{{customdata[3]}}<extra></extra>",
         )
     )  # fmt: skip
     for n, row in enumerate(rows):
-        part = f" · {units.share(rate(row) / rate(library))}" if library else ""
+        share = units.share(rate(row) / rate(library)) if library else ""
+        part = f"<br><span style='font-size:11px;color:{tokens['dim']}'>{share}</span>" if share else ""
         figure.add_annotation(
             x=1, xref="paper", y=n, text=f"<b>{_rate(row)}</b>{part}", showarrow=False, xanchor="left", xshift=8,
-            font={"size": 13, "color": tokens["ink"]},
+            align="left", font={"size": 13, "color": tokens["ink"]},
         )  # fmt: skip
-    figure.update_xaxes(visible=False, range=[0, max(fast)], fixedrange=True)
+    axis_end = _axis_end(fast)
+    if beyond := [n for n, value in enumerate(rates) if value > axis_end]:
+        figure.add_scatter(
+            x=[axis_end * 0.99] * len(beyond), y=beyond, mode="markers", hoverinfo="skip",
+            marker={"symbol": "triangle-right", "size": 12, "color": tokens["ground"]},
+        )  # fmt: skip
+    figure.update_xaxes(visible=False, range=[0, axis_end], fixedrange=True)
     figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=[title for title, _ in titled], range=[len(rows) - 0.5, -0.5],
+        tickvals=list(range(len(rows))), ticktext=[wrap_title(title) for title, _ in titled], range=[len(rows) - 0.5, -0.5],
         ticklabelstandoff=8, automargin=True, showgrid=False, zeroline=False, fixedrange=True,
     )  # fmt: skip
     _lay_out(figure, ladder_px(len(rows)), tokens)
-    return figure.update_layout(margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4})
+    # minreducedwidth: of the bars, on a narrow page; otherwise the start of titles is cut off.
+    return figure.update_layout(margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4}, minreducedwidth=32)
+
+
+def _axis_end(rates: Sequence[float]) -> float:
+    """Returns the end of an axis for these bars: if one is far longer than the others, it is cut."""
+    first, second = sorted((*rates, 0.0), reverse=True)[:2]
+    return CUT_AXIS * second if second and first > MAX_LEAD * second else first
 
 
 def ladder_px(rungs: int) -> int:
@@ -179,56 +217,90 @@ def ladder_px(rungs: int) -> int:
 
 
 # -- over sizes ----------------------------------------------------------------------------------
-def sizes(
-    lines: Sequence[tuple[str, Sequence[tuple[float, Row]]]],
-    x_title: str,
-    page_size: float | None,
-    tokens: Tokens,
-) -> Figure:
-    """Draw (title, points (size, row)) of each rung: its rate over the size, both logarithmic; p20 to p80 as whiskers.
-    A dotted line marks `page_size`, the size chosen on the page."""
+Line = tuple[str, Sequence[tuple[float, Row]]]  # a title; points (size, row), sorted by size
+
+
+def named_lines(lines: Sequence[Line]) -> dict[str, str]:
+    """Returns {title: colour role} of the lines that have a name: the first, the fastest at the largest size, the fastest
+    library call that is as exact as the others, the fastest kernel of ours. Eleven equal lines could not be distinguished.
+    """
+    largest = max(size for _, points in lines for size, _ in points)
+    last = {title: points[-1][1] for title, points in lines if points[-1][0] == largest}
+    rungs = {title: find(row["rung"]) for title, row in last.items()}
+    roles = {lines[0][0]: "filter"}
+    for role, titles in (
+        ("workspace", rungs),
+        ("output", [title for title, rung in rungs.items() if rung.library and not rung.rounds_to]),
+        ("input", [title for title, rung in rungs.items() if not rung.library]),
+    ):
+        if titles:
+            roles[max(titles, key=lambda title: rate(last[title]))] = role
+    return {title: roles[title] for title, _ in lines if title in roles}
+
+
+def sizes(lines: Sequence[Line], x_title: str, page_size: float | None, tokens: Tokens) -> Figure:
+    """Draw the rate of each rung over the size, both logarithmic; p20 to p80 as whiskers on the named lines. A dotted
+    line marks `page_size`, the size chosen on the page."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
     top, unit = _unit(max(rate(row) for _, points in lines for _, row in points))
-    for n, (title, points) in enumerate(lines):
-        rows = [row for _, row in points]
-        figure.add_scatter(
-            x=[size for size, _ in points], y=[rate(row) / top for row in rows], name=title, mode="lines+markers",
-            line={"color": tokens[HUES[n % len(HUES)]], "width": 2, "dash": DASHES[n // len(HUES) % len(DASHES)]},
-            marker={"symbol": SYMBOLS[n % len(SYMBOLS)], "size": 7},
-            error_y={"type": "data", "symmetric": False, "thickness": 1, "width": 3,
-                     "array": [(r["flops"] / r["p20_ms"] * 1e3 - rate(r)) / top for r in rows],
-                     "arrayminus": [(rate(r) - r["flops"] / r["p80_ms"] * 1e3) / top for r in rows]},
-            customdata=[[title, _rate(r), units.time_(r["median_ms"]), r["n"]] for r in rows],
-            hovertemplate="%{customdata[0]} at %{x}: %{customdata[1]}<br>median %{customdata[2]}, n = %{customdata[3]}<extra></extra>",
-        )  # fmt: skip
+    named = named_lines(lines)
+    for title, points in sorted(lines, key=lambda line: line[0] in named):  # the named ones are drawn last
+        _size_line(figure, title, points, named, top, tokens)
     ticks = sorted({size for _, points in lines for size, _ in points})
     figure.update_xaxes(
-        type="log", showgrid=False, showline=True, title={"text": x_title, "standoff": 6}, tickvals=ticks, ticktext=[f"{t:,g}" for t in ticks],
-        **_axis(tokens),
+        type="log", showgrid=False, showline=True, title={"text": x_title, "standoff": 6}, tickvals=ticks,
+        ticktext=_thinned(ticks), tickangle=0, **_axis(tokens),
     )  # fmt: skip
-    decades = [math.log10(rate(row)) for _, points in lines for _, row in points]
-    if max(decades) - min(decades) > 1.5:
-        figure.update_yaxes(dtick=1)  # otherwise Plotly writes a 2 and a 5 in between
+    decades = [math.log10(rate(row) / top) for _, points in lines for _, row in points]
+    axis = {}
+    if max(decades) - min(decades) > 1.5:  # otherwise Plotly chooses the ticks
+        powers = range(math.floor(min(decades)), math.ceil(max(decades)) + 1)
+        axis = {"tickvals": [10.0**p for p in powers], "ticktext": [_tick(10.0**p * top) for p in powers]}
     figure.update_yaxes(
-        type="log",
-        exponentformat="none",
-        title={"text": unit, "standoff": 6},
-        gridcolor=tokens["line"],
-        **_axis(tokens),
-    )
+        type="log", exponentformat="none", title={"text": tr("{unit}, logarithmic axis", unit="FLOP/s" if axis else unit), "standoff": 6},
+        gridcolor=tokens["line"], **axis, **_axis(tokens),
+    )  # fmt: skip
     if page_size and ticks[0] <= page_size <= ticks[-1]:
         figure.add_vline(page_size, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
-    _lay_out(figure, sizes_px(len(lines)), tokens)
-    return figure.update_layout(
-        showlegend=True,
-        legend={"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0, "font": {"size": 12}},
-    )
+    return _lay_out(figure, SIZES_PX, tokens)
 
 
-def sizes_px(lines: int) -> int:
-    return SIZES_PX + 18 * (lines // 3)
+def _thinned(ticks: Sequence[float]) -> list[str]:
+    """Returns the texts of the ticks; of many only every second, so that they fit beside each other on a narrow page."""
+    step = 1 if len(ticks) <= MAX_TICKS else 2
+    return [units.whole(t) if (len(ticks) - 1 - n) % step == 0 else "" for n, t in enumerate(ticks)]
+
+
+def _size_line(
+    figure: Figure, title: str, points: Sequence, named: Mapping[str, str], top: float, tokens: Tokens
+) -> None:
+    rows = [row for _, row in points]
+    colour = tokens[named.get(title, "dim")]
+    spread = {
+        "type": "data", "symmetric": False, "thickness": 1, "width": 3,
+        "array": [(r["flops"] / r["p20_ms"] * 1e3 - rate(r)) / top for r in rows],
+        "arrayminus": [(rate(r) - r["flops"] / r["p80_ms"] * 1e3) / top for r in rows],
+    }  # fmt: skip
+    dash = DASHES[list(named).index(title) % len(DASHES)] if title in named else "solid"
+    figure.add_scatter(
+        x=[size for size, _ in points], y=[rate(row) / top for row in rows], name=title,
+        mode="lines+markers" if title in named else "lines", opacity=1 if title in named else 0.4,
+        line={"color": colour, "width": 2.5 if title in named else 1, "dash": dash},
+        marker={"symbol": SYMBOLS[list(named).index(title)] if title in named else "circle", "size": 7},
+        error_y=spread if title in named else None,
+        customdata=[[title, _rate(r), units.time_(r["median_ms"]), r["n"]] for r in rows],
+        hovertemplate=f"%{{customdata[0]}} at %{{x}}: %{{customdata[1]}}<br>{tr('median')} %{{customdata[2]}}, n = %{{customdata[3]}}<extra></extra>",
+    )  # fmt: skip
+
+
+def _tick(flops_per_s: float) -> str:
+    """Returns the short text of a power of ten: "10 T"."""
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if flops_per_s >= scale * 0.999:
+            return f"{flops_per_s / scale:.0f} {prefix}"
+    return f"{flops_per_s:.0f}"
 
 
 # -- shared -------------------------------------------------------------------------------------

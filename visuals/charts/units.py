@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from html import escape
 
 from kernels.engines.protocol import AHEAD
+from kernels.i18n import decimal, mark, tr
 
 MAX_CLOCK_DROP = 0.03  # share of the clock; a larger drop is reported
 MAX_GAP = timedelta(hours=1)  # between two measurements of one sweep
 
-KINDS = ("measured", "counted", "recorded", "predicted")
-UNKNOWN = "unknown"  # cannot be predicted, because only a vendor's library knows it
+KINDS = (mark("measured"), mark("counted"), mark("recorded"), mark("predicted"))
+_BINARY = re.compile(r"(\d+(?:\.\d+)?) ([KMGT])iB")
+UNKNOWN = mark("unknown")  # cannot be predicted, because only a vendor's library knows it
 
 
 def badge(kind: str, detail: str = "") -> str:
     """Returns the HTML of a badge: the kind of number beside it, and its source."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    text = f"{kind} {detail}".strip()
+    text = f"{tr(kind)} {detail}".strip()
     return f'<span class="kt-badge kt-badge-{kind}">{escape(text)}</span>'
 
 
 def bytes_(count: float | None) -> str:
     """Format bytes: 1536 -> "1.54 KB" (powers of 1000), None -> "unknown"."""
     if count is None:
-        return UNKNOWN
+        return tr(UNKNOWN)
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
-            return f"{count:,.0f} B" if unit == "B" else f"{count:.3g} {unit}"
+            return decimal(f"{count:,.0f} B" if unit == "B" else f"{count:.3g} {unit}")
         count /= 1000
     raise AssertionError
 
@@ -37,19 +40,19 @@ def bytes_(count: float | None) -> str:
 def time_(ms: float) -> str:
     """Format ms: 0.0047 -> "4.7 µs"."""
     if ms < 1:
-        return f"{ms * 1e3:.3g} µs"
-    return f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1e3:.3g} s"
+        return decimal(f"{ms * 1e3:.3g} µs")
+    return decimal(f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1e3:.3g} s")
 
 
 def count(number: float | None) -> str:
     """Format a count: 1296 -> "1,296", 231211008 -> "231 M", None -> "unknown"."""
     if number is None:
-        return UNKNOWN
+        return tr(UNKNOWN)
     if number < 1e5:
-        return f"{number:,.0f}"
+        return whole(number)
     for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= scale:
-            return f"{number / scale:.3g} {unit}"
+            return decimal(f"{number / scale:.3g} {unit}")
     raise AssertionError
 
 
@@ -58,31 +61,61 @@ def rate(flops: float, ms: float) -> str:
     per_second = flops / ms * 1e3
     for unit, scale in (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6)):
         if per_second >= scale:
-            return f"{per_second / scale:.3g} {unit}"
-    return f"{per_second / 1e3:.3g} kFLOP/s"
+            return decimal(f"{per_second / scale:.3g} {unit}")
+    return decimal(f"{per_second / 1e3:.3g} kFLOP/s")
 
 
 def bandwidth(bytes_per_s: float) -> str:
     """Format bytes per second: 4.1e12 -> "4.1 TB/s"."""
     for unit, scale in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6)):
         if bytes_per_s >= scale:
-            return f"{bytes_per_s / scale:.3g} {unit}"
-    return f"{bytes_per_s / 1e3:.3g} kB/s"
+            return decimal(f"{bytes_per_s / scale:.3g} {unit}")
+    return decimal(f"{bytes_per_s / 1e3:.3g} KB/s")
 
 
 def share(part: float) -> str:
     """Format a share: 0.4512 -> "45 %", 0.00123 -> "0.12 %"."""
     if 0 < part < 1e-5:
-        return "< 0.001 %"
-    return f"{100 * part:,.0f} %" if part >= 0.1 else f"{100 * part:.2g} %"
+        return decimal("< 0.001 %")
+    return decimal(f"{100 * part:,.0f} %" if part >= 0.1 else f"{100 * part:.2g} %")
 
 
 def ratio(number: float | None) -> str:
     """Format a ratio: 0.404 -> "0.404", 1253.7 -> "1,250": three digits, no power of ten below a million; None ->
     "unknown"."""
     if number is None:
-        return UNKNOWN
-    return f"{float(f'{number:.3g}'):,.0f}" if 100 <= number < 1e6 else f"{number:.3g}"
+        return tr(UNKNOWN)
+    return decimal(f"{float(f'{number:.3g}'):,.0f}" if 100 <= number < 1e6 else f"{number:.3g}")
+
+
+def whole(number: float) -> str:
+    """Format a whole number in full: 4194304 -> "4,194,304"."""
+    return decimal(f"{number:,.0f}")
+
+
+def exact_bytes(count: int) -> str:
+    """Format bytes in full: 1536 -> "1,536 B"."""
+    return f"{whole(count)} B"
+
+
+def in_decimal_units(text: str) -> str:
+    """Returns the text with binary sizes in decimal units: "1024 MiB" -> "1.07 GB"."""
+    return _BINARY.sub(lambda m: bytes_(float(m[1]) * 1024 ** " KMGT".index(m[2])), text)
+
+
+def capitalized(text: str) -> str:
+    """Returns the text with a capital first letter. A first word that is a name, as mma.sync or cuBLAS, is unchanged."""
+    first = text.split()[0]
+    is_name = "." in first or first != first.lower()
+    return text if is_name else text[:1].upper() + text[1:]
+
+
+def named(title: str, first: bool = False) -> str:
+    """Returns a title for a sentence, capitalized if it is `first` in it. A title that would not read as one name, such
+    as "unsafe: no maximum", is in quotation marks."""
+    if title.startswith(("a ", "an ")) or "," in title or ":" in title:
+        return tr("“{title}”", title=title)
+    return capitalized(title) if first else title
 
 
 def provenance(row: Mapping) -> str:
@@ -102,9 +135,11 @@ def waits_note(titled: Iterable[tuple[str, Mapping]]) -> str:
     named = {title: queued_samples(row) for title, row in titled if queued_samples(row)}
     if not named:
         return ""
-    return (
-        f"Waits for the processor are in the time of {', '.join(named)}: more launches than the GPU’s queue holds, or a "
-        f"wait for the GPU within (samples queued before the GPU came to them: {', '.join(dict.fromkeys(named.values()))})."
+    titles, queued = ", ".join(named), ", ".join(dict.fromkeys(named.values()))
+    return tr(
+        "These times include waits for the CPU: {titles}. Samples queued before the GPU was free: {queued}.",
+        titles=titles,
+        queued=queued,
     )
 
 
@@ -117,11 +152,20 @@ def clock_note(titled: Iterable[tuple[str, Mapping]]) -> str:
         if after and after < (1 - MAX_CLOCK_DROP) * before:
             drops.setdefault((before, after), []).append(title)
             parts |= bool(row.get("parts_ms"))
-    sentences = (
-        f"from {before:,} to {after:,} MHz ({', '.join(titles)})" for (before, after), titles in drops.items()
-    )
-    last = ": steps, timed by themselves and last, are slower than in the whole" * parts
-    return f"The SM clock fell during the run, {' and '.join(sentences)}{last}." if drops else ""
+    sentences = [
+        tr(
+            "The SM clock fell from {before} to {after} MHz during the run of {titles}.",
+            before=whole(before),
+            after=whole(after),
+            titles=", ".join(titles),
+        )
+        for (before, after), titles in drops.items()
+    ]
+    if parts:
+        sentences.append(
+            tr("Steps were timed last, at the lower clock, so they are slower than in the whole run.")
+        )
+    return " ".join(sentences)
 
 
 def sweeps_note(titled: Iterable[tuple[str, Mapping]]) -> str:
@@ -132,12 +176,14 @@ def sweeps_note(titled: Iterable[tuple[str, Mapping]]) -> str:
         if not sweeps or _measured_at(row) - _measured_at(sweeps[-1][-1][1]) > MAX_GAP:
             sweeps.append([])
         sweeps[-1].append((title, row))
-    others = sorted(sweeps, key=len)[:-1]
-    sentences = (
-        f"{', '.join(title for title, _ in sweep)} ({_measured_at(sweep[0][1]):%Y-%m-%d %H:%M} UTC)"
-        for sweep in others
+    return " ".join(
+        tr(
+            "Measured in a separate run, at {time} UTC: {titles}.",
+            time=f"{_measured_at(sweep[0][1]):%Y-%m-%d %H:%M}",
+            titles=", ".join(title for title, _ in sweep),
+        )
+        for sweep in sorted(sweeps, key=len)[:-1]
     )
-    return f"Measured in another run than the rest: {'; '.join(sentences)}." if others else ""
 
 
 def _measured_at(row: Mapping) -> datetime:

@@ -14,6 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from kernels.i18n import decimal, tr
+from visuals.charts import units
+
 PICTURES = ("digit", "checkerboard", "gradient", "numbers", "random")
 FILTERS = ("identity", "blur", "sharpen", "sobel-x", "sobel-y", "random")
 CUSTOM, UPLOAD = "custom", "upload"
@@ -27,7 +30,7 @@ MAX_SEED = 9999
 
 
 class PictureError(ValueError):
-    """A picture or filter that breaks a rule. The message names the rule and the limit."""
+    """A picture or filter that breaks a rule. The message, in whole sentences, names the rule and the limit."""
 
 
 # -- pictures ------------------------------------------------------------------------------------
@@ -43,7 +46,13 @@ def planes(name: str, H: int, W: int, C: int, n: int = 0, seed: int = 0) -> np.n
         grey = _GENERATORS[name](H, W)
         out = _coloured(np.roll(grey, n * max(1, min(H, W) // 8), axis=(0, 1)), count)
     else:
-        raise PictureError(f"the picture must be one of {', '.join(PICTURES)}; got {_quoted(name)}")
+        raise PictureError(
+            tr(
+                "The picture must be one of {names}; got {name}.",
+                names=", ".join(PICTURES),
+                name=_quoted(name),
+            )
+        )
     return _finish(out)
 
 
@@ -126,23 +135,42 @@ def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
     from PIL import Image, ImageOps
 
     if len(data) > MAX_BYTES:
-        raise PictureError(f"a picture may have at most 10 MB, this one has {len(data) / 1e6:.1f} MB")
+        raise PictureError(
+            tr(
+                "A picture may have at most {limit}. This one has {size}.",
+                limit=units.bytes_(MAX_BYTES),
+                size=units.bytes_(len(data)),
+            )
+        )
     if not data.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
         format_name = next((name for magic, name in _OTHER_FORMATS.items() if data.startswith(magic)), "")
         raise PictureError(
-            f"a picture must be PNG or JPEG; this is {'a ' + format_name if format_name else 'neither'}"
+            tr("A picture must be PNG or JPEG. This file is a {format}.", format=format_name)
+            if format_name
+            else tr("A picture must be PNG or JPEG. This file is neither.")
         )
-    damaged = "the picture cannot be read: the file is cut short or damaged"
+    damaged = tr("The picture cannot be read. The file is incomplete or damaged.")
     try:
         image = Image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
         width, height = image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise PictureError("a picture may have at most 40 megapixels, this one has far more") from None
+        raise PictureError(
+            tr(
+                "A picture may have at most {limit} megapixels. This one has far more.",
+                limit=MAX_PIXELS // 10**6,
+            )
+        ) from None
     except Exception:  # Pillow raises many kinds on hostile headers: all are handled in the same way
         raise PictureError(damaged) from None
     if width * height > MAX_PIXELS:
         raise PictureError(
-            f"a picture may have at most 40 megapixels, this one has {width * height / 1e6:.0f} ({width} × {height})"
+            tr(
+                "A picture may have at most {limit} megapixels. This one has {size} ({width} × {height}).",
+                limit=MAX_PIXELS // 10**6,
+                size=decimal(f"{width * height / 1e6:,.0f}"),
+                width=width,
+                height=height,
+            )
         )
     try:
         image.draft("RGB", (2 * W, 2 * H))  # JPEG: decode no finer than needed
@@ -200,7 +228,13 @@ def taps(name: str, R: int, S: int, seed: int = 0, k: int = 0) -> np.ndarray:
     elif name == "identity":
         out[centre] = 1
     else:
-        raise PictureError(f"the filter must be one of {', '.join((*FILTERS, CUSTOM))}; got {_quoted(name)}")
+        raise PictureError(
+            tr(
+                "The filter must be one of {names}; got {name}.",
+                names=", ".join((*FILTERS, CUSTOM)),
+                name=_quoted(name),
+            )
+        )
     return out
 
 
@@ -222,14 +256,24 @@ def parse_taps(text: str, R: int, S: int) -> np.ndarray:
     """Parse numbers separated by spaces, commas, semicolons or lines, row by row, into float64[R, S]."""
     tokens = [token for token in re.split(r"[\s,;]+", text) if token]
     if len(tokens) != R * S:
-        raise PictureError(f"a custom filter takes R × S = {R} × {S} = {R * S} numbers, got {len(tokens)}")
+        raise PictureError(
+            tr(
+                "A custom filter needs R × S = {rows} × {columns} = {count} numbers, got {got}.",
+                rows=R,
+                columns=S,
+                count=R * S,
+                got=len(tokens),
+            )
+        )
     try:
         values = np.array([float(token) for token in tokens])
     except ValueError:
         bad = next(token for token in tokens if not _is_number(token))
-        raise PictureError(f"every tap must be a number, got {_quoted(bad)}") from None
+        raise PictureError(tr("Each tap must be a number, got {text}.", text=_quoted(bad))) from None
     if not (np.abs(values) <= MAX_TAP).all():  # nan fails too
-        raise PictureError(f"every tap must be finite and lie in -{MAX_TAP} .. {MAX_TAP}")
+        raise PictureError(
+            tr("Each tap must be between −{limit} and {limit}.", limit=decimal(f"{MAX_TAP:,}"))
+        )
     return values.reshape(R, S)
 
 

@@ -10,19 +10,33 @@ import numpy as np
 from kernels import sources
 from kernels.engines.emulator.counters import Counters
 from kernels.fusion import codegen
+from kernels.i18n import mark, trn
 from kernels.model.program import Launch
 from visuals.fusion.plan import Member
 from visuals.scene.parts import Source
 from visuals.scene.source import margin, resources
 
-# Sentence of a pointwise block, filled from `numbers`.
-BLOCK = {
-    "bias": "{0} + [b](filter) = {0} + {1} = {2}",
-    "bn": "(v − mean) · gain + beta = ({0} − {1}) · {2} + {3} = {4}, with gain = gamma / √(var + eps)",
+# Formula of a pointwise block, filled from `numbers`.
+FORMULA = {
+    "bias": "v + [b](filter) = {0} + {1} = {2}",
+    "bn": "(v − mean) · gain + beta = ({0} − {1}) · {2} + {3} = {4}",
     "relu": "max(v, 0) = max({0}, 0) = {1}",
     "add": "v + [z](input) = {0} + {1} = {2}",
 }
-CORE = {"conv": "the sum of {0} products", "maxpool": "the largest of {0} values", "avgpool": "the sum of {0} values, divided by R·R = {1}", "gap": "the sum of {0} values, divided by H·W = {0}"}  # fmt: skip
+# What a pointwise block does.
+ACTION = {
+    "bias": mark("The bias is added in registers."),
+    "bn": mark("Batch norm is applied in registers, with gain = gamma / √(var + eps)."),
+    "relu": mark("ReLU is applied in registers."),
+    "add": mark("The second input, z, is added in registers."),
+}
+# How a value of another block was computed. {0}: the number of values, {1}: R·R.
+CORE = {
+    "conv": mark("the sum of all products of the window and the filter. Products: {0}."),
+    "maxpool": mark("the largest value of the window. Values: {0}."),
+    "avgpool": mark("the sum of the values of the window, divided by R·R = {1}. Values: {0}."),
+    "gap": mark("the sum of the values of the map, divided by H·W = {0}."),
+}
 
 
 def numbers(m: Member, cells: np.ndarray) -> np.ndarray:
@@ -42,7 +56,22 @@ def path(kinds: Sequence[str]) -> str:
     return " → ".join(f"{kind} {{{n}}}" for n, kind in enumerate(kinds))
 
 
-COMBINE_NOTE = {"maxpool": "The larger was kept as each came.", "avgpool": "Each was added as it came."}
+def pooled(kind: str, n: int, area: int, v: str) -> str:
+    """Returns the caption of the step in which a pool reduces n values of a window of `area` values to v."""
+    if kind == "maxpool":
+        return trn(
+            "The only value becomes the maximum: {v} = {0}.",
+            "The largest of the {n} values becomes {v} = {0}. The kernel compares each value when it loads it.",
+            n,
+            v=v,
+        )
+    return trn(
+        "The only value is divided by R·R = {area}: {v} = {0}.",
+        "The {n} values are added, and the sum is divided by R·R = {area}: {v} = {0}. The kernel adds each value when it loads it.",
+        n,
+        v=v,
+        area=area,
+    )
 
 
 # -- the kernels' text -----------------------------------------------------------------------------------------
@@ -104,8 +133,8 @@ class Texts:
         first = 1 if others else self.first[first_file] + 1
         notes = {n + first - 1: text for n, text in notes.items() if n > 0}
         name = first_file.rpartition("/")[2]
-        detail = f"{len(self.launches)} launches" if others else resources(self.launches[0])
+        launches = trn("{n} launch", "{n} launches", len(self.launches))
         return Source(
-            f"{name} and {len(others)} more" if others else name,
-            "\n".join(self.lines), np.array(highlighted) + first - 1, first, notes, detail,
+            trn("{file} and {n} more", "{file} and {n} more", len(others), file=name) if others else name,
+            "\n".join(self.lines), np.array(highlighted) + first - 1, first, notes, launches if others else resources(self.launches[0]),
         )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kernels.fusion.ladder import PLANS
 from kernels.fusion.shape import ChainShape
+from kernels.i18n import tr, trn
 from kernels.ladders import find
 from visuals.charts import bars as charts_bars
 from visuals.charts import units
@@ -45,7 +46,7 @@ def bars(row: Row) -> list[Bar]:
 def _only(row: Row) -> str:
     """Returns the name of a rung's one launch or call."""
     if row["rung"] not in PLANS:
-        return "all calls"
+        return tr("all calls")
     return PLANS[row["rung"]](ChainShape(**row["shape"]), row["tiles"]).parts[0].launch.name
 
 
@@ -93,9 +94,10 @@ def _unit(end: float) -> dict:
 
 def _steps(row: Row, lane_bars: Sequence[Bar]) -> str:
     if find(row["rung"]).library:
-        return "as a whole"
-    singular, plural = ("call", "calls") if row["engine"] == "cpu" else ("launch", "launches")
-    return f"{len(lane_bars)} {plural if len(lane_bars) > 1 else singular}"
+        return tr("timed as a whole")
+    if row["engine"] == "cpu":
+        return trn("{n} call", "{n} calls", len(lane_bars))
+    return trn("{n} launch", "{n} launches", len(lane_bars))
 
 
 def _lane(figure: Figure, i: int, row: Row, lane_bars: Sequence[Bar], tokens: Mapping[str, str]) -> None:
@@ -119,13 +121,16 @@ def _lane(figure: Figure, i: int, row: Row, lane_bars: Sequence[Bar], tokens: Ma
         customdata=[[bar.name, units.time_(bar.ms)] for bar in lane_bars],
         hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
     )
+    on_cpu = row["engine"] == "cpu"
     if ms := (row.get("ceilings") or {}).get("launch_us", 0) / 1e3:
+        empty = tr("an empty call") if on_cpu else tr("an empty launch")
         for bar in lane_bars:
             figure.add_scatter(
                 x=[bar.start, bar.start + ms], y=[i + 0.33] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
-                hovertemplate=f"a launch of nothing: {units.time_(ms)}<extra></extra>",
+                hovertemplate=f"{empty}: {units.time_(ms)}<extra></extra>",
             )  # fmt: skip
+    whole = tr("the whole chain")
     figure.add_scatter(
         x=[row["median_ms"]] * 2, y=[i - 0.36, i + 0.36], mode="lines", line={"color": tokens["ink"], "width": 2},
-        hovertemplate=f"the whole chain: {units.time_(row['median_ms'])}<extra></extra>",
+        hovertemplate=f"{whole}: {units.time_(row['median_ms'])}<extra></extra>",
     )  # fmt: skip

@@ -10,17 +10,19 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from kernels.fusion.shape import ChainShape
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
-from visuals.fusion.captions import BLOCK, CORE, Texts, numbers, path
+from visuals.charts import units
+from visuals.fusion.captions import CORE, FORMULA, Texts, numbers, path
 from visuals.fusion.plan import Arrays, BlockLaunch, RungRun, is_fold, run_rung, stage_shape
 from visuals.fusion.steps import Steps, folded, named, role
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
 from visuals.scene.scene import Scene
 
-ORDER = "launch after launch"
-ORDER_NOTE = (
-    "Launch after launch: a kernel begins when the one before it has written all. Within a launch the first threads are followed, "
-    "then all others come at once; on a GPU they run side by side, in an order of the scheduler's choosing."
+ORDER = mark("launch after launch")
+ORDER_NOTE = mark(
+    "A kernel begins after the kernel before it has stored everything. Within a launch, the steps show the first threads. "
+    "One last step shows all other threads. On a GPU the threads run in parallel, in an order that the scheduler chooses."
 )
 IN_A_ROW = 8  # tensors in a row; the stage wraps longer rows
 
@@ -38,13 +40,13 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
     tensors = _tensors(small, s, run, steps)
     return Scene(
         key=f"{rung} {small} of {s} " + ",".join(f"{name}={size}" for name, size in tiles.items()),
-        title=find(rung).title,
+        title=tr(find(rung).title),
         tensors=tuple(tensors.values()),
         groups=_groups(tensors, steps, small != s),
         steps=steps.r.steps,
-        step_name="step",
-        order_name=ORDER,
-        order_note=ORDER_NOTE,
+        step_name=tr("step"),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE),
         writes=steps.r.writes(),
         reads=steps.r.reads(),
         captions=steps.r.captions(),
@@ -58,9 +60,16 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
 def _end(steps: Steps, s: ChainShape) -> None:
     """Add the last step: the total bytes."""
     n, moved = len(steps.run.parts), steps.r.total("read") + steps.r.total("written")
-    text = f"[y](output) is whole after {'a launch' if n == 1 else f'{n} launches'}: {{0}} bytes went through HBM. At least {{1}} must: every input read once, y written once."
+    complete = trn(
+        "[y](output) is complete after {n} launch.", "[y](output) is complete after {n} launches.", n
+    )
+    traffic = tr(
+        "The traffic through HBM (the GPU’s main memory) is {moved}. The minimum is {least}: every input read once, y written once.",
+        moved=units.bytes_(moved),
+        least=units.bytes_(s.bytes),
+    )
     steps.first_step = -1
-    steps.step(steps.source_lines[-1], text, moved, s.bytes, mask=0)
+    steps.step(steps.source_lines[-1], f"{complete} {traffic}", mask=0)
 
 
 # -- tensors -----------------------------------------------------------------------------------------------
@@ -80,9 +89,9 @@ def _tensors(small: ChainShape, s: ChainShape, run: RungRun, steps: Steps) -> di
             *_, b, w = (a for a in part.launch.args if isinstance(a, str))
             K, C, R, _ = run.arrays[w].shape
             tensors[w] = Tensor(
-                w, "w'", "w'", "workspace", K * C, R, R, note="w · gain", plane_name="filter and map"
+                w, "w'", "w'", "workspace", K * C, R, R, note="w · gain", plane_name=tr("filter and map")
             )
-            tensors[b] = Tensor(b, "b'", "b'", "workspace", 1, 1, K, note="a filter each")
+            tensors[b] = Tensor(b, "b'", "b'", "workspace", 1, 1, K, note=tr("one value per filter"))
     for name, r in steps.registers.items():
         tensors[name] = Tensor(name, name[0], r.title, r.role, r.planes, r.rows, r.cols, note=r.note)
     return tensors
@@ -90,24 +99,37 @@ def _tensors(small: ChainShape, s: ChainShape, run: RungRun, steps: Steps) -> di
 
 def _maps(name: str, title: str, shape, note: str, values: np.ndarray | None = None) -> Tensor:
     _, C, H, W = shape
-    return Tensor(name, name, title, role(name), C, H, W, values, note=note, plane_name="map")
+    return Tensor(name, name, title, role(name), C, H, W, values, note=note, plane_name=tr("map"))
 
 
 def _part(small, whole) -> str:
     """Returns the size and, if the image is scaled down, the full size."""
     size = f"{small[1]} × {small[2]} × {small[3]}"
-    return size if small == whole else f"{size} for {' × '.join(f'{extent:,}' for extent in whole)}"
+    if small == whole:
+        return size
+    return tr(
+        "{size}, scaled down from {whole}",
+        size=size,
+        whole=" × ".join(decimal(f"{extent:,}") for extent in whole),
+    )
 
 
 def _param_tensor(tensor: str, name: str, stage, whole: tuple[int, ...], values: np.ndarray) -> Tensor:
     """Returns the tensor of what a block reads beside the maps."""
     if tensor == "z":
         _, C, H, W = values.shape
-        return Tensor(name, name, name, "input", C, H, W, values, note="of add", plane_name="map")
+        return Tensor(
+            name, name, name, "input", C, H, W, values, note=tr("second input of add"), plane_name=tr("map")
+        )
     if tensor == "w":
         K, C, R, _ = values.shape
-        note = f"{K} filters" if values.shape == whole else f"{K} of {whole[0]:,} filters"
-        return Tensor(name, name, name, "filter", K * C, R, R, values, note=note, plane_name="filter and map")
+        note = trn("{n} filter", "{n} filters", K)
+        if values.shape != whole:
+            total = decimal(f"{whole[0]:,}")
+            note = trn("{n} of {total} filters", "{n} of {total} filters", K, total=total)
+        return Tensor(
+            name, name, name, "filter", K * C, R, R, values, note=note, plane_name=tr("filter and map")
+        )
     return Tensor(name, name, name, "filter", 1, 1, values.size, values)
 
 
@@ -117,9 +139,11 @@ def _between(n: int, w: BlockLaunch, stored: bool) -> dict[str, Tensor]:
     maps = {}
     for k, m in enumerate(w.members[:-1], 1):
         name = f"never{n}_{k}"
-        maps[name] = _maps(name, f"after {m.kind}", m.after.shape, "never stored" if stored else "")
+        note = tr("never stored") if stored else ""
+        maps[name] = _maps(name, tr("after {block}", block=m.kind), m.after.shape, note)
     if w.target != "y":
-        maps[w.target] = _maps(w.target, w.target, w.result.shape, f"after {w.members[-1].kind}")
+        note = tr("after {block}", block=w.members[-1].kind)
+        maps[w.target] = _maps(w.target, w.target, w.result.shape, note)
     return maps
 
 
@@ -129,14 +153,18 @@ def _groups(tensors: Mapping[str, Tensor], steps: Steps, small: bool) -> tuple[G
     params = [n for n in tensors if n not in (*registers, *stored, "x", "y")]
     vectors = [n for n in params if tensors[n].rows == tensors[n].planes == 1]
     rows = (("x", "y"), *_rows([n for n in params if n not in vectors]), *_rows(vectors))
-    title = "global memory" + (", scaled down: one image, few maps, few rows" if small else "")
+    title = tr("global memory")
+    if small:
+        title = tr("global memory, scaled down: one image, few maps, few rows")
     groups = [Group(rows, "global", title)]
     if stored:
         never = all(name.startswith("never") for name in stored)
-        title = "maps that never exist" if never else "workspace in global memory: maps between launches"
+        title = tr("workspace in global memory: between launches")
+        if never:
+            title = tr("maps that are never stored")
         groups.append(Group(_rows(stored), "workspace", title))
     if registers:
-        groups.append(Group(_rows(registers), "registers", "registers, a row after each block"))
+        groups.append(Group(_rows(registers), "registers", tr("registers, one row after each block")))
     return tuple(groups)
 
 
@@ -147,9 +175,9 @@ def _rows(names: list[str]) -> tuple[tuple[str, ...], ...]:
 def _readings(steps: Steps) -> tuple[Reading, ...]:
     """Returns launches and bytes so far, with perfect caches."""
     return (
-        Reading("launches", np.array(steps.launch), "predicted"),
-        Reading("bytes read from HBM", steps.r.so_far("read"), "predicted"),
-        Reading("written to it", steps.r.so_far("written"), "predicted"),
+        Reading(tr("launches"), np.array(steps.launch), "predicted"),
+        Reading(tr("bytes read from HBM"), steps.r.so_far("read"), "predicted"),
+        Reading(tr("bytes written to HBM"), steps.r.so_far("written"), "predicted"),
     )
 
 
@@ -177,8 +205,8 @@ def _register_annotation(name: str, w: BlockLaunch, cells: np.ndarray) -> Annota
         [np.pad(block_rows, ((0, 0), (0, width - block_rows.shape[1]))) for block_rows in rows]
     ).astype(np.float64)
     row = np.repeat(np.arange(len(rows)), len(cells))
-    first = f"{kind}: {CORE[kind]}." if kind else ""
-    templates = (first, *(f"{m.kind}: {BLOCK[m.kind]}." for m in w.epilogue))
+    first = f"{kind}: {tr(CORE[kind])}" if kind else ""
+    templates = (first, *(f"{m.kind}: {FORMULA[m.kind]}." for m in w.epilogue))
     above = np.maximum(np.arange(row.size) - len(cells), -1)
     return Annotation(name, Captions(templates, row, args), {name: above[:, None]})
 
@@ -191,13 +219,23 @@ def _path(w: BlockLaunch) -> Captions:
     size = w.result.size
     kinds = [m.kind for m in w.epilogue]
     values = [m.after.ravel() for m in w.epilogue]
+    chain = "{0}" + (" → " + _shifted(path(kinds)) if kinds else "")
+    first = (w.members[0].before if w.core is None else w.core.after).ravel()
     if w.core is None:
-        head, first = f"{named(w.source)} {{0}}", w.members[0].before.ravel()
+        text = f"{named(w.source)} {chain}."
+    elif w.prologue:
+        before = ", ".join(m.kind for m in w.prologue)
+        text = tr(
+            "{block} of {source}, each value after {before}: {chain}.",
+            block=w.core.kind,
+            source=named(w.source),
+            before=before,
+            chain=chain,
+        )
     else:
-        prologue = ", each after " + " and ".join(m.kind for m in w.prologue) if w.prologue else ""
-        head, first = f"{w.core.kind} of {named(w.source)}{prologue}: {{0}}", w.core.after.ravel()
-    text = head + (" → " + _shifted(path(kinds)) if kinds else "")
-    text += ". In registers all the way." if len(w.members) > 1 else "."
+        text = tr("{block} of {source}: {chain}.", block=w.core.kind, source=named(w.source), chain=chain)
+    if len(w.members) > 1:
+        text += " " + tr("Between the blocks, the value stays in a register.")
     return Captions((text,), np.zeros(size, int), np.stack([first, *values], axis=1).astype(np.float64))
 
 

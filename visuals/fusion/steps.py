@@ -8,23 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visuals.fusion.captions import (
-    BLOCK,
-    COMBINE_NOTE,
-    CORE,
-    LOAD,
-    MEAN,
-    READ,
-    SHUFFLE,
-    STORE,
-    Texts,
-    numbers,
-)
+from kernels.i18n import mark, tr, trn
+from visuals.fusion.captions import ACTION, FORMULA, LOAD, MEAN, READ, SHUFFLE, STORE, Texts, numbers, pooled
 from visuals.fusion.plan import Arrays, BlockLaunch, Member, RungRun, block_launch, is_fold
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import BITS, LANES
 
 THREADS = 4  # number of threads that are followed: a thread of a pointwise kernel has as many values
+# Captions of a store.
+STORE_THREAD = mark("Thread 0 stores to {target} in HBM: {values}.")
+STORE_EACH = mark("Each thread stores its value to {target} in HBM: {values}.")
+STORE_LANE = mark("Lane 0 stores to {target} in HBM: {values}.")
 ROLES = {"x": "input", "y": "output"}  # by buffer of maps; others are workspace
 
 
@@ -74,7 +68,8 @@ class Steps:
         """Add a step. The first of a launch has the launch's name."""
         if len(self.source_lines) == self.first_step:
             launch = self.run.parts[self.n - 1].launch
-            template = f"Launch {self.n} of {len(self.run.parts)}, {launch.name}: {template}"
+            head = tr("Launch {n} of {total}: {name}.", n=self.n, total=len(self.run.parts), name=launch.name)
+            template = f"{head} {template}"
         self.r.steps_by_kind.setdefault(template, (0, template))
         self.r.step(template, *map(float, args), warp=0 if mask else -1, mask=mask)
         self.source_lines.append(line)
@@ -105,7 +100,7 @@ class Steps:
     ) -> None:
         """Add the blocks behind the core, or all of them: each is a row of v."""
         for m, line in zip(w.epilogue, lines[len(w.members) - len(w.epilogue) :], strict=True):
-            text = f"In registers, {m.kind}: [v]({role(w.target)}) = {BLOCK[m.kind]}."
+            text = f"{tr(ACTION[m.kind])} [v]({role(w.target)}) = {FORMULA[m.kind]}."
             self.step(line, text, *numbers(m, cells[:1])[0], mask=mask)
             self.params(m, cells)
             width = self.registers[v].cols
@@ -116,19 +111,24 @@ class Steps:
         for name in m.names:
             self.read(name, cells if m.kind == "add" else np.unique(m.of_map(cells)))
 
-    def store(self, w: BlockLaunch, cells: np.ndarray, v: str, row: int, subject: str, mask: int) -> None:
-        """Write the last row of v, then the values of all other threads."""
+    def store(self, w: BlockLaunch, cells: np.ndarray, v: str, row: int, message: str, mask: int) -> None:
+        """Write the last row of v, with the caption `message`, then the values of all other threads."""
         target, line = named(w.target), self.line(STORE)
         listed = ", ".join(f"{{{n}}}" for n in range(len(cells)))
-        text = f"{subject} to {target} in HBM: {listed}. {self.hbm_note(w)}".strip()
+        text = f"{tr(message, target=target, values=listed)} {self.hbm_note(w)}".strip()
         self.step(line, text, *w.result.ravel()[cells], mask=mask)
         width = self.registers[v].cols
         self.r.copy(w.target, v, row * width + np.arange(len(cells)), cells)
         self.r.count(written=4 * len(cells))
         others = np.setdiff1d(np.arange(w.result.size), cells)
         if others.size:
-            written = f"the other {others.size} values" if others.size > 1 else "the other value"
-            text = f"All other threads do the same with the rest of {named(w.source)} and write {written} of {target}."
+            text = trn(
+                "The other value of {target} is computed from {source} in the same way.",
+                "The other {n} values of {target} are computed from {source} in the same way.",
+                others.size,
+                target=target,
+                source=named(w.source),
+            )
             self.step(line, text, mask=2 ** min(LANES, w.result.size) - 1)
             self.r.look(w.source, np.arange(self.run.arrays[w.source].size))
             self.r.put(w.target, w.result.ravel()[others], others)
@@ -137,24 +137,25 @@ class Steps:
     def hbm_note(self, w: BlockLaunch) -> str:
         """Returns a sentence on which values between blocks went through HBM, or did not."""
         if len(w.members) > 1:
-            return f"Between its {len(w.members)} blocks nothing left the registers."
-        return "The launch after this one reads it again." if w.target != "y" else ""
+            return tr("Between the {n} blocks, all values stay in registers.", n=len(w.members))
+        return tr("The next launch loads {target} again.", target=named(w.target)) if w.target != "y" else ""
 
     # -- by core ---------------------------------------------------------------------------------------
     def pointwise(self, w: BlockLaunch) -> None:
         cells = np.arange(min(THREADS, w.result.size))
         v, lines = f"v{self.n}", self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
         self.registers[v] = _values(w, cells, "v: " + _listed(w.epilogue), "")
-        count_text = f"{len(cells)} values" if len(cells) > 1 else "a value"
-        self.step(
-            self.line(LOAD),
-            f"thread 0 reads {count_text} of {named(w.source)} from HBM into registers, the first {{0}}.",
-            w.members[0].before.ravel()[0],
+        text = trn(
+            "Thread 0 loads {n} value of {source} from HBM into a register: {0}.",
+            "Thread 0 loads {n} values of {source} from HBM into registers. The first is {0}.",
+            len(cells),
+            source=named(w.source),
         )
+        self.step(self.line(LOAD), text, w.members[0].before.ravel()[0])
         self.r.copy(v, w.source, cells)
         self.read(w.source, cells)
         self.add_epilogue(w, lines, cells, v, 1, 1)
-        self.store(w, cells, v, len(w.epilogue), "Thread 0 writes its registers", 1)
+        self.store(w, cells, v, len(w.epilogue), STORE_THREAD, 1)
 
     def conv(self, w: BlockLaunch) -> None:
         sums, taps = w.core.after.ravel(), int(w.core.params[0][0].size)
@@ -162,53 +163,71 @@ class Steps:
         v, mask = f"v{self.n}", 2 ** len(cells) - 1
         lines = self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
         self.registers[v] = _values(w, cells, "v: " + _listed(w.members), _threads(cells))
-        text = (
-            f"thread 0 multiplies the window under its output, {{0}} values of {named(w.source)}, with filter 0 "
-            f"({_weights(w)}) and adds up: [v]({role(w.target)}) = {{1}}."
+        window, in_colour = w.window(0), f"[v]({role(w.target)})"
+        text = trn(
+            "Thread 0 multiplies the only value of {source} under its window by filter 0 of {w}: {v} = {0}.",
+            "Thread 0 multiplies the {n} values of {source} under its window by filter 0 of {w}. It adds the products: {v} = {0}.",
+            len(window),
+            source=named(w.source),
+            w=_weights(w),
+            v=in_colour,
         )
-        window = w.window(0)
-        self.step(lines[0], text, len(window), sums[0])
+        self.step(lines[0], text, sums[0])
         self.read(w.source, window)
         self.read(w.core.names[0], np.arange(taps))
         self.r.put(v, sums[:1], cells[:1])
         if len(cells) > 1:
-            text = f"At the same time threads 1 to {len(cells) - 1} do so with the windows beside it: thread 1 has [v]({role(w.target)}) = {{0}}."
+            text = trn(
+                "At the same time, thread 1 computes the next output: {v} = {0}.",
+                "At the same time, threads 1 to {n} compute the next outputs. Thread 1 has {v} = {0}.",
+                len(cells) - 1,
+                v=in_colour,
+            )
             self.step(lines[0], text, sums[1], mask=mask)
             self.read(w.source, np.concatenate([w.window(i) for i in cells[1:]]))
             self.read(w.core.names[0], _filters(w, cells, taps))
             self.r.put(v, sums[cells[1:]], cells[1:])
         self.add_epilogue(w, lines, cells, v, 1, mask)
-        self.store(w, cells, v, len(w.epilogue), "Each thread writes its register", mask)
+        self.store(w, cells, v, len(w.epilogue), STORE_EACH, mask)
 
     def pool(self, w: BlockLaunch) -> None:
         u, v, window = f"u{self.n}", f"v{self.n}", w.window(0)
         launch, cell = self.run.parts[self.n - 1].launch, np.zeros(1, int)
         lines = self.texts.blocks(launch, w.group.kinds)
-        names = "".join(f", {m.kind}" for m in w.prologue)
         self.registers[u] = Register(
-            1 + len(w.prologue), len(window), 1, role(w.source), f"u: read{names}", "a window, one by one"
+            1 + len(w.prologue),
+            len(window),
+            1,
+            role(w.source),
+            _loaded(w),
+            tr("one column per value of the window"),
         )
-        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.epilogue)), "thread 0")
+        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.epilogue)), tr("thread 0"))
         read = self.line(READ) if w.prologue else lines[0]
-        text = f"thread 0 walks the window under its output, one value after the other: {{0}} of {named(w.source)}, the first {{1}}."
-        self.step(read, text, len(window), w.members[0].before.ravel()[window[0]])
+        text = trn(
+            "Thread 0 loads the only value of {source} under its window: {0}.",
+            "Thread 0 loads the {n} values of {source} under its window, one after the other. The first is {0}.",
+            len(window),
+            source=named(w.source),
+        )
+        self.step(read, text, w.members[0].before.ravel()[window[0]])
         self.r.copy(u, w.source, window)
         self.read(w.source, window)
         self.add_prologue(w, lines, window, u)
         core, result = lines[len(w.prologue)], w.core.after.ravel()[0]
-        area = int(w.maps["R"]) ** 2
-        text = f"They become one, {CORE[w.group.core]}: [v]({role(w.target)}) = {{2}}. {COMBINE_NOTE[w.group.core]}"
-        self.step(core, text, len(window), area, result)
+        text = pooled(w.group.core, len(window), int(w.maps["R"]) ** 2, f"[v]({role(w.target)})")
+        self.step(core, text, result)
         self.r.put(v, np.array([result]), cell)
         self.add_epilogue(w, lines, cell, v, 1, 1)
-        self.store(w, cell, v, len(w.epilogue), "Thread 0 writes its register", 1)
+        self.store(w, cell, v, len(w.epilogue), STORE_THREAD, 1)
 
     def add_prologue(self, w: BlockLaunch, lines: list[int], cells: np.ndarray, u: str) -> None:
         """Add the blocks in front of a pool, each a row (of a map, a plane) of u."""
         shape = self.registers[u]
         row = shape.cols * (shape.rows if shape.planes > 1 else 1)
         for n, (m, line) in enumerate(zip(w.prologue, lines, strict=False), 1):
-            text = f"In registers, {m.kind}, on each value: the first becomes {BLOCK[m.kind]}."
+            first = tr("The first value becomes {formula}.", formula=FORMULA[m.kind])
+            text = f"{tr(ACTION[m.kind])} {first}"
             self.step(line, text, *numbers(m, cells[:1])[0])
             self.params(m, cells)
             self.r.put(u, m.after.ravel()[cells], n * row + np.arange(len(cells)))
@@ -219,47 +238,57 @@ class Steps:
         lines = self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
         lanes, rows, cells = min(LANES, area), -(-area // LANES), np.arange(area)
         planes = 1 + len(w.prologue)
-        names = "".join(f", {m.kind}" for m in w.prologue)
         self.registers[u] = Register(
-            rows, lanes, planes, role(w.source), f"u: read{names}", "a column a lane"
+            rows, lanes, planes, role(w.source), _loaded(w), tr("one column per lane")
         )
         self.registers[s] = Register(
-            1 + len(BITS), LANES, 1, role(w.target), "v: sums", "a column a lane, a row an exchange"
+            1 + len(BITS),
+            LANES,
+            1,
+            role(w.target),
+            tr("v: sums"),
+            tr("one row after each exchange"),
         )
-        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.epilogue)), "lane 0")
+        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.epilogue)), tr("lane 0"))
         mask = 2**lanes - 1
         read = self.line(READ) if w.prologue else lines[0]
-        text = f"warp 0 takes map 0 of {named(w.source)}, {{0}} values: lane 0 reads {{1}} first."
-        self.step(read, text, area, w.members[0].before.ravel()[0], mask=mask)
+        text = trn(
+            "Warp 0 (32 threads, its lanes) loads map 0 of {source}, {n} value. Lane 0 loads {0}.",
+            "Warp 0 (32 threads, its lanes) loads map 0 of {source}, {n} values. Lane 0 loads {0} first.",
+            area,
+            source=named(w.source),
+        )
+        self.step(read, text, w.members[0].before.ravel()[0], mask=mask)
         self.r.copy(u, w.source, cells)
         self.read(w.source, cells)
         self.add_prologue(w, lines, cells, u)
         sums = lane_sums(w.core.before.ravel()[:area])
-        text = "Each lane adds up every 32nd value: lane 0 has {0}."
+        text = tr("Each lane adds its values, every 32nd of the map. The sum of lane 0 is {0}.")
         self.step(lines[len(w.prologue)], text, sums[0, 0], mask=mask)
         self.r.put(s, sums[0], np.arange(LANES))
         for n, bit in enumerate(BITS, 1):
-            text = (
-                "Lanes {0} apart hand each other their sums: lane 0 adds {1} + {2} = {3}. No memory is used."
+            text = tr(
+                "Lanes exchange their sums in pairs, at distance {0}. Lane 0 adds {1} + {2} = {3}. No memory is used."
             )
             self.step(self.line(SHUFFLE), text, bit, sums[n - 1, 0], sums[n - 1, bit], sums[n, 0], mask=2**LANES - 1)  # fmt: skip
             self.r.look(s, (n - 1) * LANES + np.arange(LANES))
             self.r.put(s, sums[n], n * LANES + np.arange(LANES))
         mean = w.core.after.ravel()[0]
-        text = f"Lane 0 divides by H·W: [v]({role(w.target)}) = {{0}} / {{1}} = {{2}}."
+        text = tr("Lane 0 divides by H·W: {v} = {0} / {1} = {2}.", v=f"[v]({role(w.target)})")
         self.step(self.line(MEAN), text, sums[-1, 0], area, mean)
         self.r.put(v, np.array([mean]), cell)
         self.add_epilogue(w, lines, cell, v, 1, 1)
-        self.store(w, cell, v, len(w.epilogue), "Lane 0 writes its register", 1)
+        self.store(w, cell, v, len(w.epilogue), STORE_LANE, 1)
 
     def fold(self, part, arrays: Arrays) -> None:
         """Add filter 0 with its numbers, then the others."""
         f = folded(part, arrays)
         line, taps = self.line(r"w_folded\[i\] ="), f["w"].size // len(f["b'"])
         first, K = np.arange(taps), len(f["b'"])
-        text = (
-            "once, before any image: gain = gamma / √(var + eps) = {0} / √({1}) = {2}. Every weight of filter 0 becomes "
-            "w · gain, the first {3} · {2} = {4}, and its bias (b − mean) · gain + beta = ({5} − {6}) · {2} + {7} = {8}."
+        text = tr(
+            "The fold runs once, before all images. gain = gamma / √(var + eps) = {0} / √({1}) = {2}. Each weight of filter 0 "
+            "becomes w · gain. The first is {3} · {2} = {4}. The bias becomes (b − mean) · gain + beta = "
+            "({5} − {6}) · {2} + {7} = {8}."
         )
         args = f["gamma"][0], f["var"][0], f["gain"][0], f["w"].ravel()[0], f["w'"].ravel()[0], f["b"][0], f["mean"][0], f["beta"][0], f["b'"][0]  # fmt: skip
         names = [a for a in part.launch.args if isinstance(a, str)]
@@ -273,7 +302,8 @@ class Steps:
         self.r.put(b_out, f["b'"][:1], np.zeros(1, int))
         self.r.count(written=4 * (taps + 1))
         if K > 1:
-            self.step(line, "The other filters get theirs, each its own gain: filter 1 is multiplied by {0}. Batch norm is gone.", f["gain"][1], mask=2**LANES - 1)  # fmt: skip
+            text = tr("Every other filter is multiplied by its own gain. Filter 1 is multiplied by {0}. The batch norm is now part of [w'](workspace) and [b'](workspace).")  # fmt: skip
+            self.step(line, text, f["gain"][1], mask=2**LANES - 1)
             self.r.put(w_out, f["w'"].ravel()[taps:], np.arange(taps, f["w"].size))
             self.r.put(b_out, f["b'"][1:], np.arange(1, K))
         self._add_unaccounted()
@@ -319,7 +349,13 @@ def _values(w: BlockLaunch, cells: np.ndarray, title: str, note: str) -> Registe
 
 
 def _threads(cells: np.ndarray) -> str:
-    return f"threads 0 to {len(cells) - 1}" if len(cells) > 1 else ""
+    return tr("threads 0 to {last}", last=len(cells) - 1) if len(cells) > 1 else ""
+
+
+def _loaded(w: BlockLaunch) -> str:
+    """Returns the title of the registers u: what is loaded, and it after each block before the core."""
+    parts = (tr("loaded"), *(m.kind for m in w.prologue))
+    return f"u: {', '.join(parts)}"
 
 
 def _listed(members) -> str:

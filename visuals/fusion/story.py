@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass
 
 from kernels.fusion import codegen
 from kernels.fusion.common import Part
 from kernels.fusion.ladder import PLANS, RUNGS, folds
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape, Stage
+from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
 from visuals.charts.roofline import Roof
-from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at
+from visuals.charts.story import Row, Story, extremes, recorded_at
 
 UNFUSED, FUSED, FOLDED, LIBRARY = "fusion/unfused", "fusion/fused", "fusion/folded", "fusion/torch"
 FOLD = "fold"
@@ -53,16 +54,33 @@ def fusion_cost(s: ChainShape) -> str:
     if not alone:
         return ""
     if len(alone) == 1:
-        return "A chain of one block has no maps between launches: there is nothing to fuse."
-    map_bytes = [sum(part.writes for part in launches[:-1]) for launches in (alone, fused)]
-    text = f"{_launches(alone)} keep {units.bytes_(map_bytes[0])} of maps between them in memory"
+        return tr("A chain of one block has no maps between launches, so there is nothing to fuse.")
+    alone_bytes, fused_bytes = (
+        units.bytes_(sum(part.writes for part in launches[:-1])) for launches in (alone, fused)
+    )
+    fields = {
+        "alone": len(alone),
+        "alone_bytes": alone_bytes,
+        "fused": len(fused),
+        "fused_bytes": fused_bytes,
+    }
     if len(fused) == len(alone):
-        return f"{text}, fused or not: every block begins a kernel of its own."
-    return f"{text}; {_launches(fused)}, fused, {f'keep {units.bytes_(map_bytes[1])}' if map_bytes[1] else 'none'}."
-
-
-def _launches(of: Sequence[Part]) -> str:
-    return f"{len(of)} launch{'es' * (len(of) > 1)}"
+        return tr(
+            "Fusion saves no memory in this chain, because every block begins its own kernel. The {alone} launches keep "
+            "{alone_bytes} of maps between them.",
+            **fields,
+        )
+    if len(fused) == 1:
+        return tr(
+            "The fused chain is one launch and keeps no maps in memory. With one launch per block, the {alone} launches keep "
+            "{alone_bytes} of maps between them.",
+            **fields,
+        )
+    return tr(
+        "The fused chain has {fused} launches and keeps {fused_bytes} of maps between them. With one launch per block, the "
+        "{alone} launches keep {alone_bytes}.",
+        **fields,
+    )
 
 
 def fastest_ours(rows: Mapping[str, Row]) -> Row | None:
@@ -77,37 +95,59 @@ def fusion_gain(rows: Mapping[str, Row]) -> str:
     if not (alone and fused):
         return ""
     s = ChainShape(**fused["shape"])
-    sentences = [_against("Fused", fused, alone, "a launch a block")]
+    sentences = [_against(fused, alone)]
     if len(parts(FUSED, s)) == len(s.blocks):
-        sentences = ["Here nothing is fused: both run the same kernels."]
+        sentences = [tr("Nothing is fused in this chain: both versions run the same kernels.")]
     if folded:
-        sentences.append(
-            _against("With batch norm folded", folded, fused, "fused") + " Its time has the fold in it."
-        )
+        sentences += [
+            _against(folded, fused),
+            tr("The time of “{name}” includes the fold.", name=_title(FOLDED)),
+        ]
     best = fastest_ours(rows)
     if library:
-        share = units.share(library["median_ms"] / best["median_ms"])
-        sentences.append(f"The fastest of ours reaches {share} of the speed of {find(LIBRARY).title}.")
+        speed = library["median_ms"] / best["median_ms"]
+        fields = {"share": units.share(speed), "ratio": units.ratio(speed), "library": _title(LIBRARY)}
+        if fields["ratio"] == "1":
+            sentences.append(tr("Our fastest version is as fast as {library}.", **fields))
+        elif speed > 1:
+            sentences.append(tr("Our fastest version is {ratio}× as fast as {library}.", **fields))
+        else:
+            sentences.append(tr("Our fastest version reaches {share} of the speed of {library}.", **fields))
     ceilings = best.get("ceilings") or {}
     ms = s.bytes / ceilings["copy_bytes_per_s"] * 1e3 if ceilings else 0
     if ms * 1e3 > ceilings.get("launch_us", 0):  # otherwise launch overhead dominates
+        fields = {
+            "bytes": units.bytes_(s.bytes),
+            "time": units.time_(ms),
+            "ratio": units.ratio(best["median_ms"] / ms),
+        }
+        sentences.append(tr("A copy of the minimum traffic, {bytes}, takes {time}.", **fields))
         sentences.append(
-            f"A copy of the {units.bytes_(s.bytes)} that must move takes {units.time_(ms)} there: the fastest of ours takes "
-            f"{units.ratio(best['median_ms'] / ms)} times as long."
+            tr("Our fastest version takes the same time as this copy.")
+            if fields["ratio"] == "1"
+            else tr("Our fastest version takes {ratio}× the time of this copy.", **fields)
         )
     return " ".join(sentences)
 
 
-def _against(name: str, row: Row, other: Row, other_name: str) -> str:
+def _title(rung: str) -> str:
+    return tr(find(rung).title)
+
+
+def _against(row: Row, other: Row) -> str:
+    """Returns a sentence that compares the time of two rungs."""
+    fields = {"name": _title(row["rung"]), "other": _title(other["rung"])}
     if within_spread(row, other):
-        return f"{name}, it cannot be told apart from “{other_name}” here: the spreads overlap."
+        return tr("“{name}” and “{other}” take the same time: their spreads overlap.", **fields)
     ratio = other["median_ms"] / row["median_ms"]
+    if "1" in (units.ratio(ratio), units.ratio(1 / ratio)):
+        return tr("“{name}” and “{other}” take nearly the same time.", **fields)
     if ratio > 1:
-        return f"{name}, it is {units.ratio(ratio)} times as fast as “{other_name}”."
-    return f"{name}, it loses here: it takes {units.ratio(1 / ratio)} times as long as “{other_name}”."
+        return tr("“{name}” is {ratio}× as fast as “{other}”.", ratio=units.ratio(ratio), **fields)
+    return tr("“{name}” is slower: {ratio}× the time of “{other}”.", ratio=units.ratio(1 / ratio), **fields)
 
 
-@cache
+@cached(16)
 def fusion_examples() -> list[tuple[Preset, str]]:
     """Returns the presets at which fusing gains most and least, from the cold recordings. If there are none, uses
     the predicted bytes."""
@@ -119,64 +159,172 @@ def fusion_examples() -> list[tuple[Preset, str]]:
     def fewer(s: ChainShape) -> float:
         return sum(p.bytes for p in parts(UNFUSED, s)) / sum(p.bytes for p in parts(FUSED, s))
 
-    if found := extremes(speedup, lambda ratio: f"{units.ratio(ratio)}× as fast", FUSION_PRESETS):
+    if found := extremes(
+        speedup, lambda ratio: tr("{ratio}× as fast", ratio=units.ratio(ratio)), FUSION_PRESETS
+    ):
         return found
-    return extremes(fewer, lambda ratio: f"{units.ratio(ratio)}× fewer bytes", FUSION_PRESETS)
+    return extremes(fewer, lambda ratio: tr("{ratio}× fewer bytes", ratio=units.ratio(ratio)), FUSION_PRESETS)
 
 
-FUSION = Story(fusion_cost, fusion_gain, fusion_examples, "fused against a launch a block:")
+FUSION = Story(
+    fusion_cost,
+    fusion_gain,
+    fusion_examples,
+    mark("The fused chain compared with one launch per block:"),
+)
 
 
 # -- when it pays --------------------------------------------------------------------------------------------
 def pays(s: ChainShape, roof: Roof | None) -> list[str]:
-    """Returns sentences on the savings, on the time of the arithmetic, on what begins a kernel, on what is
-    folded."""
+    """Returns sentences on what limits the chain and what fusion saves, on the FLOPs of convolutions, on what begins a
+    kernel, on what is folded. Only the first says what limits the chain."""
     sentences = [
-        _saves(s, roof),
-        *(_computes(s, stage, roof) for stage in s.stages if stage.block.kind == "conv"),
+        f"{_conclusion(s, roof)} {_saves(s, roof)}".strip(),
+        *(_intensity(stage, roof) for stage in s.stages if stage.block.kind == "conv"),
     ]
     sentences += [_begins(s), _fold(s)]
     return [text for text in sentences if text]
 
 
-def _saves(s: ChainShape, roof: Roof | None) -> str:
+@dataclass(frozen=True)
+class Limits:
+    """Least times on a device, in ms: of the chain with one launch per block, and what fusion saves."""
+
+    launches: float  # overhead
+    bytes: float  # at the speed of a copy
+    arithmetic: float  # at the FP32 peak
+    saved_launches: float
+    saved_bytes: float
+    convs: int  # convolutions above the ridge
+    convs_ms: float  # their arithmetic
+
+    @property
+    def limit(self) -> str:
+        """Returns what limits the chain: "launches" if they take longest, else "arithmetic" if a convolution is above the
+        ridge, else "bytes"."""
+        if self.launches > max(self.bytes, self.arithmetic):
+            return "launches"
+        return "arithmetic" if self.convs else "bytes"
+
+    @property
+    def max_share(self) -> float:
+        """Returns the largest share of the time that fusion can save if arithmetic limits the chain."""
+        return self.saved / (self.convs_ms + self.saved)
+
+    @property
+    def saved(self) -> float:
+        return self.saved_launches + self.saved_bytes
+
+
+def limits(s: ChainShape, roof: Roof) -> Limits:
+    """Returns the least times of a chain on the device of a roof."""
     alone, fused = parts(UNFUSED, s), parts(FUSED, s)
-    fewer = len(alone) - len(fused)
+    launch_ms = roof.ceilings.get("launch_us", 0) / 1e3
+    above = [
+        stage.flops for stage in s.stages if stage.block.kind == "conv" and intensity(stage) >= roof.ridge
+    ]
+    return Limits(
+        len(alone) * launch_ms,
+        sum(part.bytes for part in alone) / roof.bytes_per_s * 1e3,
+        sum(part.flops for part in alone) / roof.flops_per_s * 1e3,
+        (len(alone) - len(fused)) * launch_ms,
+        saved_bytes(s) / roof.bytes_per_s * 1e3,
+        len(above),
+        sum(above) / roof.flops_per_s * 1e3,
+    )
+
+
+def intensity(stage: Stage) -> float:
+    """Returns a convolution's FLOPs per byte that it must move."""
+    tensors = (stage.before, stage.tensors["w"], stage.after)
+    return stage.flops / (4 * sum(map(math.prod, tensors)))
+
+
+def _conclusion(s: ChainShape, roof: Roof | None) -> str:
+    """Returns what limits the chain on the roof's device, and what follows for fusion."""
+    alone, fused = parts(UNFUSED, s), parts(FUSED, s)
+    if not alone:
+        return ""
+    if len(alone) == len(fused):
+        return tr("Fusion changes nothing in this chain: every block begins its own kernel.")
+    if not roof:
+        return ""
+    found = limits(s, roof)
+    fields = {
+        "device": roof.device, "launches": _time(found.launches), "bytes": _time(found.bytes), "arithmetic": _time(found.arithmetic),
+        "convs": _time(found.convs_ms), "saved": _time(found.saved), "share": units.share(found.max_share if found.convs else 0),
+    }  # fmt: skip
+    if found.limit == "launches":
+        return tr(
+            "On {device}, launch overhead limits this chain: with one launch per block, the launches take {launches}. The bytes "
+            "take {bytes}, and the arithmetic takes {arithmetic}. Fusion saves time because it saves launches.",
+            **fields,
+        )
+    if found.limit == "bytes":
+        return tr(
+            "On {device}, memory limits this chain: with one launch per block, the bytes take {bytes}. The launches take "
+            "{launches}, and the arithmetic takes {arithmetic}. Fusion saves time because it saves bytes.",
+            **fields,
+        )
+    text = trn(
+        "On {device}, arithmetic limits the convolution: it takes {convs} at the FP32 peak. The bytes and launches that fusion saves take {saved}. "
+        "So fusion saves at most {share} of the time, and less if a kernel is slower than the peak.",
+        "On {device}, arithmetic limits {n} convolutions: they take {convs} at the FP32 peak. The bytes and launches that fusion saves take {saved}. "
+        "So fusion saves at most {share} of the time, and less if a kernel is slower than the peak.",
+        found.convs,
+        **fields,
+    )  # fmt: skip
+    hardly = tr("Here fusion hardly saves time.")
+    return f"{text} {hardly}" if found.max_share <= MIN_SHARE else text
+
+
+def _time(ms: float) -> str:
+    """Format a time, without powers of ten."""
+    return tr("less than 0.01 µs") if ms < 1e-5 else units.time_(ms)
+
+
+def _saves(s: ChainShape, roof: Roof | None) -> str:
+    """Returns the launches and the bytes that fusion saves, with their times."""
+    fewer = len(parts(UNFUSED, s)) - len(parts(FUSED, s))
     if not fewer:
-        return "Nothing rides along in this chain: every block begins a kernel of its own." if alone else ""
-    text = f"Fusing leaves out {fewer} launch{'es' * (fewer > 1)} and {units.bytes_(saved_bytes(s))} of maps, written and read again"
-    if not roof:
-        return f"{text}."
-    ms, launch_us = saved_bytes(s) / roof.bytes_per_s * 1e3, roof.ceilings.get("launch_us")
-    text += f": {units.time_(ms)} at the speed of a copy on {roof.device}"
-    if launch_us:
-        text += f", and {units.time_(fewer * launch_us / 1e3)} for the launches"
-        text += ". So small a chain waits for launches, not for bytes" if ms < fewer * launch_us / 1e3 else ""
-    return f"{text}."
+        return ""
+    found = limits(s, roof) if roof else None
+    fields = {"saved": units.bytes_(saved_bytes(s)), "launches": _time(found.saved_launches) if found else ""}
+    if found and found.saved_launches:
+        text = trn(
+            "Fusion saves {n} launch ({launches}) and {saved} of traffic: maps that are stored and loaded again.",
+            "Fusion saves {n} launches ({launches}) and {saved} of traffic: maps that are stored and loaded again.",
+            fewer,
+            **fields,
+        )
+    else:
+        text = trn(
+            "Fusion saves {n} launch and {saved} of traffic: maps that are stored and loaded again.",
+            "Fusion saves {n} launches and {saved} of traffic: maps that are stored and loaded again.",
+            fewer,
+            **fields,
+        )
+    if not found:
+        return text
+    copied = tr("At the speed of a copy, this traffic takes {bytes}.", bytes=_time(found.saved_bytes))
+    return f"{text} {copied}"
 
 
-def _computes(s: ChainShape, stage: Stage, roof: Roof | None) -> str:
-    """Returns a convolution's FLOPs compared with the bytes that can be saved behind it."""
-    weights = math.prod(stage.tensors["w"])
-    moved = 4 * (math.prod(stage.before) + weights + math.prod(stage.after))
-    intensity = stage.flops / moved
-    text = f"Block {stage.at + 1}, conv: {units.ratio(intensity)} FLOP for each byte it must move"
+def _intensity(stage: Stage, roof: Roof | None) -> str:
+    """Returns a convolution's FLOPs per byte, and how many a device computes in the time of a byte."""
+    text = tr(
+        "Block {n}, conv, computes {flop} FLOP per byte that it must move.",
+        n=stage.at + 1,
+        flop=units.ratio(intensity(stage)),
+    )
     if not roof:
-        return f"{text}."
-    text += f"; on {roof.device} the ridge is at {units.ratio(roof.ridge)}. "
-    if intensity < roof.ridge:
-        return text + "It waits for memory as the pointwise blocks do: what fusion saves, it gains."
-    arithmetic, bytes_ms = stage.flops / roof.flops_per_s, saved_bytes(s) / roof.bytes_per_s
-    share = bytes_ms / (arithmetic + bytes_ms)
-    text += (
-        f"It waits for arithmetic: {units.time_(arithmetic * 1e3)} at the FP32 peak, against {units.time_(bytes_ms * 1e3)} for all that fusion "
-        f"saves. At most {units.share(share)} of the two can be won"
+        return text
+    ridge = tr(
+        "In the time of one byte, {device} computes {ridge} FLOP (the ridge of its roof).",
+        device=roof.device,
+        ridge=units.ratio(roof.ridge),
     )
-    return (
-        f"{text}, less the slower the kernel is."
-        if share > MIN_SHARE
-        else f"{text}: here fusion hardly pays."
-    )
+    return f"{text} {ridge}"
 
 
 def _begins(s: ChainShape) -> str:
@@ -184,35 +332,68 @@ def _begins(s: ChainShape) -> str:
     groups = codegen.groups([b.kind for b in s.blocks])
     group = next((g for g in groups if g.prologue and g.core in ("maxpool", "avgpool")), None)
     if group:
-        core = s.stages[group.first + len(group.prologue)]
-        R, stride = core.block.R, core.block.stride
-        reads_per_value = math.prod(core.after) * R * R / math.prod(core.before)
-        front = " and ".join(group.kinds[: len(group.prologue)])
-        return (
-            f"{capitalized(front)} ride on block {core.at + 1}, {core.block.kind}: its windows of {R}×{R}, {stride} apart, read each value "
-            f"{units.ratio(reads_per_value)} times, and as often {front} {'are' if len(group.prologue) > 1 else 'is'} computed. A few operations a value cost less than its way "
-            "through memory."
-        )
+        return _prologue(s, group)
     if len(groups) < 2:
         return ""
-    last, stage = groups[0], s.stages[groups[1].first]
-    b, previous = stage.block, " ".join(last.kinds)
+    stage, previous = s.stages[groups[1].first], " ".join(groups[0].kinds)
+    b, fields = stage.block, {"n": stage.at + 1, "kind": stage.block.kind, "previous": previous}
     if b.kind == "conv":
-        return (
-            f"Block {stage.at + 1}, conv, begins a kernel. It needs neighbours, which other threads make; to ride along it would compute "
-            f"{previous} again for each of its R·R = {b.R * b.R} taps and, thread by thread, for each of its K = {b.K:,} filters: "
-            f"up to {b.R * b.R * b.K:,} times."
-        )
+        return tr(
+            "Block {n}, conv, begins a kernel, because it needs neighbours, which other threads compute. In the same kernel, "
+            "{previous} would run again for each tap (R·R = {taps}) and each filter (K = {K}): up to {times}×.",
+            taps=b.R * b.R, K=decimal(f"{b.K:,}"), times=decimal(f"{b.R * b.R * b.K:,}"), **fields,
+        )  # fmt: skip
     if b.kind == "gap":
-        return f"Block {stage.at + 1}, gap, begins a kernel: its warp needs a whole map, which many threads of {previous} make."
-    reads_per_value = math.prod(stage.after) * b.R * b.R / math.prod(stage.before)
-    text = f"Block {stage.at + 1}, {b.kind}, begins a kernel: it needs neighbours, which other threads make. "
-    if reads_per_value <= 1:
-        return (
-            f"{text}Its windows do not overlap, so to ride along it would compute nothing twice; but one thread would make the {b.R * b.R} values "
-            f"of a window one after the other, each through {previous}, where now {b.R * b.R} threads make one each."
+        return tr(
+            "Block {n}, gap, begins a kernel, because one warp needs a whole map. Many threads compute this map in {previous}.",
+            **fields,
         )
-    return f"{text}To ride along it would compute {previous} for every window that holds a value, {units.ratio(reads_per_value)} times each on average."
+    begins = tr(
+        "Block {n}, {kind}, begins a kernel, because it needs neighbours, which other threads compute.",
+        **fields,
+    )
+    if b.stride >= b.R:
+        reason = tr(
+            "Its windows do not overlap, so nothing would be computed twice in the same kernel. But one thread would compute "
+            "all {values} values of its window through {previous}, one after the other. Now {values} threads compute one each.",
+            values=b.R * b.R,
+            **fields,
+        )
+    else:
+        reason = tr(
+            "In the same kernel, {previous} would be computed again for every window that contains a value: {times}× on average.",
+            times=units.ratio(_windows_per_value(stage)),
+            **fields,
+        )
+    return f"{begins} {reason}"
+
+
+def _prologue(s: ChainShape, group: codegen.Group) -> str:
+    """Returns what it costs that pointwise blocks share the kernel of the pool after them."""
+    stage = s.stages[group.first + len(group.prologue)]
+    b = stage.block
+    text = tr(
+        "The kernel of block {n}, {kind}, also computes the blocks before it ({blocks}) on each value that it loads.",
+        n=stage.at + 1,
+        kind=b.kind,
+        blocks=", ".join(group.kinds[: len(group.prologue)]),
+    )
+    if b.stride >= b.R:
+        apart = tr("Its windows do not overlap, so nothing is computed twice.")
+        return f"{text} {apart}"
+    again = tr(
+        "Its windows of {R}×{R}, {stride} apart, read each value {times}× on average, and compute these blocks as often. A few "
+        "operations per value take less time than a store and a load of it.",
+        R=b.R,
+        stride=b.stride,
+        times=units.ratio(_windows_per_value(stage)),
+    )
+    return f"{text} {again}"
+
+
+def _windows_per_value(stage: Stage) -> float:
+    """Returns how many windows contain a value on average."""
+    return math.prod(stage.after) * stage.block.R**2 / math.prod(stage.before)
 
 
 def _fold(s: ChainShape) -> str:
@@ -220,10 +401,13 @@ def _fold(s: ChainShape) -> str:
     if not pairs:
         return ""
     part, K = parts(FOLDED, s)[0], s.blocks[pairs[0][0]].K
-    return (
-        f"Folding: a convolution is linear, so batch norm behind it is another convolution, with w′ = w · gamma / √(var + eps) and "
-        f"b′ = (b − mean) · gamma / √(var + eps) + beta, one of each for each of {K:,} filters. Done once, ahead of all images: "
-        f"{units.bytes_(part.bytes)} moved. What it saves afterwards are three operations a value, in registers: no bytes, where the rest is fused."
+    return tr(
+        "A batch norm after a convolution can be folded into it, because both are linear. The new weights are "
+        "w′ = w · gamma / √(var + eps). The new bias is b′ = (b − mean) · gamma / √(var + eps) + beta. Each of the filters "
+        "(K = {K}) has its own gamma, beta, mean and var. The fold runs once, before all images, and moves {bytes}. The fold saves "
+        "three operations per value in registers. It saves no bytes if the rest is fused.",
+        K=decimal(f"{K:,}"),
+        bytes=units.bytes_(part.bytes),
     )
 
 
@@ -236,12 +420,12 @@ def launch_table(s: ChainShape) -> dict[str, dict[str, str]]:
     for name, launch_parts in launches.items():
         total = sum(part.bytes for part in launch_parts)
         table[name] = {
-            "launches": str(len(launch_parts)),
-            "read from HBM": units.bytes_(sum(part.reads for part in launch_parts)),
-            "written to HBM": units.bytes_(sum(part.writes for part in launch_parts)),
-            "of both, maps between launches": units.bytes_(map_bytes_between(launch_parts)),
-            "handed on in registers instead": units.bytes_(max_bytes - map_bytes_between(launch_parts)),
-            "times the least": units.ratio(total / s.bytes),
-            "FLOP per byte": units.ratio(sum(part.flops for part in launch_parts) / total),
+            tr("launches"): decimal(f"{len(launch_parts):,}"),
+            tr("read from HBM"): units.bytes_(sum(part.reads for part in launch_parts)),
+            tr("written to HBM"): units.bytes_(sum(part.writes for part in launch_parts)),
+            tr("maps between launches, in both"): units.bytes_(map_bytes_between(launch_parts)),
+            tr("kept in registers instead"): units.bytes_(max_bytes - map_bytes_between(launch_parts)),
+            tr("bytes moved / minimum"): f"{units.ratio(total / s.bytes)}×",
+            tr("FLOP per byte"): units.ratio(sum(part.flops for part in launch_parts) / total),
         }
     return table

@@ -3,78 +3,185 @@
 from __future__ import annotations
 
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import tr, trn
 from visuals.gemm.plan import Plan
-
-A, B, C = "[A](input)", "[B](filter)", "[C](output)"
-TILE_A, TILE_B = "[tile_a](input)", "[tile_b](filter)"
+from visuals.scene.scene import number
 
 
-def templates(s: GemmShape, plan: Plan) -> tuple[str, ...]:
-    owner, owners = plan.owner, f"{plan.owner}s"
-    single = plan.TM * plan.TN == 1
-    registers = "one [sum](output)" if single else f"{plan.TM} × {plan.TN} [sums](output)"
-    its_sums = "its [sum](output)" if single else f"its {plan.TM * plan.TN:,} [sums](output)"
+def templates(s: GemmShape, plan: Plan, block: tuple[int, int] = (0, 0)) -> tuple[str, ...]:
+    """Returns the template of each kind of step of a block (x, y), in the order of the kinds."""
+    load_A, load_B = _load_A(s, plan), _load_B(s, plan)
+    first, ahead = (_first_copy(), _copy_ahead()) if plan.stages > 1 else ("", "")
     return (
-        f"Block {{0}} of {{1}} computes rows {{2}} to {{3}}, columns {{4}} to {{5}} of {C}. Each of its {len(plan.rows):,} "
-        f"{owners} keeps {registers} in registers, now 0. We follow {owner} 0.",
-        _load(s, plan, "columns", "rows", A, plan.BN // plan.TN),
-        _load(s, plan, "rows", "columns", B, plan.BM // plan.TM),
+        _start(s, plan, block),
+        _joined(load_A, first),
+        _joined(load_B, first),
         _multiply(plan),
-        "The loop goes on in the same way to k = {0}: {1} more terms of each sum, not shown one by one.",
-        f"{owner.capitalize()} 0 stores {its_sums}{_scaled(s)} to {C}.",
-        f"Warp {{0}} stores its [sums](output): {{1}} cells of {C}.",
-        f"The other {{0}} warps of the block store theirs: {{1}} cells of {C}.",
-        f"The other {{0}} blocks did the same at the same time, on other SMs: {C} is whole.",
+        tr("The loop continues to k = {0}. Terms of each sum added in this step: {1}."),
+        _joined(_store(plan), _scaled(s)),
+        tr("Warp {0} stores its [sums](output). Elements of [C](output): {1}."),
+        tr("The other {0} warps of the block store their [sums](output). Elements of [C](output): {1}."),
+        _others(s, plan),
+        _joined(load_A, ahead),
+        _joined(load_B, ahead),
     )
 
 
-def _load(s: GemmShape, plan: Plan, along: str, across: str, matrix: str, times: int) -> str:
-    is_padded = s.K % plan.BK or s.M % plan.BM or s.N % plan.BN
-    padding = "What sticks out of the matrix becomes zeros."
-    return (
-        f"Tile {{0}} of {{1}}: {along} {{2}} to {{3}} of the block's {across} of {matrix} go to shared memory, {{4}} values. "
-        f"Each is read once from HBM by this block and then {times} times from shared memory."
-        + (f" {padding}" if is_padded else "")
-        + (" The copy runs while earlier tiles are multiplied." if plan.stages > 1 else "")
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+# -- start -----------------------------------------------------------------------------------------
+def _start(s: GemmShape, plan: Plan, block: tuple[int, int]) -> str:
+    return _joined(
+        tr("Block {0} of {1} computes rows {2} to {3} and columns {4} to {5} of [C](output)."),
+        _outside(plan) if plan.As and plan.inside(s, block) != (plan.BM, plan.BN) else "",
+        _owners(plan),
+        tr("The picture follows warp 0.") if plan.owner == "warp" else tr("The picture follows thread 0."),
     )
 
 
+def _outside(plan: Plan) -> str:
+    return tr(
+        "Its tile of {rows} × {cols} is larger than this part of [C](output). The rest is filled with zeros, and "
+        "multiply-adds with zeros are counted.",
+        rows=plan.BM, cols=plan.BN,
+    )  # fmt: skip
+
+
+def _owners(plan: Plan) -> str:
+    count, size = len(plan.rows), {"rows": plan.TM, "cols": plan.TN}
+    if plan.owner == "warp":
+        return trn(
+            "Its {n} warp keeps {rows} × {cols} [sums](output) in registers, all 0 so far.",
+            "Each of its {n} warps keeps {rows} × {cols} [sums](output) in registers, all 0 so far.",
+            count, **size,
+        )  # fmt: skip
+    if plan.TM * plan.TN == 1:
+        return trn(
+            "Its {n} thread keeps one [sum](output) in a register, now 0.",
+            "Each of its {n} threads keeps one [sum](output) in a register, now 0.",
+            count,
+        )
+    return trn(
+        "Its {n} thread keeps {rows} × {cols} [sums](output) in registers, all 0 so far.",
+        "Each of its {n} threads keeps {rows} × {cols} [sums](output) in registers, all 0 so far.",
+        count, **size,
+    )  # fmt: skip
+
+
+# -- load ------------------------------------------------------------------------------------------
+def _load_A(s: GemmShape, plan: Plan) -> str:
+    return _joined(
+        tr(
+            "Tile {0} of {1}: the block copies columns {2} to {3} of its rows of [A](input) to shared memory."
+        ),
+        _reads(plan, plan.BN // plan.TN),
+        _zeros() if s.K % plan.BK or s.M % plan.BM else "",
+    )
+
+
+def _load_B(s: GemmShape, plan: Plan) -> str:
+    return _joined(
+        tr(
+            "Tile {0} of {1}: the block copies rows {2} to {3} of its columns of [B](filter) to shared memory."
+        ),
+        _reads(plan, plan.BM // plan.TM),
+        _zeros() if s.K % plan.BK or s.N % plan.BN else "",
+    )
+
+
+def _reads(plan: Plan, readers: int) -> str:
+    """Returns sentences on how often each value of a tile is read."""
+    once = tr("Values copied: {4}. Each is read once from global memory.")
+    if plan.owner == "warp":
+        return _joined(
+            once,
+            trn("Then {n} warp reads it from shared memory.", "Then {n} warps read it from shared memory.", readers),
+        )  # fmt: skip
+    return _joined(
+        once,
+        trn("Then {n} thread reads it from shared memory.", "Then {n} threads read it from shared memory.", readers),
+    )  # fmt: skip
+
+
+def _zeros() -> str:
+    return tr("Elements outside the matrix are loaded as zero.")
+
+
+def _first_copy() -> str:
+    return tr("The threads wait for this first copy, because no tile can be multiplied yet.")
+
+
+def _copy_ahead() -> str:
+    return tr("The copy runs while earlier tiles are multiplied.")
+
+
+# -- multiply --------------------------------------------------------------------------------------
 def _multiply(plan: Plan) -> str:
     TM, TN, depth = plan.TM, plan.TN, plan.depth
+    counts = {"products": f"{TM * TN * depth:,}", "values": f"{(TM + TN) * depth:,}"}
     if not plan.As:
-        return (
-            f"k = {{0}}: thread 0 reads {{2}} from {A} and {{3}} from {B} in global memory and adds their product; its "
-            f"[sum](output) is now {{4}}. The lanes of its warp ask for {{5}} values of {A} and {{6}} of {B}."
+        return tr(
+            "k = {0}: thread 0 reads {2} from [A](input) and {3} from [B](filter) in global memory. It adds their "
+            "product to its [sum](output). The [sum](output) is now {4}. Different values read by its warp: {5} of "
+            "[A](input), {6} of [B](filter)."
         )
     if plan.owner == "warp":
-        return (
-            f"k = {{0}} to {{1}}: warp 0 brings {TM} × {depth} values of {TILE_A} and {depth} × {TN} of {TILE_B} into its lanes' "
-            f"registers. The tensor cores add their product to its [sums](output): {TM * TN * depth:,} multiply-adds for "
-            f"{(TM + TN) * depth:,} reads."
-        )
+        return tr(
+            "k = {0} to {1}: warp 0 loads {rows} × {depth} values of [tile_a](input) and {depth} × {cols} values of "
+            "[tile_b](filter) into registers. The tensor cores add the product to its [sums](output). That is "
+            "{products} multiply-adds for {values} values.",
+            rows=TM, cols=TN, depth=depth, **counts,
+        )  # fmt: skip
     if depth > 1:
-        return (
-            f"k = {{0}} to {{1}}: thread 0 reads {TM} registers of {TILE_A} and {TN} of {TILE_B}, {depth} values in each. Each "
-            f"__dp4a makes {depth} multiply-adds of a pair: {TM * TN * depth:,} in all, for {(TM + TN) * depth} values read."
-        )
+        return tr(
+            "k = {0} to {1}: thread 0 reads {rows} registers of [tile_a](input) and {cols} of [tile_b](filter), each with "
+            "{depth} values. One __dp4a instruction does {depth} multiply-adds. That is {products} multiply-adds for "
+            "{values} values.",
+            rows=TM, cols=TN, depth=depth, **counts,
+        )  # fmt: skip
     if TM * TN == 1:
-        return (
-            f"k = {{0}}: thread 0 reads {{2}} from {TILE_A} and {{3}} from {TILE_B} and adds their product; its [sum](output) is now "
-            "{4}. One multiply-add for 2 reads of shared memory."
+        return tr(
+            "k = {0}: thread 0 reads {2} from [tile_a](input) and {3} from [tile_b](filter). It adds their product to its "
+            "[sum](output). The [sum](output) is now {4}. That is one multiply-add for 2 reads of shared memory."
         )
-    return (
-        f"k = {{0}}: thread 0 reads {TM} values of {TILE_A} and {TN} of {TILE_B} from shared memory and multiplies all pairs: "
-        f"{TM * TN} multiply-adds for {TM + TN} reads."
-    )
+    return tr(
+        "k = {0}: thread 0 reads {rows} values of [tile_a](input) and {cols} of [tile_b](filter) from shared memory. It "
+        "multiplies all pairs and adds the products to its [sums](output). That is {products} multiply-adds for "
+        "{values} reads.",
+        rows=TM, cols=TN, **counts,
+    )  # fmt: skip
+
+
+# -- store -----------------------------------------------------------------------------------------
+def _store(plan: Plan) -> str:
+    count = plan.TM * plan.TN
+    if plan.owner == "warp":
+        return trn(
+            "Warp 0 stores its [sum](output) to [C](output).", "Warp 0 stores its {n} [sums](output) to [C](output).",
+            count,
+        )  # fmt: skip
+    return trn(
+        "Thread 0 stores its [sum](output) to [C](output).", "Thread 0 stores its {n} [sums](output) to [C](output).",
+        count,
+    )  # fmt: skip
 
 
 def _scaled(s: GemmShape) -> str:
-    """Returns the words about alpha and beta; "" if alpha is 1 and beta is 0."""
-    alpha = f", each times {s.alpha:g}" if s.alpha != 1 else ""
-    return (
-        f"{alpha}{', ' if alpha else ', each '}plus {s.beta:g} times C0,"
-        if s.beta
-        else f"{alpha},"
-        if alpha
-        else ""
+    """Returns a sentence about alpha and beta; "" if alpha is 1 and beta is 0."""
+    factors = {"alpha": number(s.alpha), "beta": number(s.beta)}
+    if s.alpha != 1 and s.beta:
+        return tr("Each stored value is {alpha} times the sum plus {beta} times C0.", **factors)
+    if s.beta:
+        return tr("Each stored value is the sum plus {beta} times C0.", **factors)
+    return tr("Each stored value is {alpha} times the sum.", **factors) if s.alpha != 1 else ""
+
+
+def _others(s: GemmShape, plan: Plan) -> str:
+    across, down = plan.grid(s)
+    return trn(
+        "The other block computes its tile in the same way. [C](output) is complete.",
+        "The other {n} blocks compute their tiles in the same way. [C](output) is complete.",
+        across * down - 1,
     )

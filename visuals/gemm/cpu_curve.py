@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from kernels.gemm.cpu_traffic import FLOAT, traffic_ratio
 from kernels.gemm.shape import GemmShape
-from kernels.machine.memory_levels import Level
+from kernels.i18n import decimal, mark, tr
+from kernels.machine.memory_levels import Level, shown
 from kernels.records.statistics import fastest
 from visuals.charts import units
+from visuals.charts.story import capitalized
 from visuals.charts.sweeps import Row, Tokens
 from visuals.charts.tile import MAX_VALUE, Tile
 
@@ -31,7 +33,7 @@ def block_tile(s: GemmShape) -> Tile:
     def share(value: int, cache: Level) -> float:
         return traffic_ratio(s, value, cache.line_bytes, cache.bytes)
 
-    return Tile("BLOCK", "3 squares", lambda value: 3 * FLOAT * value**2, share)
+    return Tile("BLOCK", mark("3 tiles"), lambda value: 3 * FLOAT * value**2, share)
 
 
 def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile, tokens: Tokens) -> Figure:
@@ -56,7 +58,12 @@ def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile
     figure.update_yaxes(gridcolor=tokens["line"], **_axis(tokens))
     figure.update_yaxes(title={"text": "GFLOP/s", "standoff": 6}, rangemode="tozero", row=1, col=1)
     figure.update_yaxes(
-        title={"text": "bytes, of naive", "standoff": 6}, type="log", tickformat=".0%", dtick=1, row=2, col=1
+        title={"text": tr("bytes, share of naive"), "standoff": 6},
+        type="log",
+        tickformat=".0%",
+        dtick=1,
+        row=2,
+        col=1,
     )
     return figure.update_layout(
         height=HEIGHT, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
@@ -88,8 +95,10 @@ def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -
 
 
 def _hover_texts(row: Row) -> tuple[str, str]:
-    spread = ", ".join(f"{field} {units.time_(row[f'{field}_ms'])}" for field in ("median", "p20", "p80"))
-    return units.rate(row["flops"], row["median_ms"]), f"{spread}, n = {row['n']}"
+    times = {field: units.time_(row[f"{field}_ms"]) for field in ("median", "p20", "p80")}
+    return units.rate(row["flops"], row["median_ms"]), tr(
+        "median {median}, p20 {p20}, p80 {p80}, n = {n}", n=row["n"], **times
+    )
 
 
 def _rungs(figure: Figure, lines: Lines, max_rate: float, tokens: Tokens) -> None:
@@ -109,7 +118,8 @@ def _predicted(
         figure.add_scatter(
             x=values, y=shares, mode="lines+markers", row=2, col=1, marker={"size": 4},
             line={"color": tokens[role], "width": 2, "dash": dash}, customdata=[units.share(r) for r in shares],
-            hovertemplate=f"past the {cache.name}: %{{customdata}} of naive, predicted<extra></extra>",
+            hovertemplate=tr("bytes past the {cache}: {share} of naive, predicted", cache=tr(cache.name), share="%{customdata}")
+            + "<extra></extra>",
         )  # fmt: skip
     ends = [log10(shares[-1]) for shares in cache_shares]
     lowest, highest = (
@@ -119,7 +129,7 @@ def _predicted(
     )
     shifts = _apart([(end - lowest) / max(highest - lowest, 1e-9) for end in ends], LOWER_PX)
     for cache, role, end, shift in zip(caches, ROLES, ends, shifts, strict=False):
-        _at_right(figure, "y2", end, f"past {cache.name.split()[0]}", tokens[role], shift)
+        _at_right(figure, "y2", end, tr("past {cache}", cache=cache.name.split()[0]), tokens[role], shift)
 
 
 def _apart(heights: Sequence[float], px: float) -> list[float]:
@@ -137,7 +147,7 @@ def _marks(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level
         if values[0] <= (full := tile.largest_fitting(cache.bytes)) <= values[-1]:
             figure.add_vline(x=full, line={"color": tokens[role], "width": 1, "dash": "dot"})
             figure.add_annotation(
-                x=log10(full), xref="x", y=1, yref="paper", text=f"{tile.what} fill {cache.name.split()[0]}",
+                x=log10(full), xref="x", y=1, yref="paper", text=tr("{tiles} fill {cache}", tiles=tr(tile.what), cache=cache.name.split()[0]),
                 showarrow=False, yanchor="bottom", font={"size": 11, "color": tokens[role]},
             )  # fmt: skip
 
@@ -158,32 +168,67 @@ def _axis(tokens: Tokens) -> dict:
 def summary(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
     """Returns sentences: the best value, its speedup over other rungs, and the smallest cache that its tiles fit in."""
     top = fastest(rows)
-    against = ", ".join(
-        f"{row['median_ms'] / top['median_ms']:.3g} times as fast as {title}" for title, row in lines
-    )
-    text = f"Best here: {tile.name} {tile.value_in(top)} with {units.rate(top['flops'], top['median_ms'])}"
-    text += f", {against}." if against else "."
+    value = {"name": tile.name, "value": decimal(f"{tile.value_in(top):,}")}
+    sentences = [
+        tr(
+            "The fastest is {name} {value} with {rate}.",
+            rate=units.rate(top["flops"], top["median_ms"]),
+            **value,
+        ),
+        *(_comparison(top, title, row, value) for title, row in lines),
+    ]
     size = tile.bytes_at(tile.value_in(top))
-    smallest_cache = next((cache for cache in caches if size <= cache.bytes), None)
-    if not smallest_cache:
-        return text
-    return f"{text} Its {tile.what} take {units.bytes_(size)}: they fit in the {smallest_cache.name} of {units.bytes_(smallest_cache.bytes)}."
+    if smallest_cache := next((cache for cache in caches if size <= cache.bytes), None):
+        sentences.append(
+            tr(
+                "Its {tiles} have {size} and fit in the {cache} ({bytes}).",
+                tiles=tr(tile.what),
+                size=units.bytes_(size),
+                cache=tr(smallest_cache.name),
+                bytes=units.bytes_(smallest_cache.bytes),
+            )
+        )
+    return " ".join(sentences)
+
+
+def _comparison(top: Row, title: str, row: Row, value: dict[str, str]) -> str:
+    """Returns a sentence that names the faster of the best value and another rung first."""
+    ratio = row["median_ms"] / top["median_ms"]
+    if ratio >= 1:
+        return tr(
+            "{name} {value} is {ratio}× as fast as {kernel}.", ratio=units.ratio(ratio), kernel=title, **value
+        )
+    kernel = capitalized(title)
+    return tr(
+        "{kernel} is {ratio}× as fast as {name} {value}.",
+        ratio=units.ratio(1 / ratio),
+        kernel=kernel,
+        **value,
+    )
 
 
 def caches_sentence(caches: Sequence[Level], tile: Tile) -> str:
-    """Returns a sentence on this processor's caches and the value that fills each."""
+    """Returns sentences on this processor's caches and the value that fills each."""
     if not caches:
-        return "This system does not tell the sizes of its caches: no marks and no prediction."
-    sizes = "; ".join(f"{c.name} {units.bytes_(c.bytes)} ({c.each}){_filled(tile, c)}" for c in caches)
-    return f"{sizes}. A cache line is {caches[0].line_bytes} bytes, {caches[0].line_bytes // FLOAT} floats."
-
-
-def _filled(tile: Tile, cache: Level) -> str:
-    full = tile.largest_fitting(cache.bytes)
-    if full == MAX_VALUE:
-        return ""
-    return (
-        f", filled by {tile.what} of {tile.name} {full:,}"
-        if full
-        else f", too small for {tile.what} of {tile.name} 1"
+        return tr(
+            "This system does not report the sizes of its caches. The chart has no cache marks and no prediction."
+        )
+    line = caches[0].line_bytes
+    sizes = "; ".join(_cache(cache, tile) for cache in caches)
+    return f"{sizes}. " + tr(
+        "A cache line has {bytes} bytes ({floats} floats).", bytes=line, floats=line // FLOAT
     )
+
+
+def _cache(cache: Level, tile: Tile) -> str:
+    """Returns a cache's size and the value whose tiles fill it."""
+    full = tile.largest_fitting(cache.bytes)
+    fields = {
+        "cache": tr(cache.name), "size": units.bytes_(cache.bytes), "each": shown(cache.each), "tiles": tr(tile.what),
+        "name": tile.name, "value": decimal(f"{full:,}"),
+    }  # fmt: skip
+    if full == MAX_VALUE:
+        return tr("{cache} {size} ({each})", **fields)
+    if full:
+        return tr("{cache} {size} ({each}), filled by {tiles} of {name} {value}", **fields)
+    return tr("{cache} {size} ({each}), too small for {tiles} of {name} 1", **fields)

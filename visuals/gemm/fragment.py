@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.gemm.fragments import M16N8K16
+from kernels.i18n import mark, tr
 from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor, Write
 from visuals.scene.requests import LANES
 from visuals.scene.scene import Scene
@@ -16,15 +17,15 @@ from visuals.scene.source import source_of
 
 M, N, K = 16, 8, 16
 FILE = "cuda/mma.cuh"
-ORDER = "lane by lane"
-ORDER_NOTE = (
-    "One lane after the other, so that the eye can follow. The 32 lanes of a warp hold their elements at "
-    "the same moment, and one instruction multiplies them all."
+ORDER = mark("lane by lane")
+ORDER_NOTE = mark(
+    "The picture shows one lane per step. On the GPU all 32 lanes of a warp hold their elements at once. One "
+    "instruction multiplies them all."
 )
-_CAPTION = (
-    "Lane {0} (group {1}, place {2} in it) holds 8 elements of [A](input), of rows {3} and {4} from column {5} "
-    "and {6} on, 4 of [B](filter), of column {3}, and ends with 4 [sums](output), of rows {3} and {4}, "
-    "columns {5} and {7}."
+_CAPTION = mark(
+    "Lane {0} is in group {1}, at position {2}. It holds 8 elements of [A](input): rows {3} and {4}, columns {5}, {7}, "
+    "{6} and {8}. It holds 4 elements of [B](filter): column {3}, rows {5}, {7}, {6} and {8}. The instruction gives it 4 "
+    "[sums](output): rows {3} and {4}, columns {5} and {7}."
 )
 
 
@@ -54,18 +55,18 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
             Tensor("A", "A", "A", "input", 1, M, K, A.ravel(), note="16 × 16"),
             Tensor("B", "B", "B", "filter", 1, K, N, B.ravel(), note="16 × 8"),
             Tensor("C", "C", "C", "output", 1, M, N, note="16 × 8"),
-            Tensor("a", "a", "a", "input", 1, 8, LANES, note="8 values a lane, in 4 registers"),
-            Tensor("b", "b", "b", "filter", 1, 4, LANES, note="4 values a lane, in 2 registers"),
-            Tensor("c", "c", "c", "output", 1, 4, LANES, note="4 sums a lane, in 4 registers"),
+            Tensor("a", "a", "a", "input", 1, 8, LANES, note=tr("8 values per lane, in 4 registers")),
+            Tensor("b", "b", "b", "filter", 1, 4, LANES, note=tr("4 values per lane, in 2 registers")),
+            Tensor("c", "c", "c", "output", 1, 4, LANES, note=tr("4 sums per lane, in 4 registers")),
         ),
         groups=(
             Group((("A", "B", "C"),)),
-            Group((("a",), ("b",), ("c",)), "registers", "registers of the warp, a column a lane"),
+            Group((("a",), ("b",), ("c",)), "registers", tr("registers of the warp, one column per lane")),
         ),
         steps=LANES,
         step_name="lane",
-        order_name=ORDER,
-        order_note=ORDER_NOTE,
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE),
         writes=(
             Write("a", steps, source="A", index=cells["A"]),
             Write("b", steps, source="B", index=cells["B"]),
@@ -74,8 +75,8 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
         ),
         matmuls=(MatMul("A", "B", "C", start),),
         readings=(
-            Reading("elements of A and B held", 12 * (lanes + 1), "predicted"),
-            Reading("multiply-adds of the instruction", np.full(LANES, M * N * K), "predicted"),
+            Reading(tr("elements of A and B in registers"), 12 * (lanes + 1), "predicted"),
+            Reading(tr("multiply-adds of the instruction"), np.full(LANES, M * N * K), "predicted"),
         ),
         captions=_captions(lanes),
         source=source_of(FILE, ("mma.sync.aligned",), np.zeros(1, int)),
@@ -84,8 +85,11 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
 
 
 def _captions(lanes: np.ndarray) -> Captions:
-    (rows, cols), (_, upper) = lane_elements()["A"], lane_elements()["C"]
+    (rows, cols), (_, sum_cols) = lane_elements()["A"], lane_elements()["C"]
     args = np.stack(
-        [lanes, lanes // 4, lanes % 4, rows[:, 0], rows[:, 2], cols[:, 0], cols[:, 4], upper[:, 1]], axis=1
-    )
-    return Captions((_CAPTION,), np.zeros(LANES, int), args)
+        [
+            lanes, lanes // 4, lanes % 4, rows[:, 0], rows[:, 2], cols[:, 0], cols[:, 4], sum_cols[:, 1], cols[:, 5],
+        ],
+        axis=1,
+    )  # fmt: skip
+    return Captions((tr(_CAPTION),), np.zeros(LANES, int), args)

@@ -16,8 +16,21 @@ from visuals.scene import why_not as scene_why_not
 
 Mark = str | re.Pattern  # finds a line of a source
 # Kinds of steps; MARK_OF: the index in Plan.marks of each kind.
-START, LOAD_A, LOAD_B, MULTIPLY, REST, STORE, STORE_WARP, STORE_MORE, OTHERS = range(9)
-MARK_OF = (0, 1, 2, 3, 4, 5, 5, 5, 5)
+# LOAD_A and LOAD_B load the first tile, the others run while earlier tiles are multiplied if there are several stages.
+(
+    START,
+    LOAD_A,
+    LOAD_B,
+    MULTIPLY,
+    REST,
+    STORE,
+    STORE_WARP,
+    STORE_MORE,
+    OTHERS,
+    LOAD_A_LATER,
+    LOAD_B_LATER,
+) = range(11)
+MARK_OF = (0, 1, 2, 3, 4, 5, 5, 5, 5, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,11 @@ class Plan:
     def grid(self, s: GemmShape) -> tuple[int, int]:
         """Returns the number of blocks along N and along M."""
         return -(-s.N // self.BN), -(-s.M // self.BM)
+
+    def inside(self, s: GemmShape, block: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+        """Returns how many rows and columns of the tile of a block (x, y) are inside C."""
+        x, y = block
+        return min(self.BM, s.M - y * self.BM), min(self.BN, s.N - x * self.BN)
 
     def owner_of(self) -> np.ndarray:
         """Returns the owner of each cell of the tile, int64[BM, BN]."""

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from visuals.gemm import captions
 from visuals.gemm import plan as gemm_plan
-from visuals.gemm.plan import plan_of, why_not
+from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.steps import Steps, part_of
 from visuals.scene.parts import Group, MatMul, Reading, Tensor
 from visuals.scene.recorder import matrix
@@ -23,11 +24,21 @@ from visuals.scene.source import resources, source_of
 
 __all__ = ["gemm_scene", "why_not"]
 
-ORDER = "explaining order"
-ORDER_NOTE = (
-    "One block, all its threads together: what they load, then the terms of the sums one after the other, as "
-    "one {0} has them. The GPU runs the warps of a block in turns, and many blocks at the same moment."
-)
+ORDER = mark("explaining order")
+ORDER_NOTES = {
+    "direct": mark(
+        "The picture shows one block. Its threads add the terms of their sums. The sum of one thread is shown step by "
+        "step. The GPU runs the warps of a block in turns and many blocks at once."
+    ),
+    "thread": mark(
+        "The picture shows one block. Its threads load a tile and then add the terms of their sums. The sums of one "
+        "thread are shown step by step. The GPU runs the warps of a block in turns and many blocks at once."
+    ),
+    "warp": mark(
+        "The picture shows one block. Its warps load a tile and then add the terms of their sums. The sums of one "
+        "warp are shown step by step. The GPU runs the warps of a block in turns and many blocks at once."
+    ),
+}
 
 
 def gemm_scene(
@@ -46,17 +57,17 @@ def gemm_scene(
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
     return Scene(
         key=f"{rung} {shape} {sizes} {block}",
-        title=rung,
+        title=tr(find(rung).title),
         tensors=_tensors(steps),
         groups=_groups(steps),
         steps=len(kind),
         step_name="step",
-        order_name=ORDER,
-        order_note=ORDER_NOTE.format(plan.owner),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTES[plan.owner if plan.As else "direct"]),
         writes=tuple(steps.writes),
         matmuls=_matmuls(steps),
         reads=steps.r.reads(),
-        captions=steps.r.captions(captions.templates(shape, plan)),
+        captions=steps.r.captions(captions.templates(shape, plan, block)),
         readings=_readings(steps),
         source=source_of(plan.file, plan.marks, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),
         lanes=steps.r.lanes(),
@@ -66,7 +77,7 @@ def gemm_scene(
 def _tensors(steps: Steps) -> tuple[Tensor, ...]:
     s, p, plan, visible = steps.s, steps.part, steps.plan, steps.visible
 
-    owner_note = f"of {plan.owner} 0"
+    owner_note = tr("of warp 0") if plan.owner == "warp" else tr("of thread 0")
     out = [
         matrix("A", "input", (p.rows, p.K), (p.row, 0), (s.M, s.K), visible["A"]),
         matrix("B", "filter", (p.K, p.cols), (0, p.col), (s.K, s.N), visible["B"]),
@@ -81,20 +92,41 @@ def _tensors(steps: Steps) -> tuple[Tensor, ...]:
         out.insert(2, matrix("C0", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N), visible["C0"]))
     if steps.is_small:
         owners = plan.owners()
-        title = f"{len(plan.rows):,} {plan.owner}s"
-        out.append(Tensor("who", "who", title, "workspace", 1, *owners.shape, note="where their sums lie"))
+        note = tr("their places in the tile of C")
+        out.append(Tensor("who", "who", _owners(plan), "workspace", 1, *owners.shape, note=note))
     if plan.As:
-        for name, role, size in (("A", "input", (plan.BM, plan.BK)), ("B", "filter", (plan.BK, plan.BN))):
-            layout, stages = steps.layout(name), min(plan.stages, -(-p.K // plan.BK))
-            note = f"tile of {name}, {size[0]} × {size[1]}"
-            if layout.at.shape != size:
-                note += f", {'rows' if name == 'A' else 'columns'} 0–{max(layout.at.shape[name == 'B'], 1) - 1} of it"
-            if plan.stages > 1:
-                note += f", {plan.stages} stages"
-            tile = f"tile_{name.lower()}"
-            out.append(Tensor(tile, tile, tile, role, stages, layout.rows, layout.cols,
-                              note=note, plane_name="stage" if stages > 1 else ""))  # fmt: skip
+        out += [_tile(steps, "A"), _tile(steps, "B")]
     return tuple(out)
+
+
+def _owners(plan: Plan) -> str:
+    if plan.owner == "warp":
+        return trn("{n} warp", "{n} warps", len(plan.rows))
+    return trn("{n} thread", "{n} threads", len(plan.rows))
+
+
+def _tile(steps: Steps, name: str) -> Tensor:
+    """Returns the tile of a matrix in shared memory. Its cells are named by their index in the kernel's array."""
+    plan, layout = steps.plan, steps.layout(name)
+    role, size = ("input", (plan.BM, plan.BK)) if name == "A" else ("filter", (plan.BK, plan.BN))
+    notes = [_tile_note(name, size, layout.at.shape)]
+    if plan.stages > 1:
+        notes.append(trn("{n} buffer", "{n} buffers", plan.stages))
+    tile, buffers = f"tile_{name.lower()}", min(plan.stages, -(-steps.part.K // plan.BK))
+    # The kernel's array of 8-bit values has words of four.
+    symbol = tr("{tile} (bytes)", tile=tile) if layout.item == 1 else tile
+    return Tensor(tile, symbol, tile, role, buffers, layout.rows, layout.cols, note=" · ".join(notes),
+                  plane_name=tr("buffer") if plan.stages > 1 else "")  # fmt: skip
+
+
+def _tile_note(name: str, size: tuple[int, int], shown: tuple[int, int]) -> str:
+    """Returns the size of a block's tile, and which part of it is shown."""
+    fields = {"matrix": name, "rows": size[0], "cols": size[1]}
+    if shown == size:
+        return tr("tile of {matrix}, {rows} × {cols}", **fields)
+    if name == "A":
+        return tr("rows 0–{last} of a tile of {matrix}, {rows} × {cols}", last=shown[0] - 1, **fields)
+    return tr("columns 0–{last} of a tile of {matrix}, {rows} × {cols}", last=shown[1] - 1, **fields)
 
 
 def _groups(steps: Steps) -> tuple[Group, ...]:
@@ -105,9 +137,13 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
     tiles = (("tile_a", "tile_b"),) if steps.is_small else (("tile_a",), ("tile_b",))
     registers = (("a", "b", "acc"), ("who",)) if steps.is_small else (("a", "b", "acc"),)
     return (
-        Group(matrices, "global", "global memory"),
-        *([Group(tiles, "shared", "shared memory of the block")] if plan.As else []),
-        Group(registers, "registers", f"registers of its {plan.owner}s"),
+        Group(matrices, "global", tr("global memory")),
+        *([Group(tiles, "shared", tr("shared memory of the block"))] if plan.As else []),
+        Group(
+            registers,
+            "registers",
+            tr("registers of its warps") if plan.owner == "warp" else tr("registers of its threads"),
+        ),
     )
 
 
@@ -120,11 +156,14 @@ def _matmuls(steps: Steps) -> tuple[MatMul, ...]:
 
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
-    titles = {
-        "read": "values of A and B read from global memory",
-        "shared": "from shared memory",
-        "added": "multiply-adds",
-    }
-    if not steps.plan.As:
-        del titles["shared"]
+    s, plan = steps.s, steps.plan
+    titles = {"read": tr("values of A and B read from global memory")}
+    if plan.As:
+        titles["shared"] = tr("values read from shared memory")
+    with_zeros = plan.inside(s, steps.part.block) != (plan.BM, plan.BN) or s.K % plan.depth
+    titles["added"] = (
+        tr("multiply-adds, with zeros outside the matrices")
+        if plan.As and with_zeros
+        else tr("multiply-adds")
+    )
     return tuple(Reading(title, steps.r.so_far(name), "predicted") for name, title in titles.items())

@@ -110,8 +110,7 @@ class Steps:
 
     def _inside(self) -> tuple[int, int]:
         """Returns how many rows and columns of the block's tile are inside C."""
-        s, plan, (x, y) = self.s, self.plan, self.part.block
-        return min(plan.BM, s.M - y * plan.BM), min(plan.BN, s.N - x * plan.BN)
+        return self.plan.inside(self.s, self.part.block)
 
     # -- steps --------------------------------------------------------------------------------------
     def _start(self) -> None:
@@ -119,7 +118,7 @@ class Steps:
         across, down = plan.grid(s)
         rows, cols = self._inside()
         row, col = y * plan.BM, x * plan.BN
-        block = y * across + x + 1
+        block = y * across + x
         t = self.r.step(gemm_plan.START, block, across * down, row, row + rows - 1, col, col + cols - 1)
         self.r.put("acc", 0 * self.followed_cells.astype(np.float32))
         if self.is_small:
@@ -160,8 +159,8 @@ class Steps:
         k = np.arange(plan.BK) + tile * plan.BK
         tiles, last = -(-s.K // plan.BK), min(k[-1], s.K - 1)
         for kind, name, values in (
-            (gemm_plan.LOAD_A, "A", rows * (last - k[0] + 1)),
-            (gemm_plan.LOAD_B, "B", cols * (last - k[0] + 1)),
+            (gemm_plan.LOAD_A_LATER if tile else gemm_plan.LOAD_A, "A", rows * (last - k[0] + 1)),
+            (gemm_plan.LOAD_B_LATER if tile else gemm_plan.LOAD_B, "B", cols * (last - k[0] + 1)),
         ):
             t = self.r.step(kind, tile + 1, tiles, k[0], last, values, read=values)
             layout = self.layout(name)

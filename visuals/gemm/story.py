@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import cached, mark, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.preset import Preset
@@ -19,11 +19,22 @@ def gemm_cost(s: GemmShape) -> str:
     """Returns how many bytes one thread per result would request, compared with the bytes of A and B."""
     requested_bytes = 2 * s.macs * ELEMENT_BYTES[s.dtype]
     input_bytes = ELEMENT_BYTES[s.dtype] * (s.elements["A"] + s.elements["B"])
-    return (
-        f"A and B take {units.bytes_(input_bytes)}. A thread for each result asks for "
-        f"{units.bytes_(requested_bytes)} of them, {units.count(requested_bytes / input_bytes)} times as much: each element of A is wanted {s.N:,} times, "
-        f"each of B {s.M:,} times. A tile kept close to the threads is asked for once and used many times."
+    sentences = (
+        tr(
+            "A and B have {inputs}. With one thread per result, the threads load {requested}: {ratio}× the size of A and B.",
+            inputs=units.bytes_(input_bytes),
+            requested=units.bytes_(requested_bytes),
+            ratio=_times(requested_bytes / input_bytes),
+        ),
+        trn("Each element of A is loaded {n} time.", "Each element of A is loaded {n} times.", s.N),
+        trn("Each element of B is loaded {n} time.", "Each element of B is loaded {n} times.", s.M),
+        tr("A tile in shared memory or registers is loaded once and used many times."),
     )
+    return " ".join(sentences)
+
+
+def _times(ratio: float) -> str:
+    return units.ratio(ratio) if ratio < 100 else units.count(ratio)
 
 
 def library_row(rows: Mapping[str, Row]) -> Row | None:
@@ -42,23 +53,36 @@ def gemm_gain(rows: Mapping[str, Row]) -> str:
     best, library = best_kernel(rows), library_row(rows)
     if not best:
         return ""
-    name = title(best)
     first = next(row for rung, row in rows.items() if not find(rung).library)
-    text = ""
-    if first is not best:
-        text = f"{capitalized(name)} is {first['median_ms'] / best['median_ms']:.3g} times as fast as {find(first['rung']).title}. "
-    if library:
-        library_name = title(library)
-        if within_spread(best, library):
-            text += (
-                f"{capitalized(name)} and {library_name} cannot be told apart here: their spreads overlap."
-            )
-        else:
-            text += f"{capitalized(name)} reaches {units.share(library['median_ms'] / best['median_ms'])} of the speed of {library_name}."
-    return text.strip()
+    sentences = [_against_first(best, first) if first is not best else "", _against_library(best, library)]
+    return " ".join(filter(None, sentences))
 
 
-@cache
+def _against_first(best: Row, first: Row) -> str:
+    names = {"kernel": capitalized(title(best)), "other": title(first)}
+    if within_spread(best, first):
+        return tr(
+            "{kernel} is the fastest kernel, but the difference from {other} is not measurable: their spreads overlap.",
+            **names,
+        )
+    return tr(
+        "{kernel} is {ratio}× as fast as {other}.",
+        ratio=units.ratio(first["median_ms"] / best["median_ms"]),
+        **names,
+    )
+
+
+def _against_library(best: Row, library: Row | None) -> str:
+    if not library:
+        return ""
+    names = {"kernel": capitalized(title(best)), "library": title(library)}
+    if within_spread(best, library):
+        return tr("{kernel} and {library} have no measurable difference: their spreads overlap.", **names)
+    share = units.share(library["median_ms"] / best["median_ms"])
+    return tr("{kernel} reaches {share} of the speed of {library}.", share=share, **names)
+
+
+@cached(8)
 def gemm_examples() -> list[tuple[Preset, str]]:
     """Returns (preset, text) of the largest and the smallest share of the library's speed that our best kernel reaches. It
     uses the cold recordings at the default tile sizes."""
@@ -71,4 +95,9 @@ def gemm_examples() -> list[tuple[Preset, str]]:
     return extremes(reached, units.share, GEMM_PRESETS)
 
 
-GEMM = Story(gemm_cost, gemm_gain, gemm_examples, "our best kernel, share of the library’s speed, recorded:")
+GEMM = Story(
+    gemm_cost,
+    gemm_gain,
+    gemm_examples,
+    mark("Speed of our fastest kernel as a share of the library’s speed, recorded:"),
+)

@@ -10,6 +10,7 @@ from kernels import sources
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.gemm import fragments
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import mark, tr
 from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.gemm.plan import Layout, Plan
 from visuals.scene.arithmetic import apply_alpha_beta, matmul_in_kernel_order
@@ -27,22 +28,77 @@ from visuals.scene.requests import (
 
 GLOBAL = {"A": "[A](input)", "B": "[B](filter)", "C0": "C0", "C": "[C](output)"}
 SHARED = {"tile_a": "[tile_a](input)", "tile_b": "[tile_b](filter)"}
-_SECTORS = "lanes {1}, bytes each {2}; sectors of 32 bytes {3}, fewest possible {4}."
-_WAVEFRONTS = "lanes {1}, bytes each {2}; passes over the 32 banks {3}, without conflicts {4}."
+LOAD = mark(
+    "Warp {0} loads from {array} in global memory, {2} bytes per lane. Active lanes: {1}. Sectors (32 bytes): {3}. "
+    "Fewest possible: {4}."
+)
+STORE = mark(
+    "Warp {0} stores to {array} in global memory, {2} bytes per lane. Active lanes: {1}. Sectors (32 bytes): {3}. "
+    "Fewest possible: {4}."
+)
+COPY = mark(
+    "Warp {0} starts an asynchronous copy from {array} in global memory to shared memory, {2} bytes per lane. Active "
+    "lanes: {1}. Sectors (32 bytes): {3}. Fewest possible: {4}."
+)
+SHARED_LOAD = mark(
+    "Warp {0} loads from {array} in shared memory, {2} bytes per lane. Active lanes: {1}. Passes over the 32 banks: {3}. "
+    "Passes without bank conflicts: {4}."
+)
+SHARED_STORE = mark(
+    "Warp {0} stores to {array} in shared memory, {2} bytes per lane. Active lanes: {1}. Passes over the 32 banks: {3}. "
+    "Passes without bank conflicts: {4}."
+)
+MORE = mark(
+    "Warp {0} makes more requests of the same kind. Requests: {1}. Sectors: {2}. Passes over the 32 banks: {3}. Passes "
+    "without bank conflicts: {4}."
+)
+# By how many other warps the block has.
+BARRIER = {
+    "one": mark(
+        "Warp {0} waits at the barrier. After it, shared memory has the values of the other warp too."
+    ),
+    "many": mark(
+        "Warp {0} waits at the barrier. After it, shared memory has the values of the other {1} warps too."
+    ),
+}
+END = {
+    "none": mark("Warp {0} is the only warp of the block. The block's tile of [C](output) is complete."),
+    "one": mark("The other warp of the block did the same. The block's tile of [C](output) is complete."),
+    "many": mark(
+        "The other {1} warps of the block did the same. The block's tile of [C](output) is complete."
+    ),
+}
+CUT = {
+    "none": mark(
+        "Warp {0} is the only warp of the block. The loop was cut short: these sums have {2} of {3} terms."
+    ),
+    "one": mark(
+        "The other warp of the block did the same. The loop was cut short: these sums have {2} of {3} terms."
+    ),
+    "many": mark(
+        "The other {1} warps of the block did the same. The loop was cut short: these sums have {2} of {3} terms."
+    ),
+}
+# By kind of step: the message of its caption, and the array in it.
 TEMPLATES = {
-    **{("ld", name): f"Warp {{0}} loads from {link} in global memory: {_SECTORS}" for name, link in GLOBAL.items()},
-    **{("st", name): f"Warp {{0}} stores to {link} in global memory: {_SECTORS}" for name, link in GLOBAL.items()},
-    **{("ld", name): f"Warp {{0}} reads {link} in shared memory: {_WAVEFRONTS}" for name, link in SHARED.items()},
-    **{("st", name): f"Warp {{0}} stores into {link} in shared memory: {_WAVEFRONTS}" for name, link in SHARED.items()},
-    **{("copy", name): f"Warp {{0}} begins to copy {link} from global memory, past its registers: {_SECTORS}" for name, link in GLOBAL.items()},
-    ("more", ""): "Warp {0} goes on in the same way: requests {1}, sectors {2}, passes over the 32 banks {3}, without conflicts {4}.",
-    ("barrier", ""): "At the barrier warp {0} waits: then what the other {1} warps stored into shared memory is there too.",
-    ("end", ""): "The other {1} warps of the block did the same: its tile of [C](output) is whole.",
-    ("end", "cut"): "The other {1} warps of the block did the same. These sums have {2} of {3} terms: the loop was cut short.",
-}  # fmt: skip
+    **{("ld", name): (LOAD, link) for name, link in GLOBAL.items()},
+    **{("st", name): (STORE, link) for name, link in GLOBAL.items()},
+    **{("ld", name): (SHARED_LOAD, link) for name, link in SHARED.items()},
+    **{("st", name): (SHARED_STORE, link) for name, link in SHARED.items()},
+    **{("copy", name): (COPY, link) for name, link in GLOBAL.items()},
+    ("more", ""): (MORE, ""),
+    **{("barrier", others): (message, "") for others, message in BARRIER.items()},
+    **{("end", others): (message, "") for others, message in END.items()},
+    **{("cut", others): (message, "") for others, message in CUT.items()},
+}
 MAX_SINGLE = 16  # equal requests in a row that each get a step
 MAX_ROWS, MAX_COLS = 64, 128  # of C shown
 _KIND = {kind: n for n, kind in enumerate(TEMPLATES)}
+
+
+def templates() -> tuple[str, ...]:
+    """Returns the captions of all kinds of steps, in the order of TEMPLATES."""
+    return tuple(tr(message, array=array) for message, array in TEMPLATES.values())
 
 
 class Banks:
@@ -212,16 +268,20 @@ class WarpSteps:
         self._to_lanes(t, tile.name, np.where(visible, tile.cells(stage, element), -1), lanes)
 
     def _barrier(self, line: int) -> None:
-        self._show_pending(self._step(("barrier", ""), (self.warp, self._others()), line))
+        self._show_pending(self._step(("barrier", self._others()), (self.warp, self.other_warps), line))
 
     def _end(self, line: int) -> None:
-        kind = ("end", "cut" if self.terms > self.s.K else "")
-        t = self._step(kind, (self.warp, self._others(), self.s.K, self.terms), line)
+        kind = "cut" if self.terms > self.s.K else "end", self._others()
+        t = self._step(kind, (self.warp, self.other_warps, self.s.K, self.terms), line)
         self._show_pending(t)
         self.stored[self.stored < 0] = t
 
-    def _others(self) -> int:
+    @property
+    def other_warps(self) -> int:
         return -(-self.plan.threads // LANES) - 1
+
+    def _others(self) -> str:
+        return {0: "none", 1: "one"}.get(self.other_warps, "many")
 
     # -- cells --------------------------------------------------------------------------------------
     def _cells(self, name: str, byte: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:

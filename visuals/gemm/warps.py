@@ -15,18 +15,22 @@ from kernels.engines import emulator
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.program import Program
 from visuals.gemm.plan import Plan, plan_of, why_not
-from visuals.gemm.warp_requests import TEMPLATES, WarpSteps
+from visuals.gemm.warp_requests import WarpSteps, templates
 from visuals.scene.parts import Group, Reading, Tensor
 from visuals.scene.recorder import matrix
 from visuals.scene.requests import LANES, ORDER, ORDER_NOTE, SECTOR, WORD
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
 
-NOTE = "One warp of block 0 as the emulator executed it, one request of it a step. " + ORDER_NOTE
+NOTE = mark(
+    "The picture shows one warp of block 0, as the emulator executed it. Each step is one memory request of this warp."
+)
+CUT_NOTE = mark("The K loop is cut to {cut} of {all} terms. Tiles and sectors stay as they are.")
 MIN_TERMS = 16  # of the K loop
 
 
@@ -70,26 +74,24 @@ def traced(
 def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) -> Scene:
     cut, plan = steps.s, steps.plan
     launch = find(rung).build(cut, plan.tiles).steps[0]
-    cut_note = (
-        f" The K loop is cut to {cut.K} of {shape.K:,} terms, which keeps every tile and sector as it is."
-        if cut.K < shape.K
-        else ""
-    )
+    notes = [tr(NOTE), tr(ORDER_NOTE)]
+    if cut.K < shape.K:
+        notes.append(tr(CUT_NOTE, cut=decimal(f"{cut.K:,}"), all=decimal(f"{shape.K:,}")))
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
     source = source_of(plan.file, plan.marks, np.zeros(1, int), detail=resources(launch))
     lines = np.maximum(steps.lines, source.first)
     return Scene(
         key=f"{rung} {shape} {sizes} warps",
-        title=rung,
+        title=tr(find(rung).title),
         tensors=_tensors(steps, shape),
         groups=_groups(steps),
         steps=steps.r.steps,
         step_name="request",
-        order_name=ORDER,
-        order_note=NOTE + cut_note,
+        order_name=tr(ORDER),
+        order_note=" ".join(notes),
         writes=steps.writes(),
         reads=steps.r.reads(),
-        captions=steps.r.captions(tuple(TEMPLATES.values()), int),
+        captions=steps.r.captions(templates(), int),
         readings=_readings(steps),
         source=dataclasses.replace(source, lines=lines, notes=margin(counters, plan.file)),
         lanes=steps.r.lanes(),
@@ -110,43 +112,41 @@ def _tensors(steps: WarpSteps, shape: GemmShape) -> tuple[Tensor, ...]:
     for tile in steps.tiles:
         role = "input" if tile.name == "tile_a" else "filter"
         each = WORD // tile.layout.item
-        note = "a column is a bank" if each == 1 else f"{each} columns are a bank"
-        out.append(Tensor(tile.name, tile.name, tile.name, role, tile.visible_stages, tile.rows, tile.cols, note=note,
-                          plane_name="stage" if tile.visible_stages > 1 else ""))  # fmt: skip
+        note = tr("one column per bank") if each == 1 else tr("{n} columns per bank", n=each)
+        # A cell's index is its place in the banks, not that in the kernel's array.
+        symbol = tr("{tile} by bank", tile=tile.name)
+        out.append(Tensor(tile.name, symbol, tile.name, role, tile.visible_stages, tile.rows, tile.cols, note=note,
+                          plane_name=tr("buffer") if tile.stages > 1 else ""))  # fmt: skip
     for name, role in (("a", "input"), ("b", "filter"), ("c", "output")):
         if name in steps.values_per_lane:
-            sources = (
-                "C0" if name == "c" else f"{name.upper()} and tile_{name}" if steps.tiles else name.upper()
-            )
-            out.append(
-                Tensor(
-                    name,
-                    name,
-                    name,
-                    role,
-                    1,
-                    steps.values_per_lane[name],
-                    LANES,
-                    note=f"came last from {sources}",
-                )
-            )
+            note = _loaded_note(name, bool(steps.tiles))
+            out.append(Tensor(name, name, name, role, 1, steps.values_per_lane[name], LANES, note=note))
     return tuple(out)
+
+
+def _loaded_note(name: str, tiled: bool) -> str:
+    """Returns from where the values that lanes have were loaded."""
+    if name != "c" and tiled:
+        return tr("loaded from {matrix} or {tile}", matrix=name.upper(), tile=f"tile_{name}")
+    return tr("loaded from {matrix}", matrix="C0" if name == "c" else name.upper())
 
 
 def _groups(steps: WarpSteps) -> tuple[Group, ...]:
     matrices = ("A", "B", "C0", "C") if steps.s.beta else ("A", "B", "C")
     tiles = (
-        (Group((("tile_a", "tile_b"),), "shared", "shared memory of the block, by its 32 banks"),)
+        (Group((("tile_a", "tile_b"),), "shared", tr("shared memory of the block, 32 banks")),)
         if steps.tiles
         else ()
     )
     loaded = tuple((name,) for name in steps.values_per_lane)
-    register_group = Group(loaded, "registers", f"registers of warp {steps.warp}, a column a lane")
-    return (Group((matrices,), "global", "global memory"), *tiles, register_group)
+    register_group = Group(
+        loaded, "registers", tr("registers of warp {warp}, one column per lane", warp=steps.warp)
+    )
+    return (Group((matrices,), "global", tr("global memory")), *tiles, register_group)
 
 
 def _readings(steps: WarpSteps) -> tuple[Reading, ...]:
-    titles = {"loaded": "sectors loaded", "stored": "sectors stored"}
+    titles = {"loaded": tr("sectors loaded"), "stored": tr("sectors stored")}
     if steps.plan.As:
-        titles |= {"wavefronts": "passes over the banks", "conflicts": "of them conflicts"}
+        titles |= {"wavefronts": tr("passes over the banks"), "conflicts": tr("passes from bank conflicts")}
     return tuple(Reading(title, steps.r.so_far(name), "counted") for name, title in titles.items())

@@ -3,13 +3,16 @@ a device's memory levels. Pure functions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING
 
-from kernels.machine.memory_levels import ABSENT, Level, Levels
+from kernels.i18n import mark, tr
+from kernels.machine import ceilings
+from kernels.machine.memory_levels import ABSENT, Level, Levels, shown
 from kernels.memory.shape import BanksShape, StrideShape
 from kernels.runner import run
 from visuals.charts import units
@@ -81,7 +84,8 @@ def slowdown(
         figure.add_scatter(
             x=list(counts), y=list(counts.values()), name=name, mode="lines",
             line={"color": tokens["dim"], "width": 2, "dash": dash},
-            hovertemplate=f"{escape(name)}: %{{y:.3g}} times as at stride 1<extra></extra>",
+            hovertemplate=tr("{name}: {ratio}× the value at stride 1", name=escape(name), ratio="%{y:.3g}")
+            + "<extra></extra>",
         )  # fmt: skip
     for line in lines:
         if line.slowdowns:
@@ -98,8 +102,8 @@ def slowdown(
         font={"color": tokens["ink"], "size": 13, "family": FONT},
         hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
-        xaxis=axis | {"tickvals": marks, "title": {"text": "stride, in floats", "font": {"size": 12}, "standoff": 8}, "showgrid": False},
-        yaxis=axis | {"tickvals": powers, "ticksuffix": " ×", "title": {"text": "times as at stride 1", "font": {"size": 12}, "standoff": 12}},
+        xaxis=axis | {"tickvals": marks, "title": {"text": tr("stride, in floats"), "font": {"size": 12}, "standoff": 8}, "showgrid": False},
+        yaxis=axis | {"tickvals": powers, "ticksuffix": " ×", "title": {"text": tr("relative to stride 1"), "font": {"size": 12}, "standoff": 12}},
     )  # fmt: skip
     return figure
 
@@ -122,49 +126,87 @@ def _measured(line: Line, tokens: Mapping[str, str]):
             "arrayminus": [(r["median_ms"] - r["p20_ms"]) / base for r in rows],
         },
         customdata=[[units.time_(r["median_ms"]), r["n"]] for r in rows],
-        hovertemplate=f"{escape(line.name)}, stride %{{x}}: %{{y:.3g}} times as long as at stride 1<br>"
-        "median %{customdata[0]}, n = %{customdata[1]}<extra></extra>",
+        hovertemplate=tr(
+            "{name}, stride {stride}: {ratio}× the time of stride 1<br>median {median}, n = {n}",
+            name=escape(line.name), stride="%{x}", ratio="%{y:.3g}", median="%{customdata[0]}", n="%{customdata[1]}",
+        )
+        + "<extra></extra>",
     )  # fmt: skip
+
+
+# By what was counted: a sentence if the count is that of stride 1, and one if it is not.
+COUNTED = {
+    "sectors": (mark("The number of sectors is the same."), mark("It needs {ratio}× the sectors.")),
+    "passes": (mark("The number of passes is the same."), mark("It needs {ratio}× the passes.")),
+}
 
 
 def slowdown_sentence(line: Line, stride: int, counted: Mapping[int, float], what: str) -> str:
-    """Returns a sentence with the measured slowdown at a stride and the count there; "" if it was not measured."""
+    """Returns sentences with the measured slowdown at a stride and the count there (`what`: a key of COUNTED); "" if it
+    was not measured."""
     ratio = line.slowdowns.get(stride)
     if ratio is None or stride == 1:
         return ""
-    times = [units.time_(line.rows[s]["median_ms"]) for s in (stride, 1)]
-    return (
-        f"{line.name}: stride {stride} took {units.ratio(ratio)} times as long as stride 1 ({times[0]} against "
-        f"{times[1]}), with {units.ratio(counted[stride])} times the {what}."
-    )
-
-
-# -- levels ----------------------------------------------------------------------------------------
-def levels_table(memory: Levels) -> str:
-    """Returns an HTML table: one row per level with its size, scope and source; last the measured copy."""
-    rows = "".join(_level(level, memory.date) for level in memory.levels)
-    if memory.copy_bytes_per_s:
-        kind = "recorded" if memory.date else "measured"
-        rows += _line(
-            "copying there",
-            units.bandwidth(memory.copy_bytes_per_s),
-            memory.copy,
-            units.badge(kind),
+    time, first = (units.time_(line.rows[s]["median_ms"]) for s in (stride, 1))
+    same, more = COUNTED[what]
+    count = units.ratio(counted[stride])
+    return " ".join(
+        (
+            tr("{kernel}: stride {stride} takes as long as stride 1 ({time}).", kernel=line.name, stride=stride, time=time)
+            if units.ratio(ratio) == "1"
+            else tr(
+                "{kernel}: stride {stride} takes {ratio}× the time of stride 1 ({time} instead of {first}).",
+                kernel=line.name, stride=stride, ratio=units.ratio(ratio), time=time, first=first,
+            ),
+            tr(same) if count == "1" else tr(more, ratio=count),
         )
-    head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("level", "size", "whose, and known from where")
-    )
-    return (
-        '<div class="kt-scroll" tabindex="0" role="region" aria-label="Levels of memory"><table class="kt-table kt-levels">'
-        f"<tr>{head}</tr>{rows}</table></div>"
     )  # fmt: skip
 
 
-def _level(level: Level, date: str) -> str:
-    size = "–" if level.bytes is None else binary(level.bytes)
-    source = level.source if level.source == ABSENT or not date else f"{level.source}, {date}"
-    each = "; ".join(filter(None, (level.each, level.note)))
-    return _line(level.name, size, each, f'<span class="kt-dim">{escape(source)}</span>')
+# -- levels ----------------------------------------------------------------------------------------
+# Bytes of each SM that the L1 cache and shared memory use together: NVIDIA Hopper Tuning Guide, "Unified Shared Memory/L1/Texture Cache".
+L1_AND_SHARED = {"H100": 256 * 1024, "H200": 256 * 1024}
+
+
+def levels_table(memory: Levels) -> str:
+    """Returns an HTML table: one row per level with its size, scope and source; last the measured copy."""
+    rows = "".join(_level(level, memory) for level in memory.levels)
+    if memory.copy_bytes_per_s:
+        kind = "recorded" if memory.date else "measured"
+        rows += _line(
+            tr("copy speed"),
+            units.bandwidth(memory.copy_bytes_per_s),
+            _decimal_sizes(ceilings.shown(memory.copy)),
+            units.badge(kind),
+        )
+    head = "".join(
+        f'<th scope="col">{name}</th>' for name in (tr("level"), tr("size"), tr("scope and source"))
+    )
+    name = escape(tr("Levels of memory"))
+    return (
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{name}">'
+        f'<table class="kt-table kt-levels"><tr>{head}</tr>{rows}</table></div>'
+    )
+
+
+def _level(level: Level, memory: Levels) -> str:
+    size = "–" if level.bytes is None else units.bytes_(level.bytes)
+    source = tr(level.source)
+    if memory.date and level.source != ABSENT:
+        source = f"{source}, {memory.date}"
+    each = "; ".join(filter(None, (shown(level.each), _note(level, memory))))
+    return _line(tr(level.name), size, each, f'<span class="kt-dim">{escape(source)}</span>')
+
+
+def _note(level: Level, memory: Levels) -> str:
+    """Returns the note of a level. That of a GPU's L1 cache says how it shares its memory."""
+    names = [other.name for other in memory.levels]
+    if level.name != "L1 cache" or "shared memory" not in names:
+        return shown(level.note)
+    for name, size in L1_AND_SHARED.items():
+        if name in memory.device:
+            return tr("L1 gets what shared memory leaves of the same {size}", size=units.bytes_(size))
+    return tr("L1 gets what shared memory leaves of the same memory")
 
 
 def _line(name: str, size: str, each: str, source: str) -> str:
@@ -174,10 +216,6 @@ def _line(name: str, size: str, each: str, source: str) -> str:
     )
 
 
-def binary(count: int) -> str:
-    """Returns a size in powers of two: 65536 -> "64 KiB"."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    raise AssertionError
+def _decimal_sizes(text: str) -> str:
+    """Returns the text with sizes in MiB as the page writes sizes: "1024 MiB" -> "1.07 GB"."""
+    return re.sub(r"(\d+) MiB", lambda size: units.bytes_(int(size[1]) << 20), text)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.memory.shape import LayoutShape
 from kernels.model.program import RuleError
@@ -16,17 +17,22 @@ from visuals.scene.recorder import read_per_step
 from visuals.scene.scene import Scene
 
 MAX_ELEMENTS = 512  # elements
-ORDER_NOTE = "One thread at a time, so that the eye can follow each address. The GPU runs the 32 threads of a warp together."
-_FORMULAS = (
-    "[x](input)[{0}, {1}, {2}, {3}]: NCHW puts it at (({0} × {5} + {1}) × {6} + {2}) × {7} + {3} = {8}, byte {10}; "
-    "NHWC at (({0} × {6} + {2}) × {7} + {3}) × {5} + {1} = {9}, byte {11}."
+ORDER_NOTE = mark("The picture shows one thread per step. The GPU runs the 32 threads of a warp together.")
+_FORMULAS = mark(
+    "In NCHW [x](input)[{0}, {1}, {2}, {3}] has the address (({0} × {5} + {1}) × {6} + {2}) × {7} + {3} = {8}, byte {10}. "
+    "In NHWC it has the address (({0} × {6} + {2}) × {7} + {3}) × {5} + {1} = {9}, byte {11}."
 )
 
 
 def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
     """Returns the scene of the whole tensor, thread by thread. Raises RuleError above MAX_ELEMENTS elements."""
     if shape.elements > MAX_ELEMENTS:
-        raise RuleError(f"at most {MAX_ELEMENTS} elements are shown, {shape} has {shape.elements:,}")
+        raise RuleError(
+            tr(
+                "at most {most} elements are shown, {shape} has {count}",
+                most=MAX_ELEMENTS, shape=shape, count=decimal(f"{shape.elements:,}"),
+            )
+        )  # fmt: skip
     run = traced(rung, shape, (("BLOCK", 64),), seed)
     block = run.launch.block[0]
     moves = []  # (source, target, lane, warp), thread by thread
@@ -45,29 +51,29 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
     cells = [np.array([cell]) for cell in source]
     return Scene(
         key=f"{rung} " + ",".join(map(str, (N, C, H, W))),
-        title=find(rung).title,
+        title=tr(find(rung).title),
         tensors=(
-            Tensor("x", "x", "the tensor", "input", N * C, H, W, x, plane_name="map",
-                   note=f"{N} images of {C} channels, {H} × {W}"),
-            Tensor("a", "a", "NCHW: w counts fastest", "input", 1, N, C * H * W, x, note="an image a row"),
-            Tensor("b", "b", "NHWC: c counts fastest", "output", 1, N, H * W * C, note="an image a row"),
+            Tensor("x", "x", tr("tensor"), "input", N * C, H, W, x, plane_name=tr("map"),
+                   note=f"N = {N}, C = {C}, H = {H}, W = {W}"),
+            Tensor("a", "a", tr("NCHW: w varies fastest"), "input", 1, N, C * H * W, x, note=tr("one image per row")),
+            Tensor("b", "b", tr("NHWC: c varies fastest"), "output", 1, N, H * W * C, note=tr("one image per row")),
         ),
         groups=(
-            Group((("x",),), "global", "as its axes have it"),
-            Group((("a",), ("b",)), "global", "as it lies in memory, address after address"),
+            Group((("x",),), "global", tr("by its four axes")),
+            Group((("a",), ("b",)), "global", tr("in memory, by address")),
         ),
         steps=steps,
         step_name="thread",
-        order_name="thread by thread",
-        order_note=ORDER_NOTE,
+        order_name=tr("thread by thread"),
+        order_note=tr(ORDER_NOTE),
         writes=(Write("b", np.arange(steps), source="a", index=source, cells=target),),
         reads=(read_per_step("x", cells),),
         readings=(
-            Reading("address in NCHW", source), Reading("address in NHWC", target),
-            Reading("apart from the one before, NCHW", np.diff(source, prepend=source[0])),
-            Reading("apart from the one before, NHWC", np.diff(target, prepend=target[0])),
+            Reading(tr("address in NCHW"), source), Reading(tr("address in NHWC"), target),
+            Reading(tr("distance from the previous address, NCHW"), np.diff(source, prepend=source[0])),
+            Reading(tr("distance from the previous address, NHWC"), np.diff(target, prepend=target[0])),
         ),
-        captions=Captions((_FORMULAS,), np.zeros(steps, int), args),
+        captions=Captions((tr(_FORMULAS),), np.zeros(steps, int), args),
         source=source_at(run, ("y[nhwc_index] = x[nchw_index]",), [0] * steps),
         lanes=Lanes(warp, np.array([1 << int(n) for n in lane], np.uint32)),
     )  # fmt: skip

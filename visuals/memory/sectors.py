@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.i18n import mark, tr
 from kernels.memory.shape import READS_PER_TURN, TILE_COLS, BanksShape, StrideShape
 from visuals.memory.threads import Traced, source_at, touched, traced
 from visuals.scene.parts import Captions, Group, Lanes, Reading, Tensor, Write
@@ -16,13 +17,13 @@ from visuals.scene.requests import BANKS, LANES, WORD, WORDS, bank_wavefronts, m
 from visuals.scene.scene import Scene
 
 FULL = (1 << LANES) - 1  # all lanes
-SECTOR_NOTE = (
-    "One sector after the other, by address, so that the eye can follow. The hardware is asked for all of "
-    "them by one instruction and may bring them in another order; how many there are is what was counted."
+SECTOR_NOTE = mark(
+    "The picture shows one sector per step, by address. One instruction requests all sectors. The hardware may fetch "
+    "them in another order. The number of sectors is counted, their order is not."
 )
-PASS_NOTE = (
-    "Which words share a pass is the hardware's choice: here each bank gives its words by address. "
-    "How many passes there are is what was counted."
+PASS_NOTE = mark(
+    "The picture shows one pass (wavefront) per step. The hardware decides which words share a pass. Here each bank "
+    "delivers its words by address. The number of passes is counted, their order is not."
 )
 
 
@@ -43,31 +44,31 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
     steps = np.arange(n + 1)
     return Scene(
         key=f"stride {stride}",
-        title=f"one warp, stride {stride}",
+        title=tr("one warp, stride {stride}", stride=stride),
         tensors=(
-            Tensor("x", "x", "input", "input", 1, stride, LANES, t.inputs["x"], note="a row is 128 bytes: 4 sectors"),
-            Tensor("y", "y", "output", "output", 1, 1, LANES),
-            Tensor("s", "s", "sectors", "input", 1, n, WORDS, note="a row is 32 bytes"),
-            Tensor("v", "v", "one float a lane", "input", 1, 1, LANES),
+            Tensor("x", "x", tr("input"), "input", 1, stride, LANES, t.inputs["x"], note=tr("one row: 128 bytes, 4 sectors")),
+            Tensor("y", "y", tr("output"), "output", 1, 1, LANES),
+            Tensor("s", "s", tr("sectors"), "input", 1, n, WORDS, note=tr("one row: 32 bytes")),
+            Tensor("v", "v", tr("one float per lane"), "input", 1, 1, LANES),
         ),
         groups=(
-            Group((("x",), ("y",)), "global", "global memory"),
-            Group((("s",),), "shared", "what arrives in the SM's L1 cache"),
-            Group((("v",),), "registers", "registers of lanes 0 to 31"),
+            Group((("x",), ("y",)), "global", tr("global memory")),
+            Group((("s",),), "shared", tr("sectors in the SM's L1 cache")),
+            Group((("v",),), "registers", tr("registers of lanes 0 to 31")),
         ),
         steps=n + 1,
         step_name="sector",
-        order_name="sector by sector",
-        order_note=SECTOR_NOTE,
+        order_name=tr("sector by sector"),
+        order_note=tr(SECTOR_NOTE),
         writes=(
             Write("s", np.repeat(np.arange(n), WORDS), source="x", index=inside.ravel()),
             Write("v", step_of, source="x", index=elements[order], cells=lanes[order]),
             Write("y", np.full(LANES, n), source="v", index=np.arange(LANES), cells=stored),
         ),
         readings=(
-            Reading("sectors fetched", np.minimum(steps + 1, n), "counted"),
-            Reading("bytes fetched", 4 * WORDS * np.minimum(steps + 1, n), "counted"),
-            Reading("bytes used", 4 * np.append(np.cumsum(used), used.sum()), "counted"),
+            Reading(tr("sectors fetched"), np.minimum(steps + 1, n), "counted"),
+            Reading(tr("bytes fetched"), 4 * WORDS * np.minimum(steps + 1, n), "counted"),
+            Reading(tr("bytes used"), 4 * np.append(np.cumsum(used), used.sum()), "counted"),
         ),
         captions=_stride_captions(touched_sectors, lanes_of_sector, len(np.unique(stored // WORDS))),
         source=source_at(t, ("output[element] = input[",), [0] * (n + 1)),
@@ -84,13 +85,20 @@ def _stride_captions(touched_sectors: np.ndarray, lanes_of_sector: list[np.ndarr
         args[k] = (k + 1, n, 32 * sector, 32 * sector + 31, len(lanes), lanes.min(), lanes.max(), 0)
     args[n] = (n, 32 * n, 4 * LANES, stored, 100 * 4 * LANES / (32 * n), 0, 0, 0)
     kinds = np.array([*(int(len(lanes) > 1) for lanes in lanes_of_sector), 2])
-    head = "Sector {0} of {1}, bytes {2} to {3} of [x](input), arrives: "
     return Captions(
         (
-            head + "only lane {5} takes a float, 28 of the 32 bytes go unused.",
-            head + "{4} lanes, {5} to {6}, take a float each; 8 would fit.",
-            "The warp's load fetched {0} sectors, {1} bytes, for {2} bytes used: {4} %. Its store of [y](output) "
-            "is whole: {3} sectors.",
+            tr(
+                "Sector {0} of {1} arrives: bytes {2} to {3} of [x](input). Only lane {5} uses a float of it. The other 28 of "
+                "its 32 bytes are not used."
+            ),
+            tr(
+                "Sector {0} of {1} arrives: bytes {2} to {3} of [x](input). {4} lanes, {5} to {6}, use one float each. The "
+                "sector holds 8 floats."
+            ),
+            tr(
+                "The load fetched {0} sectors ({1} bytes). The warp uses {2} of these bytes, {4} %. Its store to [y](output) "
+                "is coalesced: it needs {3} sectors."
+            ),
         ),
         kinds,
         args,
@@ -123,22 +131,24 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
     lanes_of_wavefront = [lanes[turn == k] for k in range(wavefronts)]
     return Scene(
         key=f"banks {stride} {pad}",
-        title=f"one read, stride {stride}, {'padded' if pad else 'no padding'}",
+        title=tr("one read, stride {stride}, with padding", stride=stride)
+        if pad
+        else tr("one read, stride {stride}, without padding", stride=stride),
         tensors=(
-            Tensor("y", "y", "output", "output", 1, 1, LANES),
-            Tensor("m", "m", "table, word by word", "input", 1, depth, BANKS, note="word w in bank w mod 32"),
-            Tensor("g", "g", "passes", "input", 1, wavefronts, BANKS, note="32 banks a pass"),
-            Tensor("v", "v", "one word a lane", "input", 1, 1, LANES),
+            Tensor("y", "y", tr("output"), "output", 1, 1, LANES),
+            Tensor("m", "m", tr("table, one cell per word"), "input", 1, depth, BANKS, note=tr("word w is in bank w mod 32")),
+            Tensor("g", "g", tr("passes"), "input", 1, wavefronts, BANKS, note=tr("one row per pass, one column per bank")),
+            Tensor("v", "v", tr("one word per lane"), "input", 1, 1, LANES),
         ),
         groups=(
-            Group((("m",), ("g",)), "shared", "shared memory of the block, 32 banks"),
-            Group((("v",),), "registers", "registers of lanes 0 to 31"),
-            Group((("y",),), "global", "global memory"),
+            Group((("m",), ("g",)), "shared", tr("shared memory of the block, 32 banks")),
+            Group((("v",),), "registers", tr("registers of lanes 0 to 31")),
+            Group((("y",),), "global", tr("global memory")),
         ),
         steps=last + 1,
         step_name="pass",
-        order_name="pass by pass",
-        order_note=PASS_NOTE,
+        order_name=tr("pass by pass"),
+        order_note=tr(PASS_NOTE),
         writes=(
             Write("m", np.zeros(1, int), t.inputs["x"].ravel()[: len(cells)], cells=cells),
             Write("g", 1 + turn, source="m", index=words, cells=turn * BANKS + bank),
@@ -147,8 +157,8 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
         ),
         reads=(read_per_step("m", [[], *(np.unique(words[s]) for s in lanes_of_wavefront), []]),),
         readings=(
-            Reading("passes of this read", np.clip(np.arange(last + 1), 0, wavefronts), "counted"),
-            Reading("words read", np.cumsum([0, *map(len, lanes_of_wavefront), 0]), "counted"),
+            Reading(tr("passes of this read"), np.clip(np.arange(last + 1), 0, wavefronts), "counted"),
+            Reading(tr("words read"), np.cumsum([0, *map(len, lanes_of_wavefront), 0]), "counted"),
         ),
         captions=_banks_captions(words, lanes_of_wavefront, t.counters.total["wavefronts_ld"], pad),
         source=source_at(t, ("tile[e / COLS]", "sum +=", "y[i] = sum"), [0, *[1] * wavefronts, 2]),
@@ -157,6 +167,9 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
             np.array([mask_of(lanes), *map(mask_of, lanes_of_wavefront), mask_of(lanes)], np.uint32),
         ),
     )  # fmt: skip
+
+
+CONFLICT, NO_CONFLICT, PASS, PASS_OF_ONE, STORED = range(5)  # kinds of steps of a read of shared memory
 
 
 def _banks_captions(
@@ -170,18 +183,33 @@ def _banks_captions(
         word = words[lanes[0]]
         args[k + 1] = k + 1, wavefronts, len(lanes), lanes[0], word, word % BANKS
     args[-1, :3] = READS_PER_TURN, total_wavefronts, wavefronts
-    copied = "The block copies the [table](input), shown as far as this read reaches, into shared memory" + (
-        ", one unused word behind each row. " if pad else ". "
+    copied = [
+        tr("The block copies the [table](input) into shared memory. Only the rows of this read are shown.")
+    ]
+    if pad:
+        copied.append(tr("One unused word (padding) follows each row."))
+    conflict = tr(
+        "Then each lane requests a word. Bank {1} must deliver {2} words, so the read takes {0} passes."
     )
+    no_conflict = tr(
+        "Then each lane requests a word. No bank must deliver two different words, so one pass is enough."
+    )
+    kinds = [PASS if len(lanes) > 1 else PASS_OF_ONE for lanes in lanes_of_wavefront]
     return Captions(
         (
-            copied
-            + "Then every lane asks for a word; bank {1} is asked for {2}, so the read takes {0} passes.",
-            copied + "Then every lane asks for a word, no two from one bank: one pass.",
-            "Pass {0} of {1}: {2} lanes get a word each. Lane {3} wants word {4}: {4} mod 32 is bank {5}.",
-            "The read is repeated {0} times, each a row further down: {1} passes counted, {2} each. "
-            "Every lane stores its sum in [y](output).",
+            " ".join((*copied, conflict)),
+            " ".join((*copied, no_conflict)),
+            tr(
+                "Pass {0} of {1}: {2} lanes get a word. Lane {3} reads word {4}. The bank of this word is {4} mod 32 = {5}."
+            ),
+            tr(
+                "Pass {0} of {1}: one lane gets a word. Lane {3} reads word {4}. The bank of this word is {4} mod 32 = {5}."
+            ),
+            tr(
+                "The kernel repeats the read {0} times, one row further each time. Passes counted: {1}, {2} per read. Each "
+                "lane stores its sum in [y](output)."
+            ),
         ),
-        np.array([int(wavefronts == 1), *[2] * wavefronts, 3]),
+        np.array([NO_CONFLICT if wavefronts == 1 else CONFLICT, *kinds, STORED]),
         args,
     )

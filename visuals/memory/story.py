@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from kernels.i18n import decimal, tr, trn
 from kernels.ladders import LADDERS
 from kernels.memory.shape import SECTOR, BanksShape, MemoryShape, StrideShape
 from kernels.runner import run
@@ -29,9 +30,10 @@ class CountTable:
             f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
             for name, cells in self.lines
         )
-        badge = units.badge("counted", "by the emulator, as Nsight Compute counts")
+        badge = units.badge("counted", tr("by the emulator, like Nsight Compute"))
+        name = escape(tr("Counted"))
         return (
-            f'<p class="kt-figures">{badge}</p><div class="kt-scroll" tabindex="0" role="region" aria-label="Counted">'
+            f'<p class="kt-figures">{badge}</p><div class="kt-scroll" tabindex="0" role="region" aria-label="{name}">'
             f'<table class="kt-table kt-shares"><tr>{head}</tr>{lines}</table></div><p class="kt-why">{escape(self.sentence)}</p>'
         )
 
@@ -47,20 +49,34 @@ def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Count
     for rung in LADDERS[ladder].rungs:
         counts = _totals(rung.name, shape, {name: v for name, v in tiles.items() if name in rung.tiles})
         ld, st = counts["sectors_ld"], counts["sectors_st"]
-        sectors_of[rung.title] = ld + st
-        lines.append((rung.title, [f"{ld:,}", f"{st:,}", f"{(ld + st) / minimum:.3g} ×"]))
+        sectors_of[tr(rung.title)] = ld + st
+        lines.append((tr(rung.title), [_count(ld), _count(st), f"{units.ratio((ld + st) / minimum)} ×"]))
     (best, fewest), (worst, highest) = (
         pick(sectors_of.items(), key=lambda item: item[1]) for pick in (min, max)
     )
-    says = f"The floats lie in {minimum:,} sectors of 32 bytes. "
+    sentences = [
+        trn("The floats fill {n} sector (32 bytes).", "The floats fill {n} sectors (32 bytes each).", minimum)
+    ]
     if fewest == highest:
-        says += f"Each rung asks for {highest:,} at this size; which side is scattered differs."
+        sentences += [
+            tr("At this size each kernel requests {count} sectors.", count=_count(highest)),
+            tr("The kernels differ in which accesses are scattered: the reads or the writes."),
+        ]
     else:
-        says += (
-            f"“{worst}” asks for {highest:,}, “{best}” for {fewest:,}: a sector is asked for again where its floats went to "
-            "different warps, and comes from memory again where no cache has kept it."
-        )
-    return CountTable(("sectors read", "sectors written", "of the fewest"), lines, says)
+        sentences += [
+            tr(
+                "“{worst}” requests {most} sectors, “{best}” requests {fewest}.",
+                worst=worst, most=_count(highest), best=best, fewest=_count(fewest),
+            ),
+            tr("A sector is requested more than once if its floats belong to different warps."),
+            tr("It is read from memory again if no cache still holds it."),
+        ]  # fmt: skip
+    columns = tr("sectors read"), tr("sectors written"), tr("relative to the minimum")
+    return CountTable(columns, lines, " ".join(sentences))
+
+
+def _count(number: int) -> str:
+    return decimal(f"{number:,}")
 
 
 def strides(stride: int) -> CountTable:
@@ -70,16 +86,20 @@ def strides(stride: int) -> CountTable:
         read = _totals("stride/copy", StrideShape(32, s))["sectors_ld"]
         lines.append(
             (
-                f"stride {s}",
-                [f"{read}", units.bytes_(SECTOR * read), f"{100 * 128 / (SECTOR * read):.3g} %"],
+                tr("stride {stride}", stride=s),
+                [f"{read}", units.bytes_(SECTOR * read), decimal(f"{100 * 128 / (SECTOR * read):.3g} %")],
             )
         )
     read = _totals("stride/copy", StrideShape(32, stride))["sectors_ld"]
-    says = (
-        f"At stride {stride} the 32 floats of a warp lie in {read} sectors. From stride 8 on each lane has one to itself, "
-        "and it gets no worse: what still slows a larger stride lies behind the SM, where memory works in longer pieces."
+    sentences = (
+        tr("At stride {stride} the 32 floats of a warp are in {count} sectors.", stride=stride, count=read),
+        tr("From stride 8 on each lane needs a sector of its own, so the count stays at 32."),
+        tr(
+            "Larger strides can still be slower, because memory outside the SM works with longer pieces than a sector."
+        ),
     )
-    return CountTable(("sectors a load", "fetched", "of it used"), lines, says)
+    columns = tr("sectors per load"), tr("fetched"), tr("share used")
+    return CountTable(columns, lines, " ".join(sentences))
 
 
 def banks(stride: int) -> CountTable:
@@ -89,16 +109,25 @@ def banks(stride: int) -> CountTable:
         for rung in ("banks/plain", "banks/padded"):
             counts = _totals(rung, BanksShape(32, s))
             wavefronts[s, rung] = counts["wavefronts_ld"] // counts["shared_requests_ld"]
-        lines.append((f"stride {s}", [f"{wavefronts[s, 'banks/plain']}", f"{wavefronts[s, 'banks/padded']}"]))
+        lines.append(
+            (
+                tr("stride {stride}", stride=s),
+                [f"{wavefronts[s, 'banks/plain']}", f"{wavefronts[s, 'banks/padded']}"],
+            )
+        )
     plain, padded = wavefronts[stride, "banks/plain"], wavefronts[stride, "banks/padded"]
-    advice = (
-        "Padding is the cure here."
+    sentences = (
+        trn(
+            "At stride {stride} a read takes {n} pass without padding.",
+            "At stride {stride} a read takes {n} passes without padding.",
+            plain, stride=stride,
+        ),
+        trn("With padding it takes {n} pass.", "With padding it takes {n} passes.", padded),
+        tr("Padding helps here.")
         if padded < plain
-        else "Padding does harm here: the rows now lean into each other's banks."
+        else tr("Padding makes it worse here, because words of different rows now share a bank.")
         if padded > plain
-        else "Padding changes nothing here."
-    )
-    says = (
-        f"At stride {stride} a read takes {plain} pass{'es' * (plain > 1)}, with padding {padded}. {advice}"
-    )
-    return CountTable(("passes, rows of 32", "passes, rows of 33"), lines, says)
+        else tr("Padding changes nothing here."),
+    )  # fmt: skip
+    columns = tr("passes, 32 words per row"), tr("passes, 33 words per row")
+    return CountTable(columns, lines, " ".join(sentences))

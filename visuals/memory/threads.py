@@ -16,6 +16,7 @@ from kernels.engines import emulator
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
 from kernels.engines.emulator.trace import BlockTrace
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.program import INPUT, OUTPUT, Launch, RuleError
 from kernels.runner import seeded_inputs
@@ -26,7 +27,8 @@ from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
 
 MAX_BLOCKS, MAX_ELEMENTS = 64, 2_048
-NOTE = f"One warp after the other, block by block, as the emulator executed them. {ORDER_NOTE}"
+NOTE = mark("The picture shows one warp per step, block by block, as the emulator executed them.")
+OWNERS = {"block": mark("block number"), "warp": mark("warp number"), "lane": mark("lane number")}
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,12 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
     (launch,) = program.steps
     blocks = int(np.prod(launch.grid))
     if blocks > MAX_BLOCKS:
-        raise RuleError(f"at most {MAX_BLOCKS} blocks are traced, {rung} launches {blocks:,} at {shape}")
+        raise RuleError(
+            tr(
+                "at most {most} blocks are traced, {kernel} launches {count} at {shape}",
+                most=MAX_BLOCKS, kernel=rung, count=decimal(f"{blocks:,}"), shape=shape,
+            )
+        )  # fmt: skip
     inputs = seeded_inputs(program.of_role(INPUT), seed)
     traces = []
     for block in range(blocks):
@@ -109,7 +116,12 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
     """Returns the scene of an add/ rung: A, B and C, and for each element the block, warp and lane that added it. Raises
     RuleError above MAX_ELEMENTS elements."""
     if shape.elements > MAX_ELEMENTS:
-        raise RuleError(f"at most {MAX_ELEMENTS:,} elements are shown, {shape} has {shape.elements:,}")
+        raise RuleError(
+            tr(
+                "at most {most} elements are shown, {shape} has {count}",
+                most=decimal(f"{MAX_ELEMENTS:,}"), shape=shape, count=decimal(f"{shape.elements:,}"),
+            )
+        )  # fmt: skip
     t = traced(rung, shape, tuple(sorted(tiles.items())), seed)
     steps = warp_steps(t)
     M, N = shape.M, shape.N
@@ -121,30 +133,30 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
     sectors_of = np.array([sectors(s.elements) for s in steps])
     return Scene(
         key=f"{rung} {shape.M},{shape.N} " + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
-        title=find(rung).title,
+        title=tr(find(rung).title),
         tensors=(
             Tensor("A", "A", "A", "input", 1, M, N, t.inputs["A"].ravel(), note=f"{M} × {N}"),
             Tensor("B", "B", "B", "filter", 1, M, N, t.inputs["B"].ravel(), note=f"{M} × {N}"),
             Tensor("C", "C", "C = A + B", "output", 1, M, N, note=f"{M} × {N}"),
-            *(Tensor(name, name, f"{name} that adds it", "workspace", 1, M, N) for name in owner),
+            *(Tensor(name, name, tr(OWNERS[name]), "workspace", 1, M, N) for name in owner),
         ),
         groups=(
-            Group((("A", "B", "C"),), "global", "global memory, row after row"),
-            Group((tuple(owner),), "registers", "what each thread knows of itself"),
+            Group((("A", "B", "C"),), "global", tr("global memory, row by row")),
+            Group((tuple(owner),), "registers", tr("which thread adds each element")),
         ),
         steps=len(steps),
         step_name="warp",
-        order_name=ORDER,
-        order_note=NOTE,
+        order_name=tr(ORDER),
+        order_note=f"{tr(NOTE)} {tr(ORDER_NOTE)}",
         writes=(
             Write("C", step_of, t.output.ravel()[cells], cells=cells),
             *(Write(name, step_of, numbers.astype(np.float32), cells=cells) for name, numbers in owner.items()),
         ),
         reads=tuple(read_per_step(name, [s.elements for s in steps]) for name in "AB"),
         readings=(
-            Reading("elements added", np.cumsum([len(s.elements) for s in steps]), "counted"),
-            Reading("sectors read", np.cumsum(2 * sectors_of), "counted"),
-            Reading("sectors written", np.cumsum(sectors_of), "counted"),
+            Reading(tr("elements added"), np.cumsum([len(s.elements) for s in steps]), "counted"),
+            Reading(tr("sectors read"), np.cumsum(2 * sectors_of), "counted"),
+            Reading(tr("sectors written"), np.cumsum(sectors_of), "counted"),
         ),
         captions=_add_captions(t, steps, sectors_of, N),
         source=source_at(t, ("C[i] = ", "return;"), [len(s.elements) == 0 for s in steps]),
@@ -152,13 +164,15 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
     )  # fmt: skip
 
 
-_VECTOR = "Block {0}, warp {1}: its first thread has i = {0} × {2} + {3} = {4}. "
-_MATRIX = "Block ({5}, {6}), warp {1}: its first active thread has row {7}, column {8}, so i = {7} × {9} + {8} = {4}. "
-_MOVED = (
-    "{10} lanes read {10} floats of [A](input) and of [B](filter) in {11} sectors each and write "
-    "[C](output) in {11}, fewest possible {12}."
+_VECTOR = mark("Block {0}, warp {1}: its first thread has i = {0} × {2} + {3} = {4}.")
+_MATRIX = mark(
+    "Block ({5}, {6}), warp {1}: its first active thread has row {7} and column {8}, so i = {7} × {9} + {8} = {4}."
 )
-_IDLE = "Block ({5}, {6}), warp {1}: no element is left for its lanes, they leave at the bounds check."
+_MOVED = mark(
+    "Each active lane reads one float of [A](input) and one of [B](filter), and writes one of [C](output). Active lanes: "
+    "{10}. Sectors (32 bytes) per matrix: {11}. Fewest possible: {12}."
+)
+_IDLE = mark("Block ({5}, {6}), warp {1}: its lanes have no elements. They return at the bounds check.")
 
 
 def _add_captions(t: Traced, steps: list[WarpStep], sectors_of: np.ndarray, N: int) -> Captions:
@@ -172,4 +186,5 @@ def _add_captions(t: Traced, steps: list[WarpStep], sectors_of: np.ndarray, N: i
             args[n, [3, 4, 7, 8, 9]] = s.warp * 32 + s.lanes[0], first, first // N, first % N, N
             args[n, 10:] = len(s.elements), sectors_moved, -(-len(s.elements) * 4 // 32)
     kinds = np.array([0 if len(s.elements) else 1 for s in steps])
-    return Captions(((_VECTOR if vector else _MATRIX) + _MOVED, _IDLE), kinds, args)
+    added = f"{tr(_VECTOR if vector else _MATRIX)} {tr(_MOVED)}"
+    return Captions((added, tr(_IDLE)), kinds, args)

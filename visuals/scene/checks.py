@@ -29,56 +29,74 @@ from visuals.scene.parts import (
 def validate(scene: Any) -> None:
     """Raise SceneError that names the part of the contract that a Scene breaks."""
 
-    def need(condition, message):
+    def need(condition, error):
         if not condition:
-            raise SceneError(f"scene {scene.key!r}: {message}")
+            raise SceneError(f"scene {scene.key!r}: {error}")
 
     finite = _finite if scene.finite else lambda array: True
-    need(1 <= scene.steps <= MAX_STEPS, f"a scene has 1 to {MAX_STEPS:,} steps, not {scene.steps:,}")
+    need(
+        1 <= scene.steps <= MAX_STEPS,
+        SceneError(f"a scene has 1 to {MAX_STEPS:,} steps, not {scene.steps:,}"),
+    )
     tensors = {t.name: t for t in scene.tensors}
-    need(len(tensors) == len(scene.tensors), "two tensors share a name")
+    need(len(tensors) == len(scene.tensors), SceneError("two tensors share a name"))
     for t in scene.tensors:
         _check_tensor(t, need, finite)
     total = sum(t.size for t in scene.tensors)
-    need(total <= MAX_CELLS, f"{total:,} cells; at most {MAX_CELLS:,} are shown")
+    need(total <= MAX_CELLS, SceneError(f"{total:,} cells; at most {MAX_CELLS:,} are shown"))
     for g in scene.groups:
         need(
-            g.memory_space in MEMORY_SPACES, f"place {g.memory_space!r} is none of {', '.join(MEMORY_SPACES)}"
+            g.memory_space in MEMORY_SPACES,
+            SceneError(f"place {g.memory_space!r} is none of {', '.join(MEMORY_SPACES)}"),
         )
     grouped = [name for g in scene.groups for row in g.rows for name in row]
-    need(sorted(grouped) == sorted(tensors), "the groups must name every tensor once")
+    need(sorted(grouped) == sorted(tensors), SceneError("the groups must name every tensor once"))
     for v in scene.views:
         _check_view(v, scene, tensors, need)
     for w in scene.writes:
         _check_write(w, tensors, scene.steps, need, finite)
-    need(not _circular(scene.writes), "copies go round in a circle")
+    need(not _circular(scene.writes), SceneError("copies go round in a circle"))
     for w in scene.writes:
         if w.source and tensors[w.source].values is None:
             known = np.isfinite(scene.written(w)[2]).all()
-            need(known, f"the copy into {w.target} reads cells of {w.source} that nothing has written yet")
+            need(
+                known,
+                SceneError(
+                    f"the copy into {w.target} reads cells of {w.source} that nothing has written yet"
+                ),
+            )
     for r in scene.reads:
-        need(r.source in tensors, f"a read names {r.source!r}, which is no tensor")
+        need(r.source in tensors, SceneError(f"a read names {r.source!r}, which is no tensor"))
         start = np.asarray(r.start)
         fits = len(start) == scene.steps + 1 and start[0] == 0 and start[-1] == np.size(r.cells)
-        need(fits and (np.diff(start) >= 0).all(), f"the reads of {r.source} do not divide into steps")
-        need(_within(r.cells, 0, tensors[r.source].size), f"the reads leave {r.source}")
+        need(
+            fits and (np.diff(start) >= 0).all(),
+            SceneError(f"the reads of {r.source} do not divide into steps"),
+        )
+        need(_within(r.cells, 0, tensors[r.source].size), SceneError(f"the reads leave {r.source}"))
     for m in scene.matmuls:
         _check_matmul(m, tensors, scene.steps, need)
     for s in scene.sums:
         _check_sum(s, tensors, need)
     for r in scene.readings:
-        need(np.size(r.values) == scene.steps, f"reading {r.label!r} has not one value a step")
-        need(finite(r.values), f"reading {r.label!r} has values that are not finite")
-        need(r.kind in KINDS, f"reading {r.label!r}: kind {r.kind!r} is no badge")
-        need(r.role in ("", *ROLES), f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}")
+        need(np.size(r.values) == scene.steps, SceneError(f"reading {r.label!r} has not one value a step"))
+        need(finite(r.values), SceneError(f"reading {r.label!r} has values that are not finite"))
+        need(r.kind in KINDS, SceneError(f"reading {r.label!r}: kind {r.kind!r} is no badge"))
+        need(
+            r.role in ("", *ROLES),
+            SceneError(f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}"),
+        )
     for annotation in scene.annotations:
         _check_annotation(annotation, tensors, need, finite)
     _check_captions(scene.captions, scene.steps, need, finite)
     if scene.lanes is not None:
         same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
-        need(same, "lanes and steps differ in number")
+        need(same, SceneError("lanes and steps differ in number"))
     if scene.source is not None:
-        need(np.size(scene.source.lines) in (1, scene.steps), "source lines and steps differ in number")
+        need(
+            np.size(scene.source.lines) in (1, scene.steps),
+            SceneError("source lines and steps differ in number"),
+        )
 
 
 def _within(array, low: int, stop: int) -> bool:
@@ -92,44 +110,60 @@ def _finite(array) -> bool:
 
 
 def _check_tensor(t: Tensor, need, finite) -> None:
-    need(re.fullmatch(r"\w{1,32}", t.name), f"{t.name!r} is no name of a tensor: letters and digits alone")
-    need(t.role in ROLES, f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}")
-    need(min(t.planes, t.rows, t.cols) >= 1, f"{t.name} is empty")
-    need(min(t.pad) >= 0, f"{t.name}: padding below zero")
-    need(t.col_index is None or len(t.col_index) == t.cols, f"{t.name}: a column has no index")
+    need(
+        re.fullmatch(r"\w{1,32}", t.name),
+        SceneError(f"{t.name!r} is no name of a tensor: letters and digits alone"),
+    )
+    need(t.role in ROLES, SceneError(f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}"))
+    need(min(t.planes, t.rows, t.cols) >= 1, SceneError(f"{t.name} is empty"))
+    need(min(t.pad) >= 0, SceneError(f"{t.name}: padding below zero"))
+    need(t.col_index is None or len(t.col_index) == t.cols, SceneError(f"{t.name}: a column has no index"))
     if t.values is not None:
-        need(np.size(t.values) == t.size, f"{t.name}: {np.size(t.values)} values for {t.size} cells")
-        need(finite(t.values), f"{t.name} has values that are not finite")
+        need(
+            np.size(t.values) == t.size,
+            SceneError(f"{t.name}: {np.size(t.values)} values for {t.size} cells"),
+        )
+        need(finite(t.values), SceneError(f"{t.name} has values that are not finite"))
 
 
 def _check_view(v: View, scene: Any, tensors, need) -> None:
-    need({v.tensor, v.source} <= tensors.keys(), "a view names no tensor")
-    need(np.size(v.index) == tensors[v.tensor].size, f"the view {v.tensor} misses cells")
-    need(_within(v.index, -1, tensors[v.source].size), f"the view {v.tensor} leaves {v.source}")
+    need({v.tensor, v.source} <= tensors.keys(), SceneError("a view names no tensor"))
+    need(np.size(v.index) == tensors[v.tensor].size, SceneError(f"the view {v.tensor} misses cells"))
+    need(_within(v.index, -1, tensors[v.source].size), SceneError(f"the view {v.tensor} leaves {v.source}"))
     written = tensors[v.tensor].values is not None or any(w.target == v.tensor for w in scene.writes)
-    need(not written, f"the view {v.tensor} is written")
+    need(not written, SceneError(f"the view {v.tensor} is written"))
 
 
 def _check_write(w: Write, tensors, steps: int, need, finite) -> None:
-    need(w.target in tensors, f"a write names {w.target!r}, which is no tensor")
+    need(w.target in tensors, SceneError(f"a write names {w.target!r}, which is no tensor"))
     size = tensors[w.target].size
     count = size if w.cells is None else np.size(w.cells)
-    need(w.cells is None or _within(w.cells, 0, size), f"a write leaves {w.target}")
+    need(w.cells is None or _within(w.cells, 0, size), SceneError(f"a write leaves {w.target}"))
     need(
         len(w.steps) and count % len(w.steps) == 0,
-        f"the steps of a write into {w.target} do not divide its cells",
+        SceneError(f"the steps of a write into {w.target} do not divide its cells"),
     )
-    need(_within(w.steps, 0, steps), f"a write into {w.target} leaves the steps")
+    need(_within(w.steps, 0, steps), SceneError(f"a write into {w.target} leaves the steps"))
     need(
-        (w.values is None) == bool(w.source), f"a write into {w.target} needs values or a source, one of them"
+        (w.values is None) == bool(w.source),
+        SceneError(f"a write into {w.target} needs values or a source, one of them"),
     )
     if w.values is not None:
-        need(np.size(w.values) == count, f"{w.target}: {np.size(w.values)} values for {count} writes")
-        need(finite(w.values), f"values written into {w.target} are not finite")
+        need(
+            np.size(w.values) == count,
+            SceneError(f"{w.target}: {np.size(w.values)} values for {count} writes"),
+        )
+        need(finite(w.values), SceneError(f"values written into {w.target} are not finite"))
         return
-    need(w.source in tensors, f"a write names {w.source!r}, which is no tensor")
-    need(w.index is not None and np.size(w.index) == count, f"the copy into {w.target} misses cells")
-    need(_within(w.index, -1, tensors[w.source].size), f"the copy into {w.target} leaves {w.source}")
+    need(w.source in tensors, SceneError(f"a write names {w.source!r}, which is no tensor"))
+    need(
+        w.index is not None and np.size(w.index) == count,
+        SceneError(f"the copy into {w.target} misses cells"),
+    )
+    need(
+        _within(w.index, -1, tensors[w.source].size),
+        SceneError(f"the copy into {w.target} leaves {w.source}"),
+    )
 
 
 def _circular(writes: tuple[Write, ...]) -> bool:
@@ -148,48 +182,55 @@ def _circular(writes: tuple[Write, ...]) -> bool:
 
 
 def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
-    need({m.left, m.right, m.out} <= tensors.keys(), "a matmul names no tensor")
+    need({m.left, m.right, m.out} <= tensors.keys(), SceneError("a matmul names no tensor"))
     left, right, out = tensors[m.left], tensors[m.right], tensors[m.out]
     agree = left.planes == right.planes == 1 and (left.cols, left.rows * right.cols) == (right.rows, out.size)
-    need(agree, f"{m.out} = {m.left} x {m.right}: the extents do not agree")
-    need(m.rest is None or np.size(m.rest) == out.size, f"the rest of {m.out} misses cells")
-    need(m.rest is None or _finite(m.rest), f"the rest of {m.out} is not finite")
+    need(agree, SceneError(f"{m.out} = {m.left} x {m.right}: the extents do not agree"))
+    need(m.rest is None or np.size(m.rest) == out.size, SceneError(f"the rest of {m.out} misses cells"))
+    need(m.rest is None or _finite(m.rest), SceneError(f"the rest of {m.out} is not finite"))
     counted = m.upto is None or (np.size(m.upto) == steps and _within(m.upto, 0, left.cols + 1))
-    need(counted, f"{m.out}: the terms summed by each step are not counted")
+    need(counted, SceneError(f"{m.out}: the terms summed by each step are not counted"))
 
 
 def _check_annotation(annotation: Annotation, tensors, need, finite) -> None:
-    need({annotation.tensor, *annotation.links} <= tensors.keys(), "an annotation names no tensor")
+    need(
+        {annotation.tensor, *annotation.links} <= tensors.keys(), SceneError("an annotation names no tensor")
+    )
     size = tensors[annotation.tensor].size
     _check_captions(annotation.captions, size, need, finite, "cell")
     for source, cells in annotation.links.items():
         fits = np.ndim(cells) == 2 and len(cells) == size and _within(cells, -1, tensors[source].size)
-        need(fits, f"the annotation of {annotation.tensor} leaves {source}")
+        need(fits, SceneError(f"the annotation of {annotation.tensor} leaves {source}"))
 
 
 def _check_sum(s: Sum, tensors, need) -> None:
-    need({s.out, s.right, s.left or s.right} <= tensors.keys(), "a sum names no tensor")
+    need({s.out, s.right, s.left or s.right} <= tensors.keys(), SceneError("a sum names no tensor"))
     start, terms = np.asarray(s.start), np.size(s.cells)
     fits = len(start) == tensors[s.out].size + 1 and start[0] == 0 and start[-1] == terms
-    need(fits and (np.diff(start) >= 0).all(), f"the terms of {s.out} do not divide into its cells")
-    need(np.size(s.factors) == terms, f"the sums of {s.out}: not a factor for each term")
-    need(_within(s.cells, 0, tensors[s.right].size), f"the sums of {s.out} leave {s.right}")
+    need(
+        fits and (np.diff(start) >= 0).all(), SceneError(f"the terms of {s.out} do not divide into its cells")
+    )
+    need(np.size(s.factors) == terms, SceneError(f"the sums of {s.out}: not a factor for each term"))
+    need(_within(s.cells, 0, tensors[s.right].size), SceneError(f"the sums of {s.out} leave {s.right}"))
     if s.left:
-        need(_within(s.factors, 0, tensors[s.left].size), f"the sums of {s.out} leave {s.left}")
+        need(_within(s.factors, 0, tensors[s.left].size), SceneError(f"the sums of {s.out} leave {s.left}"))
     else:
-        need(_finite(s.factors), f"the sums of {s.out} have factors that are not finite")
+        need(_finite(s.factors), SceneError(f"the sums of {s.out} have factors that are not finite"))
 
 
 def _check_captions(c: Captions, steps: int, need, finite, what: str = "step") -> None:
-    need(len(c.kind) == len(c.args) == steps, f"captions and {what}s differ in number")
-    need(np.ndim(c.args) == 2, f"captions are filled from one row of numbers a {what}")
-    need(_within(c.kind, 0, len(c.templates)), f"a {what} has no caption")
+    need(len(c.kind) == len(c.args) == steps, SceneError(f"captions and {what}s differ in number"))
+    need(np.ndim(c.args) == 2, SceneError(f"captions are filled from one row of numbers a {what}"))
+    need(_within(c.kind, 0, len(c.templates)), SceneError(f"a {what} has no caption"))
     for template in c.templates:
         # Python and the player both fill templates, so only plain numbered fields: no "{}", no "{0:.2f}".
         fields = [int(n) for n in FIELD.findall(template) if n]
         plain, width = FIELD.sub("", template), np.shape(c.args)[1]
         fits = not re.search("[{}]", plain) and max(fields, default=-1) < width
-        need(fits, f"the caption {template[:60]!r} cannot be filled from {width} numbers")
+        need(fits, SceneError(f"the caption {template[:60]!r} cannot be filled from {width} numbers"))
         for _, role in MARK.findall(template):
-            need(role in ROLES, f"the caption {template[:60]!r}: role {role!r} is none of {', '.join(ROLES)}")
-    need(finite(c.args), "captions hold numbers that are not finite")
+            need(
+                role in ROLES,
+                SceneError(f"the caption {template[:60]!r}: role {role!r} is none of {', '.join(ROLES)}"),
+            )
+    need(finite(c.args), SceneError("captions hold numbers that are not finite"))

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernels.i18n import decimal, mark, tr
 from visuals.scene.parts import Captions, Lanes, Read, Reading, Tensor, Write
 
+PLANES = {"channel": mark("{n} channels of {size}"), "plane": mark("{n} planes of {size}")}
 StepKinds = Mapping[str, tuple[int, str]]  # kind of step: (which line of the source is lit, caption template)
 
 
@@ -125,11 +127,11 @@ class Recorder:
     def readings(self, prefix: str, tiles: bool = True) -> tuple[Reading, ...]:
         """Returns readings of the bytes that the kernels' threads have requested so far."""
         out = [
-            Reading(f"{prefix}bytes read from global memory", self.so_far("read"), "predicted"),
-            Reading("written to it", self.so_far("written"), "predicted"),
+            Reading(prefix + tr("bytes read from global memory"), self.so_far("read"), "predicted"),
+            Reading(tr("bytes written to global memory"), self.so_far("written"), "predicted"),
         ]
         if tiles:
-            out.append(Reading("to and from shared memory", self.so_far("shared"), "predicted"))
+            out.append(Reading(tr("bytes to and from shared memory"), self.so_far("shared"), "predicted"))
         return tuple(out)
 
 
@@ -160,11 +162,12 @@ def part_note(*axes: tuple[int, int, int], plane: str = "") -> str:
     a plane is, the first axis counts planes; it is left out if there is only one."""
     if plane and axes[0][2] == 1:
         axes, plane = axes[1:], ""
-    sizes = [f"{of:,}" for _, _, of in axes]
+    sizes = [decimal(f"{of:,}") for _, _, of in axes]
     if all(count == of for _, count, of in axes):
-        return f"{axes[0][2]} {plane}s of {' × '.join(sizes[1:])}" if plane else " × ".join(sizes)
-    ranges = ", ".join(f"{first:,}–{first + count - 1:,}" for first, count, _ in axes)
-    return f"part {ranges} of {' × '.join(sizes)}"
+        text = " × ".join(sizes[1:] if plane else sizes)
+        return tr(PLANES[plane], n=axes[0][2], size=text) if plane else text
+    ranges = ", ".join(decimal(f"{first:,}–{first + count - 1:,}") for first, count, _ in axes)
+    return tr("part {ranges} of {size}", ranges=ranges, size=" × ".join(sizes))
 
 
 def read_per_step(source: str, cells: Sequence[np.ndarray]) -> Read:

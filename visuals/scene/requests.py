@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.i18n import mark
+
 SECTOR, BANKS, WORD, LANES = 32, 32, 4, 32  # bytes, banks, bytes of a bank's word, lanes of a warp
 WORDS = SECTOR // WORD  # of a sector
 BITS = (16, 8, 4, 2, 1)  # of a lane's number: its partner in each exchange of a butterfly differs in this bit
 
-ORDER = "as the warps run"
-ORDER_NOTE = (
-    "On a GPU the warps of a block run in an order of the scheduler's choosing, and other blocks at the "
-    "same time on other SMs."
+ORDER = mark("as the warps run")
+ORDER_NOTE = mark(
+    "On a GPU the scheduler chooses the order of the warps. Other blocks run on other SMs at the same time."
 )
 
 

@@ -11,6 +11,7 @@ from kernels import sources
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.occupancy import occupancy
+from kernels.i18n import decimal, tr, trn
 from kernels.model.program import Launch
 from visuals.scene.parts import Source
 
@@ -23,13 +24,13 @@ def margin(counters: Counters, file: str) -> dict[int, str]:
         parts = []
         for op in ("ld", "st"):
             if c[f"sectors_{op}"]:
-                parts.append(f"{op} {c[f'sectors_{op}']:,} sect")
+                parts.append(tr("{op} {n} sect", op=op, n=_whole(c[f"sectors_{op}"])))
             if c[f"wavefronts_{op}"]:
-                parts.append(f"{op} {c[f'wavefronts_{op}']:,} waves")
+                parts.append(tr("{op} {n} waves", op=op, n=_whole(c[f"wavefronts_{op}"])))
         if conflicts := c["bank_conflicts_ld"] + c["bank_conflicts_st"]:
-            parts.append(f"{conflicts:,} conflicts")
+            parts.append(trn("{n} conflict", "{n} conflicts", conflicts))
         if c["divergent_branches"]:
-            parts.append(f"div {c['divergent_branches'] / c['branches']:.0%}")
+            parts.append(tr("div {share}", share=decimal(f"{c['divergent_branches'] / c['branches']:.0%}")))
         if line.file == file and parts:
             notes[line.number] = ", ".join(parts)
     return notes
@@ -58,4 +59,13 @@ def resources(launch: Launch) -> str:
         return ""
     shared = compiled["shared_bytes"] + launch.shared
     limits = occupancy(compiled["registers"], shared, int(np.prod(launch.block)))
-    return f"{compiled['registers']} registers, {shared:,} B shared, occupancy {limits.share:.0%} (H200)"
+    return tr(
+        "{registers} registers, {shared} B shared memory, occupancy {share} (H200)",
+        registers=compiled["registers"],
+        shared=_whole(shared),
+        share=decimal(f"{limits.share:.0%}"),
+    )
+
+
+def _whole(number: int) -> str:
+    return decimal(f"{number:,}")

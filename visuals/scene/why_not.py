@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
+from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.program import RuleError
 
@@ -17,8 +18,12 @@ def why_not(rung: str, shape: Any, tiles: Mapping[str, int], scenes: Container[s
         return ""
     found = find(rung)
     if found.no_scene:
-        return f"{found.title}: {found.no_scene}."
-    return f"{found.title} is {found.library}'s own kernel: its source is not open, so its steps cannot be shown."
+        return f"{found.title}: {tr(found.no_scene)}."
+    return tr(
+        "{title} is a kernel of {library}. Its source is not open, so its steps cannot be shown.",
+        title=found.title,
+        library=found.library,
+    )
 
 
 def broken_rule(rung: str, shape: Any, tiles: Mapping[str, int]) -> str:

@@ -1,85 +1,91 @@
 """Captions of the softmax scenes: a template for each kind of step, and the kernel's line that it highlights.
 
-In a pass {0} is its number, {1} of {2} the turn, {3} the first element. The further numbers are those of the example
-thread.
+In a pass {0} is its number, {1} of {2} the loop iteration, {3} the first element. The further numbers are those of the
+example thread.
 """
 
 from __future__ import annotations
 
-_TURN = "Pass {0}, turn {1} of {2}, from x[{3}] on: "
+from kernels.i18n import mark, tr
 
-TEMPLATES = {
+ITERATION = mark("Pass {0}, loop iteration {1} of {2}, from x[{3}] on.")  # begins the captions of IN_A_PASS
+
+IN_A_PASS = {
     # -- a pass that reduces ---------------------------------------------------------------------------
-    "first": "Pass {0}, turn {1} of {2}: each thread takes a number of [x](input). Its first is its [m](filter): "
-    "thread {4} has {7}.",
-    "larger": _TURN + "thread {4} meets {5}, larger than its m, {6}: its [m](filter) is now {7}.",
-    "smaller": _TURN + "no thread meets a larger number. Thread {4} meets {5} and keeps [m](filter) = {7}.",
-    "add": _TURN + "thread {4} adds exp({5} − m) = {7} to its [l](workspace), now {8}. No exponent is above 0: m = {6}.",
-    "add_nan": _TURN + "thread {4} meets {5} with m = {6}: exp(x − m) is NaN, and so is its [l](workspace) from now on.",
-    "raw": _TURN + "thread {4} adds exp({5}) = {6} to its [l](workspace), now {7}.",
-    "raw_over": _TURN + "thread {4} meets {5}. exp({5}) is beyond 3.4·10^38, where FP32 ends: it becomes ∞, and so does "
-    "its [l](workspace).",
-    "raw_sum_over": _TURN + "thread {4} meets {5}. exp({5}) is finite, but with it its [l](workspace) passes 3.4·10^38: ∞.",
-    "raw_nan": _TURN + "thread {4} meets {5}: its [l](workspace) is NaN from now on.",
-    "online_first": "Pass {0}, turn {1} of {2}: each thread takes a number of [x](input). Its first is its [m](filter), "
-    "and its [l](workspace) is exp(0): thread {4} has m = {5}, l = {9}.",
-    "online_grows": _TURN + "thread {4} meets {5}, larger than its m, {6}: what it has summed is rescaled. "
-    "[l](workspace) = {7} · {8} + 1 = {9}, where {8} = exp(old m − new m), and [m](filter) = {5}.",
-    "online_stays": _TURN + "no thread meets a larger number. Thread {4} meets {5}, its [m](filter) is {6}: "
-    "[l](workspace) = {7} + exp({5} − m) = {9}.",
-    "online_masked": _TURN + "every number is −∞: [m](filter) stays −∞, and [l](workspace) 0.",
-    "online_nan": _TURN + "thread {4} meets {5}, its m was {6}: its [l](workspace) is NaN from now on.",
-    # -- a tree in shared memory -------------------------------------------------------------------------
-    "store_m": "All {0} threads put their [m](filter) into shared memory and wait for each other at the barrier.",
-    "store_l": "All {0} threads put their [l](workspace) into shared memory and wait for each other at the barrier.",
-    "store_ml": "All {0} threads put their [m](filter) and [l](workspace) into shared memory and wait for each other at the barrier.",
-    "level_m": "{0} threads take the larger of their own [m](filter) and that of the thread {1} further on; {2} idle. "
-    "Thread {3}: of {5} and {6} it keeps {7}. Then the barrier.",
-    "last_m": "The last level: thread {3} alone takes the larger of {5} and {6}: {7}.",
-    "level_l": "{0} threads add to their own [l](workspace) that of the thread {1} further on; {2} idle. "
-    "Thread {3}: {5} + {6} = {7}. Then the barrier.",
-    "last_l": "The last level: thread {3} alone adds {5} + {6} = {7}.",
-    "level_ml": "{0} threads merge with the thread {1} further on; {2} idle. Thread {3}: m = {5} and {7} become "
-    "[m](filter) = {9}; l = {6} and {8}, rescaled to it, add up to [l](workspace) = {10}. Then the barrier.",
-    "last_ml": "The last level: thread {3} alone merges. m = {5} and {7} become [m](filter) = {9}; l = {6} and {8}, "
-    "rescaled to it, add up to [l](workspace) = {10}.",
-    "root_m": "All threads read cell 0: the row's maximum is [m](filter) = {0}.",
-    "root_l": "All threads read cell 0: the row's sum is [l](workspace) = {0}.",
-    "root_ml": "All threads read cell 0: the row's maximum is [m](filter) = {0}, its sum [l](workspace) = {1}.",
-    # -- a butterfly among lanes -------------------------------------------------------------------------
-    "swap_m": "Every lane exchanges its [m](filter) with the lane whose number differs in the bit worth {0}, and keeps the "
-    "larger. Lanes {1} and {2}: of {3} and {4} both keep {5}.",
-    "swap_l": "Every lane exchanges its [l](workspace) with the lane whose number differs in the bit worth {0}, and adds. "
-    "Lanes {1} and {2}: {3} + {4} = {5}.",
-    "swap_ml": "Every lane exchanges m and l with the lane whose number differs in the bit worth {0}. Lanes {1} and {2}: "
-    "m = {3} and {5} become [m](filter) = {7}; l = {4} and {6}, rescaled to it, add up to [l](workspace) = {8}.",
-    # -- a row in registers ------------------------------------------------------------------------------
-    "load": "Turn {0} of {1}: {3} threads ask for a number of [x](input) each, from x[{2}] on, and keep it in a register. "
-    "Nothing waits for it yet.",
-    "load_rest": "Turn {0} of {1}: {3} threads ask for a number of [x](input) each, from x[{2}] on. The row ends there: "
-    "the other {4} put −∞ into their register, whose exponential is 0.",
-    "own_m": "Each thread takes the largest of the {0} it holds as its [m](filter): thread {1} has {2}. x is not read again.",
-    "own_l": "Each thread replaces what it holds by exp(x − m), m = {1}, and adds it up: thread {0} has {2} first, "
-    "[l](workspace) = {3} in all.",
-    "parts_m": "The first lane of every warp, {0} in all, puts its [m](filter) into shared memory. Then the one barrier.",
-    "parts_l": "The first lane of every warp, {0} in all, puts its [l](workspace) into shared memory. Then the one barrier.",
-    "whole_m": "All threads go through what the warps left, {0} in all: the row's maximum is [m](filter) = {1}.",
-    "whole_l": "All threads go through what the warps left, {0} in all: the row's sum is [l](workspace) = {1}.",
-    "put": "Turn {0} of {1}: from registers to [y](output). Thread {2} writes {3} · (1 / l) = {5}, l = {4}.",
-    "put_nan": "Turn {0} of {1}: from registers to [y](output). Thread {2} holds {3} and l = {4}: y is NaN.",
+    "first": mark("Each active thread reads one number of [x](input) and updates its maximum [m](filter). Thread {4} now has m = {7}."),
+    "larger": mark("Thread {4} reads {5}. This is larger than its maximum {6}, so [m](filter) becomes {7}."),
+    "smaller": mark("No thread reads a number above its maximum. Thread {4} reads {5} and keeps [m](filter) = {7}."),
+    "add": mark("Thread {4} adds exp({5} − m) = {7} to its sum [l](workspace), now {8}. Because m = {6} is the maximum, no exponent is above 0."),
+    "add_nan": mark("Thread {4} reads {5}, and m = {6}. exp(x − m) is NaN (not a number), so its sum [l](workspace) is NaN from here on."),
+    "raw": mark("Thread {4} adds exp({5}) = {6} to its sum [l](workspace), now {7}."),
+    "raw_over": mark("Thread {4} reads {5}. exp({5}) is beyond 3.4·10^38, the largest FP32 number. It becomes ∞ and is added to [l](workspace)."),
+    "raw_sum_over": mark("Thread {4} reads {5}. exp({5}) is finite, but its sum [l](workspace) is now beyond 3.4·10^38, the largest FP32 number. It becomes ∞."),
+    "raw_not_finite": mark("Thread {4} adds exp({5}) = {6}. Its sum was not finite before, so [l](workspace) stays {7}."),
+    "raw_nan": mark("Thread {4} reads {5}. Its sum [l](workspace) is NaN (not a number) from here on."),
+    "online_first": mark("Each active thread reads one number of [x](input). Thread {4} sets its maximum [m](filter) = {5} and its sum [l](workspace) = exp(m − m) = {9}."),
+    "online_grows": mark("Thread {4} reads {5}, which is larger than its maximum {6}. Its sum is rescaled by exp(old m − new m) = {8}. [l](workspace) = {7} · {8} + 1 = {9}, and [m](filter) = {5}."),
+    "online_stays": mark("No thread reads a number above its maximum. Thread {4} reads {5} and keeps [m](filter) = {6}. [l](workspace) = {7} + exp({5} − m) = {9}."),
+    "online_masked": mark("Every number read is −∞. [m](filter) stays −∞, and [l](workspace) stays 0."),
+    "online_nan": mark("Thread {4} reads {5}. Its maximum was {6}. Its sum [l](workspace) is NaN (not a number) from here on."),
     # -- the results -------------------------------------------------------------------------------------
-    "write": _TURN + "thread {4} writes [y](output) = exp({5} − m) / l = {8}, with m = {6} and l = {7}.",
-    "write_nan": _TURN + "thread {4} has exp({5} − m) = {8} and l = {7}, with m = {6}: [y](output) is NaN.",
-    "unsafe": _TURN + "thread {4} writes [y](output) = exp({5}) / l = {8}.",
-    "unsafe_zero": _TURN + "thread {4} writes [y](output) = exp({5}) / ∞ = {8}. Nothing is left of the row.",
-    "unsafe_nan": _TURN + "thread {4} has exp({5}) = {8} and l = {7}. {8} / {7} is NaN: that is [y](output).",
+    "write": mark("Thread {4} writes [y](output) = exp({5} − m) / l = {8}, with m = {6} and l = {7}."),
+    "write_nan": mark("Thread {4} computes exp({5} − m) = {8} with m = {6}, and l = {7}. The result [y](output) is NaN (not a number)."),
+    "unsafe": mark("Thread {4} writes [y](output) = exp({5}) / l = {8}, with l = {7}."),
+    "unsafe_zero": mark("Thread {4} writes [y](output) = exp({5}) / ∞ = {8}. The infinite sum makes every finite exponential 0."),
+    "unsafe_nan": mark("Thread {4} computes exp({5}) = {8}, and l = {7}. {8} / {7} is NaN (not a number): this is [y](output)."),
 }  # fmt: skip
+TEMPLATES = IN_A_PASS | {
+    # -- a tree in shared memory -------------------------------------------------------------------------
+    "store_m": mark("All {0} threads store their maximum [m](filter) in shared memory. They wait at the barrier until all have stored."),
+    "store_l": mark("All {0} threads store their sum [l](workspace) in shared memory. They wait at the barrier until all have stored."),
+    "store_ml": mark("All {0} threads store [m](filter) and [l](workspace) in shared memory. They wait at the barrier until all have stored."),
+    "level_m": mark("{0} threads work, {2} idle. Each compares its [m](filter) with that of the thread {1} numbers higher. "
+    "It keeps the larger. Thread {3} compares {5} with {6} and keeps {7}. Then all wait at the barrier."),
+    "last_m": mark("In the last level only thread {3} works. It compares {5} with {6} and keeps [m](filter) = {7}."),
+    "level_l": mark("{0} threads work, {2} idle. Each adds the [l](workspace) of the thread {1} numbers higher to its own. "
+    "Thread {3} computes {5} + {6} = {7}. Then all wait at the barrier."),
+    "last_l": mark("In the last level only thread {3} works. It computes [l](workspace) = {5} + {6} = {7}."),
+    "level_ml": mark("{0} threads work, {2} idle. Each merges with the thread {1} numbers higher. Thread {3} keeps the larger of "
+    "m = {5} and {7}: [m](filter) = {9}. It rescales l = {6} and {8} to this m and adds them: [l](workspace) = {10}. Then the barrier."),
+    "last_ml": mark("In the last level only thread {3} works. It keeps the larger of m = {5} and {7}: [m](filter) = {9}. "
+    "It rescales l = {6} and {8} to this m and adds them: [l](workspace) = {10}."),
+    "root_m": mark("All threads read cell 0 of shared memory. The maximum of the row is [m](filter) = {0}."),
+    "root_l": mark("All threads read cell 0 of shared memory. The sum of the row is [l](workspace) = {0}."),
+    "root_ml": mark("All threads read cell 0 of shared memory. The row has the maximum [m](filter) = {0} and the sum [l](workspace) = {1}."),
+    # -- a butterfly among lanes -------------------------------------------------------------------------
+    "swap_m": mark("Lanes (threads of a warp) exchange [m](filter) in pairs, at distance {0}. Both keep the larger. "
+    "Lanes {1} and {2} compare {3} with {4} and keep {5}."),
+    "swap_l": mark("Lanes (threads of a warp) exchange [l](workspace) in pairs, at distance {0}. Both add the two sums. "
+    "Lanes {1} and {2} compute {3} + {4} = {5}."),
+    "swap_ml": mark("Lanes (threads of a warp) exchange m and l in pairs, at distance {0}. Lanes {1} and {2} keep the larger of "
+    "m = {3} and {5}: [m](filter) = {7}. They rescale l = {4} and {6} to this m and add them: [l](workspace) = {8}."),
+    # -- a row in registers ------------------------------------------------------------------------------
+    "load": mark("Load {0} of {1}: {3} threads each load one number of [x](input) into a register, from x[{2}] on. No thread uses a number yet."),
+    "load_rest": mark("Load {0} of {1}, from x[{2}] on, reaches the end of the row. Threads that load a number of [x](input): {3}. "
+    "Threads that set their register to −∞: {4}. The exponential of −∞ is 0."),
+    "own_m": mark("Each thread finds the largest number in its registers: its [m](filter). Thread {1} has m = {2}. x is not read again."),
+    "own_l": mark("Each thread replaces its numbers by exp(x − m), with m = {1}, and adds the results. "
+    "The first result of thread {0} is {2}, and its sum is [l](workspace) = {3}."),
+    "parts_m": mark("The first lane of each warp stores its [m](filter) in shared memory. Warps: {0}. Then all threads wait at a barrier, the only one of this reduction."),
+    "parts_l": mark("The first lane of each warp stores its [l](workspace) in shared memory. Warps: {0}. Then all threads wait at a barrier, the only one of this reduction."),
+    "whole_m": mark("Each thread compares the values that the warps stored. The maximum of the row is [m](filter) = {1}."),
+    "whole_l": mark("Each thread adds the values that the warps stored. The sum of the row is [l](workspace) = {1}."),
+    "put": mark("Store {0} of {1}, from registers to [y](output). Thread {2} writes {3} · (1 / l) = {5}, with l = {4}."),
+    "put_nan": mark("Store {0} of {1}, from registers to [y](output). Thread {2} has {3}, and l = {4}. Its y is NaN (not a number)."),
+}  # fmt: skip
+
+
+def template(kind: str) -> str:
+    """Returns the caption template of a kind of step, in the reader's language."""
+    text = tr(TEMPLATES[kind])
+    return f"{tr(ITERATION)} {text}" if kind in IN_A_PASS else text
+
 
 # A text of the kernel's line for each kind; the first line of the file that contains it.
 _L = "l += expf(x[col]"
 _M = "m = fmaxf(m, x[col])"
 _GATHER = {"first": _M, "larger": _M, "smaller": _M, "add": _L, "add_nan": _L}
-_RAW = dict.fromkeys(("raw", "raw_over", "raw_sum_over", "raw_nan"), _L)
+_RAW = dict.fromkeys(("raw", "raw_over", "raw_sum_over", "raw_not_finite", "raw_nan"), _L)
 _ONLINE = dict.fromkeys(
     ("online_first", "online_masked", "online_nan", "online_grows", "online_stays"),
     "merge(running, {x[col], 1.0f})",

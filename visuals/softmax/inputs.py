@@ -6,18 +6,20 @@ import re
 
 import numpy as np
 
+from kernels.i18n import decimal, mark, tr
 from kernels.model.shape import FLOAT_MAX
 
+# Also the values of the URL's parameter.
 SMALL, LARGE, ONE_HOT, EQUAL, MASKED, OWN_NUMBERS = (
-    "small", "large", "one hot", "all equal", "-inf mask", "own numbers",
+    mark("small"), mark("large"), mark("one hot"), mark("all equal"), mark("-inf mask"), mark("own numbers"),
 )  # fmt: skip
 LOGITS = {  # by name: description
-    SMALL: "within ±5: every rung gets them right",
-    LARGE: "up to some 200: beyond 88.72 exp overflows FP32",
-    ONE_HOT: "all 0 but one of 12, which takes nearly all",
-    EQUAL: "all 2.5: each result is 1 / N",
-    MASKED: "the last third −∞, as attention hides what comes later",
-    OWN_NUMBERS: "numbers of your own",
+    SMALL: mark("numbers within ±5, right in every kernel"),
+    LARGE: mark("random numbers with standard deviation 75; above 88.72, exp overflows FP32"),
+    ONE_HOT: mark("zeros and one 12, whose weight is nearly 1"),
+    EQUAL: mark("every number is 2.5, so each result is 1 / N"),
+    MASKED: mark("the last third is −∞, as attention masks later tokens"),
+    OWN_NUMBERS: mark("numbers that you type"),
 }
 MAX_OWN_NUMBERS = 64
 DEFAULT_OWN_NUMBERS = "1 2 100 -inf 4.5"
@@ -42,7 +44,9 @@ def row(name: str, n: int, seed: int = 0) -> np.ndarray:
     elif name == MASKED:
         x = np.where(np.arange(n) >= n - n // 3, -np.inf, row(SMALL, n, seed))
     else:
-        raise LogitsError(f"the logits must be one of {', '.join(LOGITS)}; got {name[:24]!r}")
+        raise LogitsError(
+            tr("the logits must be one of {names}; got {name}", names=", ".join(LOGITS), name=repr(name[:24]))
+        )
     return x.astype(np.float32)
 
 
@@ -52,7 +56,13 @@ def parse(text: str) -> np.ndarray:
     parts = re.split(r"[\s,;]+", text.strip().replace("−", "-").replace("∞", "inf"))
     parts = [p for p in parts if p]
     if not 1 <= len(parts) <= MAX_OWN_NUMBERS:
-        raise LogitsError(f"a row of your own has 1 to {MAX_OWN_NUMBERS} numbers, got {len(parts)}")
+        raise LogitsError(
+            tr(
+                "your row must have 1 to {max} numbers, got {n}",
+                max=MAX_OWN_NUMBERS,
+                n=decimal(f"{len(parts):,}"),
+            )
+        )
     return np.array([_number(p) for p in parts], np.float32)
 
 
@@ -63,7 +73,7 @@ def _number(text: str) -> float:
         value = None
     if value is None:
         printable = "".join(c if c.isprintable() else " " for c in text[:16])
-        raise LogitsError(f"“{printable}” is no number; inf, -inf and nan are taken too")
+        raise LogitsError(tr("“{text}” is not a number (inf, -inf and nan are allowed)", text=printable))
     if abs(value) > FLOAT_MAX and "inf" not in text.lower():
-        raise LogitsError(f"a number must fit FP32, at most 3.4e38 either side of 0; got “{text[:16]}”")
+        raise LogitsError(tr("“{text}” does not fit FP32, which ends at ±3.4·10³⁸", text=text[:16]))
     return value

@@ -206,7 +206,7 @@ def describe_gathered(
 ) -> tuple[str, tuple[float, ...]]:
     """Returns the kind of a turn's caption and its numbers, those of an example thread."""
     if names == "l":
-        return _describe_added(x, t, incoming["l"], after["l"], m)
+        return _describe_added(x, t, incoming["l"], before["l"], after["l"], m)
     risen = np.where(after["m"] > before["m"], x, -np.inf)
     is_first = bool((before["m"] == -np.inf).all())
     k = int(np.argmax(risen if (risen > -np.inf).any() else x))
@@ -225,7 +225,7 @@ def describe_gathered(
 
 
 def _describe_added(
-    x: np.ndarray, t: np.ndarray, grown: np.ndarray, after: np.ndarray, m: float | None
+    x: np.ndarray, t: np.ndarray, grown: np.ndarray, before: np.ndarray, after: np.ndarray, m: float | None
 ) -> tuple[str, tuple[float, ...]]:
     """Returns the same for a pass that adds exponentials to l: the example is one that is not finite, else the largest."""
     k = int(np.argmax(np.where(np.isfinite(grown), x, np.inf)))
@@ -234,9 +234,10 @@ def _describe_added(
         return ("add" if np.isfinite(one) else "add_nan"), (int(t[k]), float(x[k]), m, one, float(after[k]))
     if not np.isfinite(one):
         return ("raw_nan" if np.isnan(one) else "raw_over"), (int(t[k]), float(x[k]))
-    if not np.isfinite(after[k]):
+    if np.isfinite(before[k]) and not np.isfinite(after[k]):
         return "raw_sum_over", (int(t[k]), float(x[k]))
-    return "raw", (int(t[k]), float(x[k]), one, float(after[k]))
+    kind = "raw" if np.isfinite(after[k]) else "raw_not_finite"
+    return kind, (int(t[k]), float(x[k]), one, float(after[k]))
 
 
 # -- the rungs ---------------------------------------------------------------------------------------

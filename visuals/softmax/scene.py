@@ -8,22 +8,26 @@ from hashlib import blake2b
 
 import numpy as np
 
+from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import BITS, LANES, mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
-from visuals.softmax.captions import MARKS, TEMPLATES
+from visuals.softmax.captions import MARKS, template
 from visuals.softmax.plan import Step, run_rung, steps_of, threads_of
 
-ORDER = "turn by turn"
-ORDER_NOTE = (
-    "A step is what the threads of the row do in one turn of a loop, one level of the tree or one exchange. On a GPU the "
-    "warps of a block run in an order of the scheduler's choosing between two barriers, and other rows at the same time. "
-    "m and l are computed as the kernel computes them, y is what it wrote when the emulator ran it."
+ORDER = mark("step by step")
+ORDER_NOTE = mark(
+    "One step is one loop iteration, one level of the tree or one exchange of all threads of the row. A barrier "
+    "is a point where all threads of a block wait. Between two barriers, the scheduler of the GPU chooses the order of the "
+    "warps. Other rows run at the same time. m and l are computed here as in the kernel. y is the output of the kernel in the "
+    "emulator."
 )
 FLOAT = 4  # bytes
+ONLINE = "softmax/online"
+PARTIAL = ("partial_m", "partial_l")  # two arrays in 03_online.cu; one array used twice in the others
 MAX_COLUMNS = 1024  # shown of a row
 MAX_ANNOTATED = 32  # threads; with more, cells have no notes
 # Every tensor but x, and its role.
@@ -50,13 +54,13 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, row_note
     sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
     return Scene(
         key=f"{rung} {sizes} {_digest(x)} {row_note}",
-        title=find(rung).title,
+        title=tr(find(rung).title),
         tensors=tuple(tensors.values()),
         groups=_groups(tensors, threads),
         steps=r.steps,
-        step_name="step",
-        order_name=ORDER,
-        order_note=ORDER_NOTE,
+        step_name=tr("step"),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE),
         writes=r.writes(),
         reads=r.reads(),
         captions=r.captions(),
@@ -86,12 +90,13 @@ def _tensors(
     for step in steps:
         for name, (cells, _) in step.writes.items():
             last[name] = max(last.get(name, 0), int(cells.max()))
-    tensors = {"x": Tensor("x", "x", "x", "input", 1, 1, x.size, x, note=row_note or f"{x.size} numbers")}
+    x_note = row_note or trn("{n} number", "{n} numbers", x.size)
+    tensors = {"x": Tensor("x", "x", "x", "input", 1, 1, x.size, x, note=x_note)}
     for name in [n for n in ROLES if n in last]:
         cols = x.size if name == "y" else threads // LANES if name in ("warp_m", "warp_l") else threads
         rows = last[name] // cols + 1
         title, note = _title_and_note(rung, name, rows, tiles.get("PER", 0))
-        symbol = "partial" if title.startswith("partial,") else name
+        symbol = "partial" if name in PARTIAL and rung != ONLINE else name
         tensors[name] = Tensor(name, symbol, title, ROLES[name], 1, rows, cols, note=note)
     return tensors
 
@@ -99,18 +104,25 @@ def _tensors(
 def _title_and_note(rung: str, name: str, rows: int, per: int) -> tuple[str, str]:
     """Returns (title, note) of a tensor with so many rows. `per`: registers of a thread for its part of the row."""
     if name == "values":
-        rest = f"; the other {per - rows} of {per} hold −∞" if rows < per else ""
-        return "the row", f"a register a row{rest}"
+        note = tr("one row per register")
+        if rows < per:
+            note = trn(
+                "one row per register; {n} more holds −∞",
+                "one row per register; {n} more hold −∞",
+                per - rows,
+            )
+        return tr("the row in registers"), note
     if name in ("m", "l"):
-        title = {"m": "m, largest so far", "l": "l, sum so far"}[name]
-        return title, "a column a lane; a row after each exchange" if rows > 1 else "a column a thread"
-    if name in (
-        "partial_m",
-        "partial_l",
-    ):  # two arrays in 03_online.cu; one array used twice in the others
-        title = name if rung == "softmax/online" else name.replace("_", ", of ")
-        return title, "the same cells after each level"
-    return {"y": ("y = softmax(x)", "")}.get(name, (name, "a float a warp"))
+        title = tr("m, largest so far") if name == "m" else tr("l, sum so far")
+        exchanged = rows > 1
+        note = tr("one row after each exchange") if exchanged else tr("one column per thread")
+        return title, note
+    if name in PARTIAL:
+        note = tr("one row per level, all in the same cells of shared memory")
+        if rung == ONLINE:
+            return name, note
+        return (tr("partial, for m") if name == "partial_m" else tr("partial, for l")), note
+    return {"y": ("y = softmax(x)", "")}.get(name, (name, tr("one value per warp")))
 
 
 def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
@@ -118,17 +130,21 @@ def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
         existing = (tuple(n for n in row if n in tensors) for row in names)
         return tuple(row for row in existing if row)
 
-    warp = "lanes 0 to 31 of the warp" if threads == LANES else f"the block's {threads:,} threads"
+    registers = tr("registers of lanes 0 to 31 of the warp")
+    if threads != LANES:
+        registers = trn(
+            "registers of the block’s {n} thread", "registers of the block’s {n} threads", threads
+        )
     has_exchanges = tensors["m" if "m" in tensors else "l"].rows > 1
     register_rows = rows(("values",), ("m",), ("l",)) if has_exchanges else rows(("values",), ("m", "l"))
     many_threads = threads > 2 * LANES
-    trees, warps = ("partial_m", "partial_l"), ("warp_m", "warp_l")
-    shared = rows(trees[:1], trees[1:], warps) if many_threads else rows(trees, warps)
+    warps = ("warp_m", "warp_l")
+    shared = rows(PARTIAL[:1], PARTIAL[1:], warps) if many_threads else rows(PARTIAL, warps)
     groups = [
-        Group((("x",), ("y",)), "global", "global memory"),
-        Group(register_rows, "registers", f"registers of {warp}"),
+        Group((("x",), ("y",)), "global", tr("global memory")),
+        Group(register_rows, "registers", registers),
     ]
-    return (*groups, *([Group(shared, "shared", "shared memory of the block")] if shared else []))
+    return (*groups, *([Group(shared, "shared", tr("shared memory of the block"))] if shared else []))
 
 
 # -- steps -----------------------------------------------------------------------------------------------
@@ -136,7 +152,7 @@ def _record(rung: str, steps: Sequence[Step]) -> Recorder:
     """Returns the steps, with the bytes of x read and of y written."""
     marks = list(MARKS[rung])
     kinds = dict.fromkeys(step.kind for step in steps)
-    r = Recorder({kind: (marks.index(kind), TEMPLATES[kind]) for kind in kinds})
+    r = Recorder({kind: (marks.index(kind), template(kind)) for kind in kinds})
     for step in steps:
         warp = int(step.active[0]) // LANES
         lanes = step.active[step.active // LANES == warp] % LANES
@@ -154,22 +170,22 @@ def _readings(rung: str, steps: Sequence[Step], r: Recorder, n: int) -> tuple[Re
     values = (
         []
         if rung.endswith("unsafe")
-        else [Reading("m so far", np.array([s.m for s in steps]), role="filter")]
+        else [Reading(tr("m so far"), np.array([s.m for s in steps]), role="filter")]
     )
     return (
         *values,
-        Reading("l so far", np.array([s.l for s in steps]), role="workspace"),
-        Reading("bytes of x read", r.so_far("read"), "counted"),
-        Reading("passes over x", r.so_far("read") / (FLOAT * n), "counted"),
-        Reading("bytes of y written", r.so_far("written"), "counted"),
+        Reading(tr("l so far"), np.array([s.l for s in steps]), role="workspace"),
+        Reading(tr("bytes of x read"), r.so_far("read"), "counted"),
+        Reading(tr("passes over x"), r.so_far("read") / (FLOAT * n), "counted"),
+        Reading(tr("bytes of y written"), r.so_far("written"), "counted"),
     )  # fmt: skip
 
 
 # -- notes on cells ----------------------------------------------------------------------------------------
 _NOTES = {
-    "m": "The larger of {0} and {1}.",
-    "l": "The sum of {0} and {1}.",
-    "both": "Of {0} and {1}, each rescaled to the larger of their m.",
+    "m": mark("The larger of {0} and {1}."),
+    "l": mark("The sum of {0} and {1}."),
+    "both": mark("The sum of {0} and {1}, each first rescaled to the larger m."),
 }
 
 
@@ -181,7 +197,7 @@ def _annotations(tensors: Mapping[str, Tensor], threads: int, steps: Sequence[St
     l_note = "both" if merged else "l"
     note_of = {"partial_m": "m", "partial_l": l_note, "m": "m", "l": l_note}
     return [
-        _annotation(tensors[name], name in ("partial_m", "partial_l"), note, steps)
+        _annotation(tensors[name], name in PARTIAL, note, steps)
         for name, note in note_of.items()
         if name in tensors and tensors[name].rows > 1
     ]
@@ -205,4 +221,4 @@ def _annotation(t: Tensor, tree: bool, note: str, steps: Sequence[Step]) -> Anno
         )
         args[cells], is_made[cells] = values[links[cells]], True
     kind = np.where(is_made, 0, 1)
-    return Annotation(t.name, Captions((_NOTES[note], ""), kind, args), {t.name: links})
+    return Annotation(t.name, Captions((tr(_NOTES[note]), ""), kind, args), {t.name: links})

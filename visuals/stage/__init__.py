@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from rjsmin import jsmin
 
@@ -27,12 +28,17 @@ SCRIPTS = (  # each after the modules it imports
     "draw",
     "explain",
     "side_panel",
+    "strip",
+    "chapter",
     "controls",
     "frame",
     "link",
     "input",
     "player",
 )
+
+
+DOWNLOADS = ("svg", "wrap", "strip_figure", "takeaway", "panels")  # loaded when a reader downloads something
 
 
 def script() -> str:
@@ -70,7 +76,7 @@ def _component():
 
 
 def message(
-    scene: Scene,
+    scene: Scene | None,
     *,
     step: int | None = None,
     height: int | None = None,
@@ -78,13 +84,17 @@ def message(
     play: bool = False,
     hide: Sequence[str] = (),
     still: bool = False,
+    fit: bool = False,
+    orders: Sequence[tuple[str, str]] = (),
+    chapter: Mapping[str, Any] | None = None,
+    strip: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Returns what the player receives: the length of a JSON head (4 bytes, little endian), the head, the scene's block.
-    Arguments as in `mount`.
+    """Returns what the player receives: the lengths of a JSON head and of the strip's JSON (4 bytes each, little endian),
+    the head, the strip, the scene's block. Arguments as in `mount`.
 
     It is one bytes object, because Streamlit sends bytes unchanged only if they are the whole message.
     """
-    meta, block = payload(scene)
+    meta, block = payload(scene) if scene else (None, b"")
     head = {
         "meta": meta,
         "tokens": {"light": LIGHT, "dark": DARK},
@@ -94,13 +104,16 @@ def message(
         "play": play,
         "hide": list(hide),
         "still": still,
+        "fit": fit,
+        "chapter": chapter,
+        "orders": [{"name": name, "text": text} for name, text in orders],
     }
-    text = json.dumps(head, separators=(",", ":")).encode()
-    return len(text).to_bytes(4, "little") + text + block
+    texts = [json.dumps(part, separators=(",", ":")).encode() for part in (head, strip)]
+    return b"".join([*(len(text).to_bytes(4, "little") for text in texts), *texts, block])
 
 
-def mount(scene: Scene, key: str, **options) -> None:
-    """Show the scene. A rerun with the same `key` keeps the player. While `scene.key` stays the same, the player keeps
+def mount(scene: Scene | None, key: str, on_press: Callable[[], None] | None = None, **options) -> Any:
+    """Show the scene, or the strip alone if there is none. A rerun with the same `key` keeps the player. While `scene.key` stays the same, the player keeps
     its step and goes on playing.
 
     step: the first step, unless the URL names one (default 0).
@@ -109,10 +122,21 @@ def mount(scene: Scene, key: str, **options) -> None:
     play: start playing in a loop, unless the reader prefers reduced motion.
     hide: names of controls to leave out, as in ?hide= (HIDEABLE in link.js).
     still: show a picture of the step, without controls.
+    fit: at 900 px and wider, end with the window instead of having a height.
+    chapter: the chapter beside the picture (pages.parts.chapters.OpenChapter.panel); None: none.
+    orders: name and explanation of each order that the reader can choose.
+    strip: the measured strip under the picture (visuals.strip.strip.strip); None: no strip.
+
+    Returns the component's result. Its `press` is what the reader pressed in the strip in this rerun, {"do": "run",
+    "size": "real"} say, else None; `on_press` is called before that rerun.
     """
-    show(message(scene, **options), key)
+    return show(message(scene, **options), key, on_press)
 
 
-def show(message: bytes, key: str) -> None:
+def show(message: bytes, key: str, on_press: Callable[[], None] | None = None) -> Any:
     """Show a scene by its message, which may be cached from an earlier run."""
-    _component()(key=key, data=message, height="content")
+    return _component()(key=key, data=message, height="content", on_press_change=on_press or _ignore)
+
+
+def _ignore() -> None:
+    """A press is read from the component's result."""

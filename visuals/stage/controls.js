@@ -16,6 +16,7 @@ export function render(player) {
   part.count.style.minWidth = `${2 * count(scene.steps).length + 3}ch`;
   part.order.textContent = scene.orderName;
   root.querySelector(".order-note").textContent = scene.orderNote;
+  fillOrders(root.querySelector(".orders"), player.data.orders || []);
   part.order.hidden = !scene.orderName;
   part.kernel.hidden = !scene.source;
   if (scene.source) {
@@ -25,6 +26,15 @@ export function render(player) {
   const known = legendOf(scene);
   for (const row of root.querySelectorAll("[data-legend]")) row.hidden = !known.has(row.dataset.legend);
   player.rendered = {};
+}
+
+// The orders that the page offers, each with its explanation.
+function fillOrders(box, orders) {
+  box.replaceChildren(...orders.flatMap(({ name, text }) => {
+    const choice = Object.assign(element("button", "chip", name), { type: "button" });
+    choice.dataset.order = name;
+    return [choice, element("p", "dim", text)];
+  }));
 }
 
 // Updates the DOM to the picture; writes only what changed.
@@ -64,7 +74,7 @@ export function update(player) {
     setBar("--done", step);
     part.count.textContent = `${count(step + 1)} / ${count(scene.steps)}`;
     fillText(part.caption, player.captionOf(step));
-    part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // so that the parts below do not jump up again
+    if (!root.classList.contains("fits")) part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // so that the parts below do not jump up again
     fillReadings(part.readings, scene.readings, step);
     fillLanes(part.lanes, scene.lanes, step); // first: it reduces the height of the source
     if (scene.source) highlightLine(part.source, lineOf(scene.source, step));

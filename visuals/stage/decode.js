@@ -4,15 +4,19 @@
 export const SCENE_VERSION = 3;
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
-// A message is the length of a JSON head in 4 bytes, the head, and the scene's block.
+// A message is the lengths of two JSON texts in 4 bytes each, the head, the strip (or null), and the scene's block.
 export function unpack(bytes) {
-  if (!(bytes instanceof Uint8Array) || bytes.length < 4) throw new Error("the scene came without its bytes");
-  const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
-  const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
-  return { ...head, bytes, block: bytes.subarray(4 + length) };
+  if (!(bytes instanceof Uint8Array) || bytes.length < 8) throw new Error("the scene came without its bytes");
+  const view = new DataView(bytes.buffer, bytes.byteOffset), length = view.getUint32(0, true), stripLength = view.getUint32(4, true);
+  const headEnd = 8 + length, stripEnd = headEnd + stripLength, text = (from, to) => new TextDecoder().decode(bytes.subarray(from, to));
+  const headText = text(8, headEnd);
+  return { ...JSON.parse(headText), headText, strip: JSON.parse(text(headEnd, stripEnd)), bytes, block: bytes.subarray(stripEnd) };
 }
 
-export const sameBytes = (a, b) => a.length === b.length && a.every((v, i) => v === b[i]);
+// Whether two messages hold the same scene; their strips may differ.
+export const sameScene = (a, b) => a.headText === b.headText && sameBytes(a.block, b.block);
+
+const sameBytes = (a, b) => a.length === b.length && a.every((v, i) => v === b[i]);
 
 export function decodeScene(meta, block) {
   if (!meta || typeof meta !== "object") throw new Error("the scene is missing");

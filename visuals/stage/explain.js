@@ -54,7 +54,7 @@ export function explain(scene, step, name, i) {
   }
   if (!out && !sum) add(".");
   const times = t.byCell.start[i + 1] - t.byCell.start[i];
-  if (times > 1) add(` Written ${countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step)} of ${plural(times, "time")} so far.`);
+  if (times > 1) add(` Write ${countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step)} of ${count(times)}.`);
 
   if (t.view && cellOf(t, i) >= 0) mark(t.view.source, [cellOf(t, i)], "read");
   for (const annotation of scene.annotations) explainAnnotation(context, annotation, t, i);
@@ -92,10 +92,11 @@ function explainCopies({ scene, step, add, mark }, target, source, i) {
   mark(target, copies.filter((e) => target.step[e] > step).map((e) => target.cell[e]), "write", { faint: true });
   mark(target, current.map((e) => target.cell[e]), "write", { each: true });
   const noun = new Set(copies.map((e) => target.step[e])).size === copies.length ? scene.stepName : "cell";
-  const tail = ` ${target.partial ? "the part shown of " : ""}the ${titleOf(target)} so far.`;
-  add(target.once ? " It stands in " : " It was copied ");
-  add(`${countDone(target, copies, step)} of ${plural(copies.length, target.once ? noun : "time")}`, target.role);
-  add((target.once ? " of" : " into") + tail);
+  const whole = `${target.partial ? "the part shown of " : ""}the ${titleOf(target)}`, done = countDone(target, copies, step);
+  if (done === "0") return add(` Not yet copied to ${whole}.`);
+  add(target.once ? " Copied to " : " Copied ");
+  add(`${done} of ${plural(copies.length, target.once ? noun : "time")}`, target.role);
+  add(`${target.once ? " of" : " to"} ${whole} so far.`);
 }
 
 const column = (m, j) => Array.from({ length: m.right.rows }, (_, k) => k * m.right.cols + j);

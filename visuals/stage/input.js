@@ -11,6 +11,7 @@ export function listen(player) {
   const { root, part } = player, { signal } = player.closed;
   const on = (target, type, handler, options) => target.addEventListener(type, handler, { signal, ...options });
   const active = (handler) => (event) => player.scene && !player.failed && !player.data.still && handler(event);
+  on(part.strip, "click", (event) => !player.scene && event.target.closest("button") && player.pressStrip(event.target.closest("button").dataset.strip));
   on(root, "click", active((event) => click(player, event)));
   on(root, "keydown", active((event) => key(player, event)));
   on(part.scrub, "input", () => player.scrubTo(Number(part.scrub.value)));
@@ -43,7 +44,12 @@ const BUTTONS = {
 
 function click(player, event) {
   const { root, part } = player, { target } = event;
-  const button = target.closest("button"), { do: action, take, copy } = button?.dataset || {};
+  const button = target.closest("button"), { do: action, take, copy, strip, order, chapter, answer } = button?.dataset || {};
+  if (strip) return player.pressStrip(strip);
+  if (answer !== undefined) return player.answer(Number(answer));
+  if (chapter !== undefined) return player.send?.({ do: "chapter", chapter: Number(chapter) });
+  if (order) return player.send?.({ do: "order", order });
+  showMore(player, action === "more" ? "toggle" : target.closest(".more-items"));
   if (!target.closest(".panel")) togglePanel(player, action);
   if (BUTTONS[action]) {
     BUTTONS[action](player);
@@ -51,10 +57,17 @@ function click(player, event) {
   } else if (take) runPanel(player, "take", take);
   else if (copy) runPanel(player, "link", copy);
   else if (target.closest(".runs")) jump(player, Number(target.closest(".runs").dataset.line));
-  else if (!button && target !== part.canvas && !target.closest(".transport, .explain")) player.setPin(null);
+  else if (!button && target !== part.canvas && !target.closest(".transport, .explain, .strip, .chapter")) player.setPin(null);
 }
 
 const togglePanel = (player, name) => openPanel(player, player.root.querySelector(`[data-panel=${name}]`)?.hidden ? name : null);
+
+// The controls that a narrow transport hides open above it. A press on anything else closes them.
+function showMore({ root }, open) {
+  const transport = root.querySelector(".transport"), button = root.querySelector(".more");
+  const shown = transport.classList.toggle("more-open", open === "toggle" ? undefined : Boolean(open) && transport.classList.contains("more-open"));
+  button.setAttribute("aria-expanded", String(shown));
+}
 
 // Opens one panel at a time; aria-expanded marks its button, which gets the focus back when the panel closes.
 function openPanel({ root }, name) {
@@ -151,9 +164,9 @@ function setView(player, to) {
 
 // Zooms around the pinned cell, else around the middle.
 function zoomAt(player, factor) {
-  const { pin, inView, part } = player, box = part.canvas.getBoundingClientRect();
-  const at = pin ? player.cellRect(pin.name, pin.index) : { x: box.x + inView.width / 2, y: box.y + inView.height / 2 };
-  zoomAround(player, factor, at.x - box.x, at.y - box.y);
+  const { pin, part, shrink } = player, box = part.canvas.getBoundingClientRect();
+  const at = pin ? player.cellRect(pin.name, pin.index) : { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+  zoomAround(player, factor, (at.x - box.x) * shrink, (at.y - box.y) * shrink);
 }
 
 function zoomAround(player, factor, x, y, dx = 0, dy = 0) {
@@ -175,7 +188,7 @@ function listenToPointer(player, on) {
   let dragged = false;
   const xy = (event) => {
     const box = canvas.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
+    return { x: (event.clientX - box.left) * player.shrink, y: (event.clientY - box.top) * player.shrink };
   };
   const hit = (event) => hitTest(player.inView, xy(event).x, xy(event).y);
   on("pointerdown", (event) => {

@@ -6,7 +6,7 @@ import { SCENE_VERSION } from "./decode.js";
 import { MAX_ZOOM } from "./view.js";
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-export const HIDEABLE = "kernel explain transport play steps scrub count speed loop order colours take link help caption readings".split(" ");
+export const HIDEABLE = "kernel explain transport play steps scrub count speed loop order colours take link help caption readings strip".split(" ");
 const RULES = { // parameter: [what is allowed, as text; parser of a text, which returns undefined if the text is invalid]
   step: ["a whole number", (text) => (/^\d{1,40}$/.test(text) ? +text : undefined)],
   speed: [`one of ${SPEEDS.join(", ")}`, (text) => (SPEEDS.includes(+text) ? +text : undefined)],

@@ -9,7 +9,7 @@ export const panels = { take: toFile, link: toClipboard };
 async function toFile(player, kind, assets, show) {
   const { scene, data, inView, theme, font, msPerStep, loop } = player;
   const { blob, name, note } = await makeFile(kind, {
-    scene, head: data, block: data.block, step: player.step, range: loop?.[1] === undefined ? [0, scene.steps - 1] : loop,
+    scene, strip: player.stripSize(), head: data, block: data.block, step: player.step, range: loop?.[1] === undefined ? [0, scene.steps - 1] : loop,
     width: inView.width, height: inView.height, theme, font, msPerStep, assets, signal: player.closed.signal,
     caption: (step) => player.captionOf(step), paint: (ctx, t) => player.paint(ctx, t), progress: (part) => show(`${Math.round(100 * part)} %`),
   });

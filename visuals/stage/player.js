@@ -2,7 +2,7 @@
 // with it; update() may be called at any time. Input is in input.js.
 
 import { isDark, makeTheme } from "./colour.js";
-import { captionOf, decodeScene, sameBytes, unpack } from "./decode.js";
+import { captionOf, decodeScene, sameScene, unpack } from "./decode.js";
 import { Still, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
@@ -10,10 +10,20 @@ import { report } from "./frame.js";
 import { listen } from "./input.js";
 import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
+import { fillChapter } from "./chapter.js";
+import { fillStrip, sizeOf } from "./strip.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
 
 const STEP_MS = 620; // duration of one step by hand
+const LATE_MS = 15_000; // after Back: a scene that comes within it is the earlier one
 const DWELL_MS = 900; // pause at the end of a loop
+const MIN_SCALE = 0.8; // of the text of a picture in a low window
+
+// The cell in a text such as "y:0"; null if the scene has no such cell.
+function pinOf(text, scene) {
+  const [name, index] = (text || "").split(":");
+  return scene.tensors[name] && +index < scene.tensors[name].size ? { name, index: +index } : null;
+}
 
 // Two scenes with an equal result can share step, pin and loop.
 const shapeOf = (scene) => scene && JSON.stringify([scene.key, scene.steps, Object.values(scene.tensors).map((t) => [t.name, t.size])]);
@@ -21,7 +31,7 @@ const shapeOf = (scene) => scene && JSON.stringify([scene.key, scene.steps, Obje
 class Player {
   constructor(root, assets) {
     Object.assign(this, { root, assets, scene: null, speed: 1, closed: new AbortController() });
-    this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes explanation hint notice play scrub count speed loop order caption readings fit transport"
+    this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes explanation hint notice play scrub count speed loop order caption readings strip chapter fit transport"
       .split(" ").map((name) => [name, root.querySelector(name === "canvas" ? name : `.${name}`)]));
     this.ctx = this.part.canvas.getContext("2d");
     this.lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -38,10 +48,11 @@ class Player {
   update(bytes) {
     const { root } = this, first = !this.scene;
     try {
-      if (this.failed || !this.data || !sameBytes(this.data.bytes, bytes)) {
-        const data = unpack(bytes);
-        this.setScene(data, decodeScene(data.meta, data.block));
-      }
+      const data = unpack(bytes);
+      root.classList.toggle("strip-only", !data.meta);
+      if (!data.meta) return this.updateStripOnly(data);
+      if (this.failed || !this.data || !sameScene(this.data, data)) this.setScene(data, decodeScene(data.meta, data.block));
+      this.setStrip(data);
       this.setTheme(this.data.tokens);
       this.failed = false;
       this.arrange();
@@ -62,10 +73,22 @@ class Player {
     }
   }
 
+  // A kernel that no scene shows has a strip all the same.
+  updateStripOnly(data) {
+    const { root } = this;
+    this.scene = null;
+    this.data = data;
+    root.style.height = "";
+    this.setTheme(data.tokens);
+    this.setStrip(data);
+    root.dataset.ready = "true";
+  }
+
   // Replaces the scene. One of another shape starts at the message's step; on first mount and after Back the URL sets
   // the state.
   setScene(data, scene) {
-    const first = !this.scene, same = shapeOf(scene) === shapeOf(this.scene);
+    const first = !this.scene, turned = data.chapter?.number !== this.data?.chapter?.number;
+    const same = shapeOf(scene) === shapeOf(this.scene) && !turned;
     this.data = data;
     this.scene = scene;
     if (data.still) this.makeStill();
@@ -74,9 +97,49 @@ class Player {
     if (!same) {
       this.reset();
       this.t = clamp(Math.trunc(data.step || 0), 0, scene.steps - 1);
+      this.loop = data.chapter?.loop || null;
+      this.pin = pinOf(data.chapter?.pin, scene);
     }
-    if (first || this.wentBack) this.applyLink();
+    if (first || this.wentBack > performance.now()) this.applyLink();
+    this.wentBack = 0;
+    this.guess = turned ? null : this.guess ?? null;
+    fillChapter(this.part.chapter, data.chapter, this.guess);
+    this.root.classList.toggle("with-chapter", Boolean(data.chapter));
     render(this);
+  }
+
+  // Shows the strip of a message, at the size that the page selects; the reader's own choice stays while that is the same.
+  setStrip(data) {
+    if (this.selected !== data.strip?.selected) this.size = null;
+    this.selected = data.strip?.selected;
+    this.data = data;
+    this.showSize(this.size);
+  }
+
+  showSize(key) {
+    this.size = key;
+    const text = JSON.stringify([this.data.strip, key]);
+    if (text === this.stripText) return;
+    this.stripText = text;
+    fillStrip(this.part.strip, this.data.strip, key);
+  }
+
+  // Answers the chapter's question.
+  answer(n) {
+    this.guess = n;
+    fillChapter(this.part.chapter, this.data.chapter, n);
+    this.part.chapter.querySelector(`[data-answer="${n}"]`).focus({ preventScroll: true });
+  }
+
+  // The size of the strip that is shown; undefined without a strip.
+  stripSize() {
+    return sizeOf(this.data.strip, this.size);
+  }
+
+  // What the reader pressed in the strip: a size, or something for the page to do at the size shown.
+  pressStrip(name) {
+    if (name.startsWith("size-")) return this.showSize(name.slice(5));
+    this.send?.({ do: name, size: this.stripSize().key });
   }
 
   // Turns the stage into a picture of a step, without controls and without text except titles.
@@ -90,8 +153,7 @@ class Player {
 
   // Takes the state from the URL.
   applyLink() {
-    const { data, root } = this, params = readLink(data.param ? location.search : "", data.param, this.scene);
-    this.wentBack = false;
+    const { data, root } = this, { chapter } = data, params = readLink(data.param ? location.search : "", data.param, this.scene);
     root.classList.toggle("offline", Boolean(this.assets));
     root.dataset.hide = [...(data.hide || []), params.hide || ""].join(" ");
     if (!data.param) return;
@@ -101,8 +163,8 @@ class Player {
     root.classList.toggle("fills", Boolean(this.fills));
     this.t = clamp(Math.trunc(params.step ?? data.step ?? 0), 0, this.scene.steps - 1);
     this.speed = params.speed || 1;
-    this.pin = params.pin || null;
-    this.loop = params.loop || null;
+    this.pin = params.pin || pinOf(chapter?.pin, this.scene);
+    this.loop = params.loop || chapter?.loop || null;
     this.view = WHOLE;
     this.zoomText = params.zoom; // a view needs the layout's size
     if (this.layout) this.setView();
@@ -138,32 +200,74 @@ class Player {
     const scale = present ? clamp(Math.min(innerWidth / 1100, innerHeight / 620), 1, 2.4) : this.data.still ? 0.85 : 1;
     root.style.setProperty("--scale", scale);
     const stacked = getComputedStyle(part.body).gridTemplateColumns.split(" ").length < 2;
-    const fills = this.fills && (!stacked || getComputedStyle(root.querySelector(".side-panel")).display === "none");
-    root.style.height = fills ? `${innerHeight - root.getBoundingClientRect().top - scrollY}px` : "";
+    const fits = Boolean(this.data.fit) && !this.fills && !stacked;
+    root.classList.toggle("fits", fits);
+    const fills = fits || (this.fills && (!stacked || getComputedStyle(root.querySelector(".side-panel")).display === "none"));
+    root.style.height = fits ? `${fittingHeight(root)}px` : fills ? `${innerHeight - root.getBoundingClientRect().top - scrollY}px` : "";
+    if (fits) this.reserveCaption();
     const width = Math.floor(box.clientWidth), dpr = devicePixelRatio || 1;
     if (width < 60) return;
     const bars = this.data.still ? 0 : 112; // transport and a caption of one line
-    const space = fills ? box.clientHeight : Math.max(120, (this.data.height || 560) - bars) * (width < 600 && !this.data.still ? 1.45 : 1);
+    const tall = width < 600 && !this.data.still; // of a phone
+    const space = fills ? box.clientHeight : tall && this.data.fit ? Math.max(MIN_PHONE, innerHeight - PHONE_REST)
+      : Math.max(120, (this.data.height || 560) - bars) * (tall ? 1.45 : 1);
     const key = [width, space, dpr, scale].join();
     if (this.layout && this.sizeKey === key) return this.zoomText && this.setView();
     this.sizeKey = key;
     if (this.layout) this.zoomText ||= viewText(this.view, this.layout.width, this.layout.height); // the zoomed part stays visible
-    this.font = (px, bold) => `${bold ? 600 : 400} ${px * scale}px ${this.family}`;
-    this.layout = layOut(scene, width, space, (text, bold) => {
-      this.ctx.font = this.font(bold ? 14 : 13, bold);
-      return this.ctx.measureText(text).width;
-    }, scale);
-    this.layout.scale = scale;
-    if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space : Math.min(space, 400));
+    this.layOutWithin(width, space, scale, fits || (tall && this.data.fit));
+    const { shrink } = this;
+    if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space * shrink : Math.min(space, 400));
     for (const canvas of [part.canvas, this.layer]) {
       canvas.width = Math.round(width * dpr);
-      canvas.height = Math.round(this.layout.height * dpr);
+      canvas.height = Math.round((this.layout.height * dpr) / shrink);
     }
-    Object.assign(part.canvas.style, { width: `${width}px`, height: `${this.layout.height}px` });
-    part.caption.style.minHeight = "";
-    this.dpr = dpr;
+    Object.assign(part.canvas.style, { width: `${width}px`, height: `${this.layout.height / shrink}px` });
+    if (!fits) part.caption.style.minHeight = "";
+    this.dpr = dpr / shrink;
     this.rendered.step = null; // the highlighted line may be scrolled out of its list
     this.setView();
+  }
+
+  // Keeps the height of the longest of some captions free, so that the picture keeps its size from step to step.
+  reserveCaption() {
+    const { part, scene } = this, { caption } = part, width = caption.clientWidth, key = `${scene.key} ${width}`;
+    if (key === this.reserved) return;
+    this.reserved = key;
+    const count = Math.min(scene.steps, CAPTIONS_MEASURED), steps = Array.from({ length: count }, (_, k) => Math.round((k * (scene.steps - 1)) / Math.max(1, count - 1)));
+    const texts = steps.map((step) => this.captionOf(step).map((p) => p.text).join(""));
+    const probe = caption.cloneNode(false);
+    Object.assign(probe.style, { position: "absolute", visibility: "hidden", width: `${width}px`, minHeight: "" });
+    probe.textContent = texts.reduce((a, b) => (b.length > a.length ? b : a), "");
+    caption.after(probe);
+    const height = probe.offsetHeight;
+    probe.remove();
+    caption.style.minHeight = `${height}px`;
+  }
+
+  // Lays the scene out; one that must fit a low window gets smaller text if it would be cut off otherwise.
+  layOutWithin(width, space, scale, fits) {
+    const smallest = fits ? MIN_SCALE * scale : scale;
+    for (let trial = scale; ; trial = Math.max(smallest, trial - 0.1)) {
+      this.font = (px, bold) => `${bold ? 600 : 400} ${px * trial}px ${this.family}`;
+      this.layout = layOut(this.scene, width, space, (text, bold) => {
+        this.ctx.font = this.font(bold ? 14 : 13, bold);
+        return this.ctx.measureText(text).width;
+      }, trial);
+      this.layout.scale = trial;
+      this.shrink = 1;
+      if (this.layout.height <= space || trial <= smallest) break;
+    }
+    if (!fits || this.layout.height <= space) return;
+    // Still too tall: lay it out for a larger window and draw it smaller.
+    for (let shrink = 1.1; shrink < MAX_SHRINK && this.layout.height / this.shrink > space; shrink += 0.1) {
+      this.shrink = shrink;
+      this.layout = layOut(this.scene, width * shrink, space * shrink, (text, bold) => {
+        this.ctx.font = this.font(bold ? 14 : 13, bold);
+        return this.ctx.measureText(text).width;
+      }, smallest);
+      this.layout.scale = smallest;
+    }
   }
 
   // Draws the layout under a view.
@@ -323,6 +427,7 @@ class Player {
   }
 
   publish() {
+    this.wentBack = 0; // the reader went on
     if (this.sentStep !== this.step) report("at", this.step, this.scene.steps);
     this.sentStep = this.step;
     this.writeLink();
@@ -335,7 +440,8 @@ class Player {
     this.others = otherParams(this.state);
   }
 
-  // If other parameters changed, a new scene may follow: waits up to 2 s for it before applying the URL.
+  // If other parameters changed, a new scene may follow: waits up to 2 s for it before applying the URL. A scene that comes
+  // later still takes its state from the URL, unless the reader went on.
   linkChanged(how) {
     if (!this.scene || !this.data.param || this.failed) return;
     clearTimeout(this.timer);
@@ -344,15 +450,15 @@ class Player {
     if (how === "overwritten") return this.playing || later(() => this.writeLink());
     this.others = others;
     this.scrubTo(this.step);
-    this.wentBack = !same; // the next scene takes its state from the URL
+    this.wentBack = same ? 0 : performance.now() + LATE_MS; // until then the next scene takes its state from the URL
     later(() => this.applyLink());
   }
 
   // The rectangle of a cell in the window.
   cellRect(name, index) {
     const block = this.inView.blocks[name], box = this.part.canvas.getBoundingClientRect();
-    const at = cellXY(block, index);
-    return { x: box.left + at.x, y: box.top + at.y, width: block.cell, height: block.cell };
+    const at = cellXY(block, index), { shrink } = this;
+    return { x: box.left + at.x / shrink, y: box.top + at.y / shrink, width: block.cell / shrink, height: block.cell / shrink };
   }
 
   close() {
@@ -362,10 +468,22 @@ class Player {
   }
 }
 
+const MAX_SHRINK = 4, CAPTIONS_MEASURED = 60;
+const MIN_PHONE = 260, PHONE_REST = 330; // px: of a picture on a phone; of what is above and below it there
+const MIN_FIT = 480, MAX_FIT = 1100, BELOW = 10; // px: of a stage that fits its window; of the page left under it
+
+// The height at which the stage ends with the window, while the page is not scrolled.
+function fittingHeight(root) {
+  const scroller = root.closest?.("[data-testid=stMain]") || root.getRootNode().host?.closest("[data-testid=stMain]");
+  const top = root.getBoundingClientRect().top + (scroller ? scroller.scrollTop : scrollY);
+  return Math.max(MIN_FIT, Math.min(MAX_FIT, innerHeight - Math.max(0, top) - BELOW));
+}
+
 // Streamlit calls this on mount and whenever data or theme change; the player stays on the element.
-export default function stage({ data, parentElement }) {
+export default function stage({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".stage");
   root.player ||= new Player(root, parentElement.assets);
+  root.player.send = setTriggerValue && ((value) => setTriggerValue("press", value));
   root.player.update(data);
   return () => {
     root.player?.close();

@@ -16,7 +16,7 @@ SCENE_PLACEHOLDER = "KERNEL/THEATRE/SCENE"
 
 def takeaway() -> str:
     """Returns the module that the player loads for a download; it imports nothing."""
-    return stage.bundle("svg", "takeaway", "panels") + "\nexport{panels};\n"
+    return stage.bundle(*stage.DOWNLOADS) + "\nexport{panels};\n"
 
 
 def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> str:

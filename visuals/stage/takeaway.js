@@ -1,7 +1,9 @@
 // Downloads: the scene as PNG, GIF or video, as SVG for a paper, as JSON data, or as a standalone page.
-// Loaded on first use, joined with svg.js into a module that imports nothing.
+// Loaded on first use, joined with svg.js, wrap.js and strip_figure.js into a module that imports nothing.
 
+import { StripFigure } from "./strip_figure.js";
 import { SvgContext, escaped } from "./svg.js";
+import { wrap } from "./wrap.js";
 
 const MIME = { html: "text/html", png: "image/png", gif: "image/gif", svg: "image/svg+xml", json: "application/json" };
 const MAX_FRAMES = 300, MAX_GIF_PIXELS = 160e6, MAX_FRAME_PIXELS = 4e6; // limits of the server
@@ -129,7 +131,7 @@ async function video(stage) {
 const toPng = (canvas) => new Promise((resolve, reject) =>
   canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The picture is too large for this browser"))), MIME.png));
 
-// -- the figure: the picture, under it the title and the caption of the step ----------------------------------------
+// -- the figure: the picture, under it the title, the caption of the step and the strip ------------------------------
 const MARGIN = 16, TITLE = 15, CAPTION = 14, LINE = 21; // px, at the default font size
 
 const sentence = (stage, step) => stage.caption(step).map((part) => part.text).join("");
@@ -141,7 +143,9 @@ export class Figure {
     Object.assign(this, { stage, measure, margin: unit * MARGIN, line: unit * LINE, width: Math.ceil(stage.width), top: Math.ceil(stage.height) });
     const longest = steps.map((step) => [sentence(stage, step).length, step]).sort(([a], [b]) => b - a).slice(0, 12);
     this.lines = Math.max(1, ...longest.map(([, step]) => this.wrapped(step).length));
-    this.height = this.top + Math.ceil(1.5 * this.margin + (1 + this.lines) * this.line);
+    this.stripTop = this.top + Math.ceil(1.5 * this.margin + (1 + this.lines) * this.line);
+    this.strip = stage.strip && new StripFigure(stage.strip, this.width - 2 * this.margin, unit, stage.font, measure);
+    this.height = this.stripTop + (this.strip ? Math.ceil(this.strip.height + 1.5 * this.margin) : 0);
   }
 
   get pixels() {
@@ -187,36 +191,11 @@ export class Figure {
       y += line;
       for (const { text, role, x } of runs) write(text, margin + x, y, CAPTION, Boolean(role), tokens[role] || tokens.ink);
     }
+    if (!this.strip) return;
+    ctx.fillStyle = tokens.line;
+    ctx.fillRect(0, this.stripTop, width, 1);
+    this.strip.paint(ctx, margin, this.stripTop + margin / 2 + 2, tokens);
   }
-}
-
-// Parts {text, role} as lines of runs {text, role, x}. Lines break only between words; a word may span several parts.
-export function wrap(parts, maxWidth, measure) {
-  const words = [[]];
-  for (const { text, role } of parts)
-    text.split(/(\s+)/).forEach((piece, k) => {
-      if (k % 2) words.push([]);
-      else if (piece) words.at(-1).push({ text: piece, role, width: measure(piece, role) });
-    });
-  const space = measure(" ", ""), lines = [[]];
-  let x = 0;
-  for (const word of words.filter((word) => word.length)) {
-    const width = word.reduce((sum, piece) => sum + piece.width, 0);
-    if (x && x + space + width > maxWidth) {
-      lines.push([]);
-      x = 0;
-    }
-    let gap = x ? " " : "";
-    for (const { text, role, width } of word) {
-      const last = lines.at(-1).at(-1);
-      if (gap) x += space;
-      if (last?.role === role) last.text += gap + text;
-      else lines.at(-1).push({ text, role, x });
-      x += width;
-      gap = "";
-    }
-  }
-  return lines;
 }
 
 let probe = null;
@@ -304,12 +283,14 @@ export function pageOf(template, stage) {
 
 // The message of this stage with the current step and without URLs of a server.
 export function messageOf({ head, block, step }) {
-  const { bytes, block: _, assets, ...rest } = head;
-  const text = new TextEncoder().encode(JSON.stringify({ ...rest, step }));
-  const message = new Uint8Array(4 + text.length + block.length);
-  new DataView(message.buffer).setUint32(0, text.length, true);
-  message.set(text, 4);
-  message.set(block, 4 + text.length);
+  const { bytes, block: _, assets, headText, strip = null, ...rest } = head;
+  const [text, stripText] = [{ ...rest, step }, strip].map((part) => new TextEncoder().encode(JSON.stringify(part)));
+  const message = new Uint8Array(8 + text.length + stripText.length + block.length), view = new DataView(message.buffer);
+  view.setUint32(0, text.length, true);
+  view.setUint32(4, stripText.length, true);
+  message.set(text, 8);
+  message.set(stripText, 8 + text.length);
+  message.set(block, 8 + text.length + stripText.length);
   return message;
 }
 

@@ -83,7 +83,7 @@ class Session:
             for step in self.program.steps:
                 tracemalloc.reset_peak()
                 self.run_step(step)
-                self._stage(step.name)
+                self._stage(step.name_on_cpu)
             self.first_run_s = time.perf_counter() - start
         finally:
             tracemalloc.stop()
@@ -151,7 +151,7 @@ def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], 
         return ()
     short = Budget(samples=15, seconds=budget.seconds / 4, min_samples=2)
     samples = interleave([lambda step=step: timed(lambda: session.run_step(step)) for step in steps], short)
-    return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
+    return tuple((step.name_on_cpu, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
 
 
 def _flusher() -> Callable[[], None]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels.machine import processor
-from kernels.machine.ceilings import Ceilings, best, median
+from kernels.machine.ceilings import CPU_COPY, CPU_FP32, CPU_LAUNCH, Ceilings, best, median
 from kernels.machine.timing import Budget
 
 EXTENT = 1024  # of the product: 2 GFLOP, 12 MB
@@ -25,13 +25,13 @@ def ceilings() -> Ceilings:
     return Ceilings(
         copy_bytes_per_s=copy_rate,
         copy_n=copy_n,
-        copy=f"NumPy copy on one core, {copied >> 20} MiB, bytes read and written",
+        copy=CPU_COPY.format(mib=copied >> 20),
         fp32_flops_per_s=flops,
         fp32_n=flops_n,
-        fp32=f"NumPy's BLAS, product of two {EXTENT} x {EXTENT} matrices, {os.cpu_count()} cores",
+        fp32=CPU_FP32.format(extent=EXTENT, extent_again=EXTENT, cores=os.cpu_count()),
         launch_us=1e3 * call_ms,
         launch_n=call_n,
-        launch=f"NumPy call on one number, {CALLS:,} in a row",
+        launch=CPU_LAUNCH.format(n=f"{CALLS:,}"),
         cache_bytes=processor.last_level_cache(),
         device=processor.device_name(),
     )

@@ -26,6 +26,7 @@ from kernels.engines.cuda.device import (
 from kernels.engines.cuda.session import Session, open
 from kernels.engines.cuda.timing import between_events, flusher, sampler
 from kernels.engines.protocol import Timed
+from kernels.i18n import decimal, tr
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
 from kernels.machine.timing import Budget, interleave, warm_up
@@ -64,11 +65,21 @@ def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
     min_capability = rung.capability(shape)
     if card.capability < min_capability:
         required, available = machine_driver.dotted(min_capability), machine_driver.dotted(card.capability)
-        return f"compute capability {required} or newer is needed, {card.name} has {available}"
+        return tr(
+            "compute capability {required} or newer is needed, {gpu} has {available}",
+            required=required,
+            gpu=card.name,
+            available=available,
+        )
     program = rung.build(shape, tiles)
     shared = max((step.shared for step in program.steps if isinstance(step, Launch)), default=0)
     if shared > max(card.shared_bytes, MAX_STATIC_SHARED):
-        return f"a block needs {shared:,} bytes of shared memory, {card.name} has {card.shared_bytes:,}"
+        return tr(
+            "a block needs {needed} bytes of shared memory, {gpu} has {available}",
+            needed=decimal(f"{shared:,}"),
+            gpu=card.name,
+            available=decimal(f"{card.shared_bytes:,}"),
+        )
     return wheels.refusal(program)
 
 

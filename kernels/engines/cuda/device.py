@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from kernels.i18n import cached, tr
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
 from kernels.machine.status import Status
@@ -19,7 +20,7 @@ CONTEXT_MIB = 600  # about the size of a context
 SMI_S = 10  # nvidia-smi takes seconds if the driver is loaded for it
 
 
-@cache
+@cached(machine_driver.LANGUAGES)
 def status() -> Status:
     """Returns the GPU's name, or why it, CuPy or NVRTC cannot be used. CuPy is not imported, which takes a second: a
     server calls this at every rerun."""
@@ -28,12 +29,18 @@ def status() -> Status:
         return Status(False, card.text, card.advice)
     if importlib.util.find_spec("cupy") is None:
         return Status(
-            False, "CuPy is not installed", f"pip install cupy-cuda{machine_driver.CUDA}x brings it"
+            False,
+            tr("CuPy is not installed"),
+            tr("pip install {wheel} installs it", wheel=f"cupy-cuda{machine_driver.CUDA}x"),
         )
     if wheels.missing("nvrtc"):
         name, wheel = wheels.WHEELS["nvrtc"]
-        return Status(False, f"{name} was not found on this machine", f"pip install {wheel} brings it")
-    which = f"GPU {machine_driver.GPU} of {card.count}" if card.count > 1 else ""
+        return Status(
+            False,
+            tr("{library} was not found on this machine", library=tr(name)),
+            tr("pip install {wheel} installs it", wheel=wheel),
+        )
+    which = tr("GPU {n} of {count}", n=machine_driver.GPU, count=card.count) if card.count > 1 else ""
     return Status(True, card.name, which=which)
 
 

@@ -11,7 +11,16 @@ from kernels.engines.cuda import timing as cuda_timing
 from kernels.engines.cuda.compile import compile_kernel
 from kernels.engines.cuda.device import device_name, free_bytes, own_stream, poison
 from kernels.engines.cuda.session import Session
-from kernels.machine.ceilings import FMA_CHAINS, Ceilings, best, fma_sum, median
+from kernels.machine.ceilings import (
+    FMA_CHAINS,
+    GPU_COPY,
+    GPU_FP32,
+    GPU_LAUNCH,
+    Ceilings,
+    best,
+    fma_sum,
+    median,
+)
 from kernels.machine.timing import Budget, warm_up
 from kernels.model.program import INPUT, OUTPUT, RefusedError, RuleError
 
@@ -38,11 +47,11 @@ def ceilings() -> Ceilings:
     return Ceilings(
         copy_bytes_per_s=copy_rate,
         copy_n=copy_n,
-        copy=f"device to device, {copied >> 20} MiB, bytes read and written",
+        copy=GPU_COPY.format(mib=copied >> 20),
         fp32_flops_per_s=rate,
         fp32_n=rate_n,
-        fp32=f"FMA kernel, {FMA_CHAINS} chains a thread, no tensor cores",
-        launch=f"empty kernel, {QUEUED} queued behind a busy GPU, by events",
+        fp32=GPU_FP32.format(chains=FMA_CHAINS),
+        launch=GPU_LAUNCH.format(n=QUEUED),
         launch_n=launch_n,
         cache_bytes=_l2_bytes(),
         device=device_name(),

@@ -12,6 +12,7 @@ import streamlit as st
 from kernels import engines, records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import CONV_SINCE, MODES, ConvShape
+from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.records import availability, unsupported
@@ -39,7 +40,7 @@ def _field(name: str, default: int | str) -> Number | Choice | Text:
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     yield from conv_address.fix_filter(values, asdict(DEFAULT))
     if gcd(values["C"], values["K"]) % values["groups"]:
-        yield "C and K must be multiples of groups", {"groups": 1}
+        yield tr("C and K must be multiples of groups"), {"groups": 1}
 
 
 FIELDS = Fields(
@@ -142,16 +143,19 @@ def without_lane(race: Race) -> list[race_chart.NotStarted]:
 
 def title(rung: Rung, engine: str) -> str:
     """Returns the title on an engine; the rung's general title if the engine does not run it."""
-    return rung.title_on(engine) if engine in rung.engines else rung.title
+    return rung.title_on(engine) if engine in rung.engines else tr(rung.title)
 
 
 def reason(rung: Rung, race: Race, engine: str) -> str:
     mode = next(iter(race.rows.values()))["mode"]
-    if engine not in rung.engines:
-        return f"runs on the {' or '.join(rung.engines)} engine only"
-    return (
-        why_not(rung, race.shape) or _refusal(rung, race, engine) or f"not {race.kind} {mode} at this shape"
+    if why := rung.not_on(engine):
+        return why
+    missing = (
+        tr("not measured {caches} at this shape", caches=mode)
+        if race.kind == "measured"
+        else tr("not recorded {caches} at this shape", caches=mode)
     )
+    return why_not(rung, race.shape) or _refusal(rung, race, engine) or missing
 
 
 def _refusal(rung: Rung, race: Race, engine: str) -> str:

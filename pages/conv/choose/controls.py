@@ -8,12 +8,14 @@ import streamlit as st
 
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import ConvShape, conv_bounds
+from kernels.i18n import tr, trn
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS
 from pages.conv.controls import LINE, RARE
 from pages.parts import query
 from pages.parts.controls import Link, choose, limits, numbers, preset_link, presets
 from pages.parts.text import note
+from visuals.charts import units
 
 WIDER = {"N": 54, "C": 68, "K": 68}  # for 2,048 maps
 FIELD_LINE = tuple(
@@ -23,8 +25,8 @@ PRESETS = CONV_PRESETS | CONV_LAYER_PRESETS
 CHIPS = {
     "resnet50-res3-3x3-n32": "res3 3×3", "resnet50-res5-3x3-n32": "res5 3×3", "resnet50-res2-3x3-n32": "res2 3×3",
     "resnet50-res3-3x3-n1": "res3 3×3, N=1", "resnet50-conv1-n32": "ResNet-50 conv1", "resnet50-res2-1x1": "1×1",
-    "lenet-conv1": "LeNet conv1", "vgg-conv1_2": "VGG conv1_2", "vgg-conv1_1": "VGG conv1_1 + bias + ReLU",
-    "resnext50-res2-grouped-n32": "ResNeXt, 32 groups", "mobilenet-depthwise-n32": "MobileNet depthwise",
+    "lenet-conv1": "LeNet conv1", "vgg-conv1_2": "VGG conv1_2", "vgg-conv1_1": "VGG conv1_1 + ReLU",
+    "resnext50-res2-grouped-n32": "ResNeXt (groups)", "mobilenet-depthwise-n32": "depthwise",
 }  # fmt: skip
 
 
@@ -47,14 +49,14 @@ def _fields(shape: ConvShape) -> None:
     bounds = conv_bounds(shape, address.MAX)
     with st.container(key="params", horizontal=True):
         numbers(FIELDS, FIELD_LINE, bounds)
-        with st.container(key="chips_more", width="content"), st.popover("more", key="more"):
+        with st.container(key="chips_more", width="content"), st.popover(tr("more"), key="more"):
             with st.container(key="params_rare", horizontal=True):
                 numbers(FIELDS, RARE, bounds)
             choose(FIELDS, "mode")
             with st.container(key="params_layer", horizontal=True):
-                choose(FIELDS, "bias", "bias")
+                choose(FIELDS, "bias", tr("bias"))
                 choose(FIELDS, "relu", "ReLU")
-            choose(FIELDS, "groups", "groups", _groups(shape))
+            choose(FIELDS, "groups", tr("groups"), _groups(shape))
         st.html(f'<p class="kt-derived">{derived(shape)}</p>')
     limits(shape.params(), bounds)
 
@@ -67,6 +69,8 @@ def _groups(s: ConvShape) -> list[int]:
 
 def derived(s: ConvShape) -> str:
     """Returns, as HTML, sizes derived from the fields and the settings that the fields do not show."""
-    layer = [f"<b>{s.groups}</b> groups"] * (s.groups > 1) + ["bias"] * s.bias + ["ReLU"] * s.relu
-    layer += ["filter flipped"] * s.flip
-    return " · ".join([*layer, f"output <b>{s.P}×{s.Q}</b>", f"<b>{s.flops / 1e9:,.3g}</b> GFLOP direct"])
+    facts = [trn("<b>{n}</b> group", "<b>{n}</b> groups", s.groups)] * (s.groups > 1) + [tr("bias")] * s.bias
+    facts += ["ReLU"] * s.relu + [tr("filter flipped")] * s.flip
+    facts.append(tr("output <b>{size}</b>", size=f"{s.P}×{s.Q}"))
+    facts.append(tr("direct convolution: <b>{flops}</b> FLOPs", flops=units.count(s.flops)))
+    return " · ".join(facts)

@@ -12,6 +12,7 @@ import streamlit as st
 
 from kernels import records
 from kernels.conv.shape import ConvShape
+from kernels.i18n import tr, trn
 from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
 from kernels.records import availability
@@ -62,7 +63,14 @@ class MapSettings:
         ]
 
     def __str__(self) -> str:
-        return f"{self.across.title} by {self.down.title} around {self.around}, {self.timing}, {self.engine}"
+        return tr(
+            "{across} by {down} around {shape}, {caches}, {engine}",
+            across=self.across.title,
+            down=self.down.title,
+            shape=self.around,
+            caches=self.timing,
+            engine=self.engine,
+        )
 
 
 def section(shape: ConvShape, predict: str) -> None:
@@ -82,11 +90,13 @@ def _content(shape: ConvShape, predict: str) -> None:
 
 def _head(series: Series | None) -> tuple[Axis, Axis, str]:
     with st.container(key="map_head", horizontal=True, vertical_alignment="center"):
-        st.html('<h2 class="kt-card">Who wins where</h2>')
-        with st.container(key="chips_map", width="content"), st.popover("axes", key="map_axes"):
+        st.html(f'<h2 class="kt-card">{tr("Fastest kernel by shape")}</h2>')
+        with st.container(key="chips_map", width="content"), st.popover(tr("axes"), key="map_axes"):
             across = option("across", list(AXES))
             down = option("down", _down_choices(across))
-            st.caption("CK: as many filters as maps. H: height and width. R: filter height and width.")
+            st.caption(
+                tr("CK: as many filters as channels. H: height and width. R: filter height and width.")
+            )
     return AXES[across], AXES[down], chosen("caches", MODES)
 
 
@@ -105,13 +115,18 @@ def _measurable(
     todo = settings.requests()
     with st.container(key="chips_measure", horizontal=True):
         if series and series.job:
-            if st.button("Stop", key="stop_map"):
+            if st.button(tr("Stop"), key="stop_map"):
                 run_series.stop(series)
-        elif todo and st.button(f"Measure {len(todo)} cells here", key="measure_map"):
+        elif todo and st.button(
+            trn("Measure {n} cell here", "Measure {n} cells here", len(todo)), key="measure_map"
+        ):
             run_series.start(KEY, Series(settings, todo, lambda request: str(request.shape)))
-        where = "at small extents, " if engine == "cpu" else ""
+        settings_text = {"shape": around, "engine": engine, "caches": timing}
         quiet(
-            f"On this machine, {where}around {around} ({engine}, {timing}): every rung that can, verified and timed."
+            tr("On this machine, at small extents around {shape} ({engine}, {caches}).", **settings_text)
+            if engine == "cpu"
+            else tr("On this machine, around {shape} ({engine}, {caches}).", **settings_text),
+            tr("Every kernel that can run is checked and timed."),
         )
     run_series.progress(series)
     return settings
@@ -124,11 +139,18 @@ def _measured(series: Series, settings: MapSettings, shape: ConvShape, predict: 
     )
     if result:
         stale = measured != settings
-        caption = f"around {measured.around}"
-        if series.stopped:
-            caption += f", stopped after {series.tried} cells"
+        caption = (
+            trn(
+                "around {shape}, stopped after {n} cell",
+                "around {shape}, stopped after {n} cells",
+                series.tried,
+                shape=measured.around,
+            )
+            if series.stopped
+            else tr("around {shape}", shape=measured.around)
+        )
         _map(result, "measured", caption, stale, shape, predict)
-    quiet(*[f"No time: {why}" for why in series.failed[:MAX_FAILURES]])
+    quiet(*[tr("No time: {reason}", reason=why) for why in series.failed[:MAX_FAILURES]])
 
 
 # -- recorded ------------------------------------------------------------------------------------
@@ -145,13 +167,20 @@ def recorded(shape: ConvShape, across: Axis, down: Axis, timing: str) -> winners
 def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: str) -> None:
     result = recorded(shape, across, down, timing)
     if not result:
-        quiet(f"No {timing} recording goes over {across.title} and {down.title} at once.")
+        quiet(
+            tr(
+                "No recording ({caches}) covers {across} and {down} together.",
+                caches=timing,
+                across=across.title,
+                down=down.title,
+            )
+        )
         return
-    on_page_shape = winners.is_on_map(result, shape)
+    on_page_shape, fixed = winners.is_on_map(result, shape), winners.fixed_values_text(result)
     caption = (
-        f"all else as on the page: {winners.fixed_values_text(result)}"
+        tr("everything else as on this page: {values}", values=fixed)
         if on_page_shape
-        else f"at {winners.fixed_values_text(result)}"
+        else tr("at {values}", values=fixed)
     )
     _map(result, "recorded", caption, False, shape, predict, elsewhere=not on_page_shape)
 
@@ -167,8 +196,8 @@ def _map(
 ) -> None:
     rows = result.rows()
     detail = sweeps.provenance(rows) + (f", {rows[0]['date']}" if kind == "recorded" else "")
-    marks = ' <span class="kt-stale">stale</span>' if stale else ""
-    marks += ' <span class="kt-elsewhere">not around this shape</span>' if elsewhere else ""
+    marks = f' <span class="kt-stale">{tr("stale")}</span>' if stale else ""
+    marks += f' <span class="kt-elsewhere">{tr("not around this shape")}</span>' if elsewhere else ""
     st.html(f'<p class="kt-figures">{units.badge(kind, detail)}{marks} {escape(caption)}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_map_{kind}"):
         st.html(winners.html(result, shape, lambda to: href(to, predict)))

@@ -9,6 +9,7 @@ import streamlit as st
 
 from kernels import records
 from kernels.conv.networks import BATCH, NETWORKS
+from kernels.i18n import tr, trn
 from pages.conv.choose import address, map
 from pages.parts import cards
 from pages.parts.controls import option
@@ -26,30 +27,48 @@ def section(predict: str) -> None:
     """Draws the card. Only recordings with cold caches are used."""
     with st.container(key="card_networks", border=True):
         with st.container(key="networks_head", horizontal=True, vertical_alignment="center"):
-            st.html('<h2 class="kt-card">Whole networks</h2>')
+            st.html(f'<h2 class="kt-card">{tr("Whole networks")}</h2>')
             key = option("network", list(NETWORKS))
         network, timed_layers = NETWORKS[key], _timed(key)
         rows = [row for layer in timed_layers for row in layer.rows.values()]
         if not rows:
-            quiet(f"No layer of {network.title} was recorded.")
+            quiet(tr("No layer of {network} was recorded.", network=network.title))
             return
-        missing = sum(not layer.rows for layer in timed_layers)
-        missing_text = f"; {missing} shapes have no recording" if missing else ""
+        facts = [
+            tr(
+                "{network}: {convolutions} convolutions of {shapes} shapes, batch {batch}",
+                network=network.title,
+                convolutions=network.convolutions,
+                shapes=len(timed_layers),
+                batch=BATCH,
+            )
+        ]
+        if missing := sum(not layer.rows for layer in timed_layers):
+            facts.append(trn("{n} shape has no recording", "{n} shapes have no recording", missing))
         badge = units.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
-        st.html(
-            f'<p class="kt-figures">{badge} {escape(network.title)}: {network.convolutions} convolutions of '
-            f"{len(timed_layers)} shapes, batch {BATCH}{missing_text}</p>"
-        )
+        st.html(f'<p class="kt-figures">{badge} {escape("; ".join(facts))}</p>')
         with st.container(key="networks", horizontal=True):
             st.html(layers.html(timed_layers, lambda shape: map.href(shape, predict)))
             st.html(
-                '<p class="kt-label">The network’s convolutions with one rung throughout</p>'
-                f'<p class="kt-quiet">Bars are cut at {layers.CUT} times the shortest. Those without one: of how many of the {len(timed_layers)} shapes there is no time.</p>'
-                + layers.totals(timed_layers)
+                f'<p class="kt-label">{tr("One kernel for the whole network")}</p>'
+                f'<p class="kt-quiet">{_cut_note(len(timed_layers))}</p>' + layers.totals(timed_layers)
             )
         cards.sentence(layers.summary(timed_layers))
         quiet(
-            f"{network.source}. The convolutions alone, each timed with cold caches: without biases, normalisation, ReLU and pooling.",
-            *["No rung of cuDNN's was recorded so."] * (not any(layer.library for layer in timed_layers)),
-            "Ours: every rung that is not cuDNN's, im2col + cuBLAS among them.",
+            f"{network.source}.",
+            tr(
+                "Only the convolutions, each timed with cold caches: no biases, normalisation, ReLU or pooling."
+            ),
+            *[tr("No kernel of cuDNN was recorded this way.")]
+            * (not any(layer.library for layer in timed_layers)),
+            tr("Ours: every kernel that is not from cuDNN, including im2col + cuBLAS."),
         )
+
+
+def _cut_note(shapes: int) -> str:
+    return " ".join(
+        (
+            tr("Bars longer than {n}× the shortest are cut.", n=layers.CUT),
+            tr("A kernel without a bar has no time for some of the {n} shapes.", n=shapes),
+        )
+    )

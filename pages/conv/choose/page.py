@@ -2,18 +2,17 @@
 
 import streamlit as st
 
+from kernels.i18n import tr
 from pages.conv.choose import controls, map, networks, race
 from pages.conv.choose.address import LADDER
 from pages.parts import lesson, sources
+from pages.parts.text import idea
 from visuals.conv.choose import race as race_chart
 
 PAGE = "conv/choose/page.py"
 
 parts, whole = lesson.begin(
-    "Choosing an algorithm",
-    "Every rung computes the same convolution, and no rung is the fastest at every shape: the filter's size, the "
-    "number of maps, their size and the batch decide. "
-    '<span class="kt-math">time = work / speed</span>: some do less work, some work faster.',
+    tr("Choosing an algorithm"),
     "race",
     "map",
     "networks",
@@ -22,6 +21,13 @@ st.html(f"<style>{race_chart.css()}</style>")
 shape, predict, link = controls.read(PAGE, visible=whole)
 if {"watch", "race", "run", "why"} & parts:
     race.section(shape, predict, link, with_cards=bool({"run", "why"} & parts))
+if whole:
+    idea(
+        tr(
+            "Every kernel computes the same convolution, but none is the fastest at every shape. Filter size, channels, image size "
+            'and batch decide: <span class="kt-math">time = work / speed</span>. Some kernels do less work, some work faster.'
+        )
+    )
 revealed = bool(predict) or not whole  # a map beside the race would reveal the answer
 if "map" in parts and revealed:
     map.section(shape, predict)

@@ -10,9 +10,11 @@ from itertools import groupby
 import streamlit as st
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import mark, tr, trn
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, SHOW, Race
 from pages.parts import cards, run, why
+from pages.parts.address import is_presented
 from pages.parts.query import others
 from pages.parts.run_settings import CardRows, RunSettings, card_rows
 from pages.parts.text import quiet
@@ -25,9 +27,10 @@ PAGE = "conv/choose/page.py"
 # Every rung runs at its default tile sizes.
 DEFAULT_TILES = "conv/direct", LADDER.rung("conv/direct").default_tiles
 MAX_QUICK_MACS = 50_000_000  # multiply-adds: with more, all rungs together take long on a processor
-UNITS = (
-    "Effective: the FLOPs of direct convolution by the time. Actual: the FLOPs that the algorithm itself executes "
-    "(Winograd's transforms and products, FFT's 2.5 n log₂ n for a transform); – where a library does not say."
+UNITS = mark(
+    "Effective rate: FLOPs of direct convolution / time. Actual rate: FLOPs that the algorithm itself executes / time "
+    "(Winograd: transforms and products; FFT: 2.5 n log₂ n per transform). A “–” means that the library does not report "
+    "them. p20 to p80: the middle 60 % of the samples."
 )
 
 
@@ -40,22 +43,23 @@ def section(shape: ConvShape, predict: str, link: Callable, with_cards: bool) ->
 def _content(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
     run.collect()
     run.restore_run(LADDER)
-    with st.container(key="card_race", border=True):
-        settings = run.head(LADDER, shape, DEFAULT_TILES, "The race")
-        if with_cards:
-            _smaller_shape_link(settings, predict)
+    presented = is_presented(st.query_params)
+    with (
+        st.container(key="race_presented" if presented else "race"),
+        st.container(key="card_race", border=True),
+    ):
+        picture = st.container(key="race_picture")  # it is above the controls, but depends on them
+        with st.container(key="race_controls"):
+            settings = run.head(LADDER, shape, DEFAULT_TILES, tr("Run on this machine"))
+            if with_cards:
+                _smaller_shape_link(settings, predict)
         runs = address.races(settings)
-        if not predict:
-            _guess(shape, runs)
-            return
-        _replay_controls(shape, predict)
-        for race in runs:
-            _race(race, predict)
-        if not runs:
-            quiet("No recording speaks of this shape; press Run here to hold the race on this machine.")
-        else:
-            quiet(UNITS)
-    if with_cards:
+        with picture:
+            if predict:
+                _races(shape, [race for race in runs if not race.stale][:1] if presented else runs, predict)
+            else:
+                _guess(shape, runs)
+    if predict and with_cards:
         _cards_of(settings, link)
 
 
@@ -66,65 +70,76 @@ def _smaller_shape_link(settings: RunSettings, predict: str) -> None:
     small_shape = address.small(settings.shape)
     with st.container(key="chips_smaller", horizontal=True):
         params = others(FIELDS) | address.at_shape(small_shape, predict)
-        st.page_link(PAGE, label=f"a shape for this processor: {small_shape}", query_params=params)
+        st.page_link(
+            PAGE, label=tr("a shape for this processor: {shape}", shape=small_shape), query_params=params
+        )
         quiet(
-            f"Run here takes long at this one: {units.count(settings.shape.macs)} multiply-adds for every rung."
+            tr(
+                "A run takes long at this shape: {count} multiply-adds for every kernel.",
+                count=units.count(settings.shape.macs),
+            )
         )
 
 
 # -- the guess -----------------------------------------------------------------------------------
 def _guess(shape: ConvShape, runs: list[Race]) -> None:
-    """Draws a chip for each rung that can run, one line per family."""
+    """Draws the lanes before the start: each is a link that guesses its rung."""
     candidates = address.candidates(shape)
-    device = runs[0].rows[next(iter(runs[0].rows))]["device"] if runs else "this machine"
-    st.html(
-        f'<p class="kt-ask">Nothing is known to keep {len(candidates)} of {len(LADDER.rungs)} rungs from this shape. '
-        f"Which is the fastest on {escape(device)}? Guess before you look.</p>"
-    )
+    device = runs[0].rows[next(iter(runs[0].rows))]["device"] if runs else tr("this machine")
+    with st.container(key="chips_race", horizontal=True):
+        st.html(f'<h2 class="kt-card">{tr("The race")}</h2>')
+        _chip(shape, SHOW, tr("show without guessing"))
+    can_run = tr("{n} of {total} kernels can run this shape.", n=len(candidates), total=len(LADDER.rungs))
+    question = tr("Which is the fastest on {device}? Press its lane. Guess before you look.", device=device)
+    st.html(f'<p class="kt-ask">{escape(can_run)} <b>{escape(question)}</b></p>')
     if measured := next((race for race in runs if race.kind == "measured" and not race.stale), None):
-        st.html(
-            f'<p class="kt-figures">{units.badge("measured", _provenance(measured))} {len(measured.rows)} kernels were timed. '
-            "Your guess, or “show without guessing”, shows their times.</p>"
+        badge = units.badge("measured", _provenance(measured))
+        timed = trn(
+            "{n} kernel was timed. Its time appears after your guess.",
+            "{n} kernels were timed. Their times appear after your guess.",
+            len(measured.rows),
         )
+        st.html(f'<p class="kt-figures">{badge} {timed}</p>')
     with st.container(key="guesses"):
         for group, rungs in groupby(candidates, key=lambda rung: family(rung.name)):
-            with st.container(key=f"chips_guess_{group.key}", horizontal=True):
-                st.html(f'<p class="kt-family" style="--kt-hue:var(--kt-{group.token})">{group.title}</p>')
+            with st.container(key=f"lanes_{group.key}"):
                 for rung in rungs:
-                    name = rung.name.partition("/")[2]
-                    _chip(shape, name, rung.title)
-        with st.container(key="chips_guess_open", horizontal=True):
-            _chip(shape, SHOW, "show without guessing")
+                    _chip(shape, rung.name.partition("/")[2], tr(rung.title), width="stretch")
+    if is_presented(st.query_params):
+        st.html(f"<style>.st-key-guesses {{ --kt-rows: {len(candidates)}; }}</style>")
 
 
-def _chip(shape: ConvShape, predict: str, label: str) -> None:
+def _chip(shape: ConvShape, predict: str, label: str, width: str = "content") -> None:
     params = others(FIELDS) | address.with_guess(shape, predict)
-    st.page_link(PAGE, label=label, query_params=params)
+    st.page_link(PAGE, label=label, query_params=params, width=width)
 
 
-def _replay_controls(shape: ConvShape, predict: str) -> None:
-    with st.container(key="chips_again", horizontal=True):
-        if st.button("Run the picture again", key="again"):
+# -- the race ------------------------------------------------------------------------------------
+def _races(shape: ConvShape, races: list[Race], predict: str) -> None:
+    with st.container(key="chips_race", horizontal=True):
+        st.html(f'<h2 class="kt-card">{tr("The race")}</h2>')
+        if st.button(tr("race again"), key="again"):
             st.session_state["race_turn"] = st.session_state.get("race_turn", 0) + 1
-        label = "guess" if predict == SHOW else "guess again"
-        _chip(shape, "", label)
+        _chip(shape, "", tr("guess") if predict == SHOW else tr("guess again"))
+    for race in races:
+        _race(race, predict)
+    if races:
+        quiet(tr(UNITS))
+    else:
+        quiet(tr("No recording exists for this shape. Press “Run here” to race on this machine."))
 
 
-# -- the lanes -----------------------------------------------------------------------------------
 def _race(race: Race, predict: str) -> None:
     rung = address.RUNGS.get(predict)
     lanes, first = race.lanes(), next(iter(race.rows.values()))
     badge = units.badge(race.kind, _provenance(race))
-    if race.kind == "measured":
-        status = (
-            f'<span class="kt-stale">stale: measured at {escape(race.caption)}</span>' if race.stale else ""
-        )
-    else:
-        status = (
-            f'<span class="kt-elsewhere">not this shape</span>, the nearest: {escape(race.caption)}'
-            if race.caption
-            else ""
-        )
+    status = ""
+    if race.stale:
+        stale = tr("stale: measured at {settings}", settings=race.caption)
+        status = f'<span class="kt-stale">{escape(stale)}</span>'
+    elif race.caption:
+        nearest = tr("Nearest: {recording}", recording=race.caption)
+        status = f'<span class="kt-elsewhere">{tr("not this shape")}</span> {escape(nearest)}'
     st.html(f'<p class="kt-figures">{badge} {status}</p>')
     with st.container(key=f"{'stale' if race.stale or race.caption else 'fresh'}_race_{race.kind}"):
         name, status = "", ""
@@ -153,14 +168,14 @@ def _cards_of(settings: RunSettings, link: Callable) -> None:
 
 
 def _why_card(settings: RunSettings, displayed: CardRows, link: Callable) -> None:
-    st.html('<h2 class="kt-card">Why</h2>')
+    st.html(f'<h2 class="kt-card">{tr("Why")}</h2>')
     cards.sentence(choose_story.CHOOSE.gain(displayed.rows))
     engine = next(iter(displayed.rows.values()))["engine"] if displayed.rows else settings.engine
     titles, lines = choose_story.predicted(settings.shape, engine)
     st.html(why.lines([escape(title) for title in titles], [(units.badge("predicted"), lines)]))
     with st.container(key="chips_why", horizontal=True):
         if examples := choose_story.CHOOSE.examples():
-            st.html(f'<p class="kt-quiet">{escape(choose_story.CHOOSE.examples_label)}</p>')
+            st.html(f'<p class="kt-quiet">{escape(tr(choose_story.CHOOSE.examples_label))}</p>')
         for preset, label in examples:
             link(preset, label)
     why.downloads(settings)

@@ -8,11 +8,14 @@ import numpy as np
 import streamlit as st
 
 from kernels.conv import fft
+from kernels.conv.presets import CONV_GRID
+from kernels.conv.shape import ConvShape
+from kernels.i18n import cached, decimal, tr, trn
 from pages.conv import address as conv_address
 from pages.parts.query import chosen
 from pages.parts.tiles import SelectedRung
 from visuals.charts import units
-from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of
+from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of, cut_of
 from visuals.conv.fft.charts import tile_name
 from visuals.conv.fft.scene import fft_scene
 from visuals.conv.fft.story import discarded_share
@@ -23,6 +26,7 @@ PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), fft.RUNGS[0
 TILES = {tile_name(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
 PADDINGS = (PAD, TOO_SMALL)
+REAL = CONV_GRID["grid-11x11-c64-h56"]  # a large filter: there the FFT is the fastest
 
 
 # -- settings in the URL ---------------------------------------------------------------------------
@@ -44,9 +48,14 @@ def padding() -> str:
 def controls(inputs: Inputs) -> None:
     """Draws the controls for cut and padding, and the sizes derived from them."""
     with st.container(key="params_tiles", horizontal=True):
-        _pills("transform", "transforms", list(TILES))
-        _pills("SPECTRA", "SPECTRA", SPECTRA)
-        _pills("room", "room for the window", PADDINGS)
+        current = tr("transform: {size} · {room}", size=chosen("transform", TILES), room=padding())
+        with (
+            st.container(key="chips_transform", width="content"),
+            st.popover(current, key="transform_chooser"),
+        ):
+            _pills("transform", tr("size of a transform"), list(TILES))
+            _pills("SPECTRA", "SPECTRA", SPECTRA)
+            _pills("room", tr("space for the window"), PADDINGS)
         st.html(f'<p class="kt-derived">{_derived(inputs)}</p>')
 
 
@@ -55,18 +64,37 @@ def _pills(name: str, label: str, choices) -> None:
     st.pills(label, choices, default=choices[0], required=True, key=name, bind="query-params")
 
 
+def direct_flops(s: ConvShape) -> str:
+    """Returns HTML for the line of the shape: what direct convolution would execute."""
+    return tr("direct convolution: <b>{flops}</b> FLOPs", flops=units.count(s.flops))
+
+
 def _derived(inputs: Inputs) -> str:
     """Returns derived sizes as HTML; "" if the filter does not fit into a transform."""
     s, tile_sizes = inputs.shape, tiles()
     if too_large(inputs, tile_sizes["FFT_TILE"]):
         return ""
-    cut = fft.cut(s, tile_sizes)
+    cut = cut_of(s, tile_sizes["FFT_TILE"], padding())
     count = int(cut["down"]) * int(cut["across"])
-    text = f"{'a transform' if count == 1 else f'<b>{count:,}</b> transforms'} of <b>{cut['rows']}×{cut['columns']}</b> a map"
-    text += f" · taps <b>{s.R}×{s.S}</b> become <b>{int(cut['rows']) * int(cut['columns']):,}</b> numbers"
+    size = f"{cut['rows']}×{cut['columns']}"
+    facts = [
+        trn(
+            "<b>{n}</b> transform of <b>{size}</b> per channel",
+            "<b>{n}</b> transforms of <b>{size}</b> per channel",
+            count,
+            size=size,
+        ),
+        tr(
+            "<b>{taps}</b> taps become <b>{n}</b> numbers",
+            taps=f"{s.R}×{s.S}",
+            n=decimal(f"{int(cut['rows']) * int(cut['columns']):,}"),
+        ),
+    ]
     if s.stride != (1, 1):
-        text += f" · the stride throws <b>{units.share(discarded_share(s))}</b> of the pixels away"
-    return text
+        facts.append(
+            tr("the stride discards <b>{share}</b> of the pixels", share=units.share(discarded_share(s)))
+        )
+    return " · ".join(facts)
 
 
 # -- arrays and scene ------------------------------------------------------------------------------
@@ -88,16 +116,22 @@ def expected(inputs: Inputs) -> np.ndarray:
     return outputs(inputs, 1, inputs.shape.P, inputs.shape.Q)[0]
 
 
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def scene(inputs: Inputs, tile: int, padding: str) -> tuple[Scene | None, str]:
     """Returns the scene, or None, and the reason why it differs from the settings or cannot run."""
     s = inputs.shape
     rules = list(RUNG.rules(s, {"FFT_TILE": tile, "SPECTRA": int(SPECTRA[0])}))
-    reason = f"{RUNG.title} cannot run so: {'; '.join(rules)}." if rules else ""
+    reasons = []
+    if rules:
+        title = tr(RUNG.title)
+        reasons.append(
+            tr("{kernel} cannot run with these settings: {rules}.", kernel=title, rules="; ".join(rules))
+        )
     if s.groups > 1:
-        return None, reason
+        return None, " ".join(reasons)
     if too_large(inputs, tile):
-        tile, reason = 0, f"{reason} Until then the stage shows whole images."
+        tile = 0
+        reasons.append(tr("The stage shows a transform of the whole image instead."))
     elif rules:
-        reason += " The stage shows what it would do with one image and one filter."
-    return fft_scene(arrays(inputs, tile, padding), s, padding, expected(inputs)), reason
+        reasons.append(tr("The stage shows the steps for one image and one filter."))
+    return fft_scene(arrays(inputs, tile, padding), s, padding, expected(inputs)), " ".join(reasons)

@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 
 from kernels import records
+from kernels.i18n import tr
 from kernels.records.jsontext import id_of
 from pages.conv.fft import address
 from pages.parts import cards
@@ -33,13 +34,15 @@ def spectra(inputs: Inputs) -> None:
     tile = address.tiles()["FFT_TILE"]
     tile = 0 if address.too_large(inputs, tile) else tile
     a = address.arrays(inputs, tile, address.padding())
-    name = "your picture" if inputs.upload is not None else inputs.picture
+    name = tr("your picture") if inputs.upload is not None else inputs.picture
     with st.container(key="card_spectra", border=True):
-        st.html('<h2 class="kt-card">Spectra as pictures</h2>')
+        st.html(f'<h2 class="kt-card">{tr("Spectra as pictures")}</h2>')
         _pictures(fft_pictures.pipeline_pictures(a, name, inputs.names()[0], inputs.shape.C))
         quiet(
-            "Of a spectrum the logarithm of the magnitude is drawn, frequency 0 in the middle; the half that is "
-            "not stored is drawn from its mirror image. A small filter has a wide, smooth spectrum."
+            tr(
+                "The picture of a spectrum shows the logarithm of its magnitudes, with frequency 0 in the middle. Half of the "
+                "spectrum is not stored: it is the mirror image of the other half. A small filter has a wide, smooth spectrum."
+            )
         )
 
 
@@ -47,7 +50,7 @@ def side_cards(inputs: Inputs) -> None:
     with st.container(key="asides", horizontal=True):
         wrap_around(inputs)
         with st.container(key="card_waves", border=True):
-            st.html('<h2 class="kt-card">Two waves, two spikes</h2>')
+            st.html(f'<h2 class="kt-card">{tr("Two waves, two spikes")}</h2>')
             cards.chart(lambda: waves.chart(tokens()), waves.HEIGHT, "chart_waves", ())
             quiet(waves.caption())
 
@@ -60,7 +63,7 @@ def wrap_around(inputs: Inputs) -> None:
     tile = 0 if address.too_large(inputs, tile) else tile
     padded, small = (address.arrays(inputs, tile, padding) for padding in (PAD, TOO_SMALL))
     with st.container(key="card_wrap", border=True):
-        st.html('<h2 class="kt-card">Wrap-around</h2>')
+        st.html(f'<h2 class="kt-card">{tr("Wrap-around")}</h2>')
         caption = fft_pictures.caption(padded, small, address.expected(inputs))
         _pictures(fft_pictures.wrapped_pictures(padded, small, address.expected(inputs)), caption)
 
@@ -92,7 +95,7 @@ def _tilings(settings: RunSettings) -> None:
 
     Figures are predicted, and measured if there are rows."""
     with st.container(key="card_tilings", border=True):
-        st.html('<h2 class="kt-card">Whole images or parts of them</h2>')
+        st.html(f'<h2 class="kt-card">{tr("Whole images or tiles")}</h2>')
         rows, kind = _rows(settings)
         columns = charts.tilings(settings.shape, settings.tiles_of(address.RUNG)["SPECTRA"], rows, kind)
         badges = units.badge("predicted")
@@ -100,8 +103,11 @@ def _tilings(settings: RunSettings) -> None:
             badges += " " + units.badge(kind, sweeps.provenance(list(rows.values())))
         st.html(f'<p class="kt-figures">{badges}</p>{_table(columns)}')
         quiet(
-            "A part overlaps the next by what the filter covers less one: those pixels are transformed twice, and as many "
-            "of each transform wrap and are not picked. Small transforms keep the padded filters small."
+            tr(
+                "Neighbouring tiles overlap by the filter’s size − 1, dilation included. The pixels of an overlap are transformed twice. As many "
+                "outputs of each transform wrap around and are not used. In return, small transforms keep the padded filters "
+                "small."
+            )
         )
 
 
@@ -124,18 +130,22 @@ def _rows(settings: RunSettings) -> tuple[dict[int, dict], str]:
 
 def _table(columns: dict[str, dict[str, str]]) -> str:
     """Returns HTML: a column for each tiling. Under the table is the rule of each tiling that cannot run."""
-    supported = {name: lines for name, lines in columns.items() if "cannot run" not in lines}
-    broken = [f"{name}: {lines['cannot run']}" for name, lines in columns.items() if "cannot run" in lines]
-    header_cells = "".join(f'<th scope="col">{escape(name)}</th>' for name in supported)
+    supported = {name: lines for name, lines in columns.items() if charts.RULE not in lines}
+    broken = [
+        tr("{tile} cannot run: {rule}", tile=tr(name), rule=lines[charts.RULE])
+        for name, lines in columns.items()
+        if charts.RULE in lines
+    ]
+    header_cells = "".join(f'<th scope="col">{escape(tr(name))}</th>' for name in supported)
     text = f"<tr><td></td>{header_cells}</tr>"
     for line in next(iter(supported.values()), ()):
         cells = "".join(f"<td>{escape(lines[line])}</td>" for lines in supported.values())
         text += f'<tr><th scope="row">{escape(line)}</th>{cells}</tr>'
     table = (
-        '<div class="kt-scroll" tabindex="0" role="region" aria-label="Whole images or parts of them">'
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{tr("Whole images or tiles")}">'
         f'<table class="kt-table">{text}</table></div>'
     )
-    notes = "".join(f'<p class="kt-quiet">cannot run: {escape(rule)}</p>' for rule in broken)
+    notes = "".join(f'<p class="kt-quiet">{escape(rule)}</p>' for rule in broken)
     return (table if supported else "") + notes
 
 
@@ -143,7 +153,7 @@ def _curves(settings: RunSettings) -> None:
     """Draws FLOPs over filter size, and times if they were recorded."""
     s = settings.shape
     with st.container(key="card_curves", border=True):
-        st.html('<h2 class="kt-card">As the filter grows</h2>')
+        st.html(f'<h2 class="kt-card">{tr("As the filter grows")}</h2>')
         counts = charts.curve(s, settings.tiles_of(address.RUNG))
         times = charts.recorded(settings.ladder, s, settings.tiles_of, settings.timing)
         badges = units.badge("predicted")
@@ -157,5 +167,5 @@ def _curves(settings: RunSettings) -> None:
         )
         cards.sentence(f"{charts.caption(s, counts)} {charts.fastest(times)}".strip())
         quiet(
-            "Square filters; the padding grows with R, so that the output keeps its size, as far as it can."
+            tr("Square filters. The padding grows with R, so that the output keeps its size where possible.")
         )

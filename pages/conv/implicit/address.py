@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
+from kernels.i18n import cached
 from kernels.ladders import find
 from pages.conv import address as conv_address
 from pages.parts import rung_picker
@@ -88,7 +88,7 @@ def draw(page: str, shape: ConvShape, current: Watched) -> None:
     )
 
 
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def scene(inputs: Inputs, rung: str, tiles: tuple[tuple[str, int], ...]) -> tuple[Scene | None, str]:
     """Returns (scene, ""), or (None, reason) if the rung has no scene at these tile sizes."""
     shape, sizes = inputs.shape, dict(tiles)

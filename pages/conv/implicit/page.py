@@ -1,36 +1,51 @@
 """Implicit GEMM: one matrix product whose data matrix is never stored."""
 
+from kernels.i18n import mark, tr
 from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.conv import lesson as conv_lesson
 from pages.conv.implicit import address
 from pages.parts import lesson, run
-from pages.parts.text import note
-from visuals import stage
+from pages.parts.stage import Stage
+from pages.parts.text import idea, note
 from visuals.conv.implicit import story
 
 PAGE, LADDER = "conv/implicit/page.py", conv_address.ladder("implicit")
-CHIPS = {"one-tile": "one tile"} | conv_controls.CHIPS
+CHIPS = {"one-tile": mark("one tile")} | conv_controls.CHIPS
 
+FORMULA = (
+    '<span class="kt-math">D[(c, r, s), (n, p, q)] = x[n, c, h, w]</span>, '
+    '<span class="kt-math">h = p·u − pad + r·dilation</span>'
+)
 parts, whole = lesson.begin(
-    "Implicit GEMM: the matrix that is never stored",
-    'im2col’s <span class="kt-workspace">data matrix</span> is a rule, not data: row (c, r, s) and column (n, p, q) name one '
-    '<span class="kt-input">pixel</span>. <span class="kt-math">D[(c, r, s), (n, p, q)] = x[n, c, h, w]</span>, '
-    '<span class="kt-math">h = p·u − pad + r·dilation</span>. So a block makes each tile of it in shared memory when it is wanted, '
-    'multiplies it by the tile of the <span class="kt-filter">filters</span>, and lets it go.',
+    tr("Implicit GEMM: the matrix that is never stored"),
 )
 current, notes = address.watched(visible=whole)
-inputs, link = conv_controls.inputs(PAGE, visible=whole, fields=address.FIELDS, chips=CHIPS)
-shape = inputs.shape
-if whole:
-    address.draw(PAGE, shape, current)
+with lesson.controls(whole):
+    inputs, link = conv_controls.inputs(
+        PAGE, visible=whole, fields=address.FIELDS, chips=CHIPS, derived=conv_controls.virtual_matrix
+    )
+    shape = inputs.shape
+    if whole:
+        address.draw(PAGE, shape, current)
+    settings = run.options(LADDER, shape, current.rung_tiles, visible=whole)
 note(*notes)
 if "watch" in parts:
     scene, reason = address.scene(inputs, current.rung.name, tuple(current.tiles.items()))
-    if scene:
-        stage.mount(scene, key="implicit")
-    elif not whole:  # the whole page names the rule beside the tile sizes
+    if not scene and not whole:  # the whole page names the rule beside the tile sizes
         note(reason)
+    sizes = conv_controls.sizes(settings, current.rung)
+    Stage("implicit", scene, settings, current.rung, sizes, link).draw()
+if whole:
+    idea(
+        tr(
+            'Implicit GEMM does not store im2col’s <span class="kt-workspace">data matrix</span> in global memory. Row (c, r, s) '
+            'and column (n, p, q) identify one <span class="kt-input">pixel</span>: {formula}. Each block copies one tile of the '
+            'matrix at a time into shared memory. It multiplies the tile by a tile of the <span class="kt-filter">filters</span>. '
+            "A later tile overwrites it.",
+            formula=FORMULA,
+        )
+    )
 if {"run", "why"} & parts:
-    run.run_section(LADDER, shape, story.STORY, link, rung_tiles=current.rung_tiles)
+    run.run_section(settings, story.STORY, link)
 conv_lesson.end(parts, LADDER, inputs, current.tiles_of, current.rung.name)

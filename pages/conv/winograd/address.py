@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import streamlit as st
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import positions, tiles_of
+from kernels.i18n import cached, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from pages.conv import address as conv_address
@@ -43,13 +43,15 @@ CHIPS = {
 }  # fmt: skip
 PARAMETER = "kernel"  # the URL parameter
 KERNELS = {
-    "2x2": ("conv/winograd-2x2", 2, "2×2, fused"),
-    "4x4": ("conv/winograd-4x4", 4, "4×4, fused"),
-    "2x2-steps": (NONFUSED, 2, "2×2, in steps"),
-    "4x4-steps": (NONFUSED, 4, "4×4, in steps"),
-    "6x6-steps": (NONFUSED, 6, "6×6, in steps"),
+    "2x2": ("conv/winograd-2x2", 2, mark("2×2, fused")),
+    "4x4": ("conv/winograd-4x4", 4, mark("4×4, fused")),
+    "2x2-steps": (NONFUSED, 2, mark("2×2, in steps")),
+    "4x4-steps": (NONFUSED, 4, mark("4×4, in steps")),
+    "6x6-steps": (NONFUSED, 6, mark("6×6, in steps")),
 }
-NO_FUSED_6X6 = "No 6×6 is fused: the sums of its 64 positions would not fit into the registers of a block."
+NO_FUSED_6X6 = mark(
+    "There is no fused 6×6 kernel: the sums of its 64 positions do not fit into a block’s registers."
+)
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,10 @@ def chooser() -> None:
     watched = read_watched()
     with (
         st.container(key="chips_kernel", horizontal=True),
-        st.popover(f"kernel: {watched.label}", key="kernel_chooser"),
+        st.popover(tr("kernel: {kernel}", kernel=tr(watched.label)), key="kernel_chooser"),
     ):
         option(PARAMETER, list(KERNELS))
-        st.caption(f"{watched.rung.title}: {watched.rung.idea} {NO_FUSED_6X6}")
+        st.caption(f"{tr(watched.rung.title)}: {tr(watched.rung.idea)} {tr(NO_FUSED_6X6)}")
         for name, choices in watched.rung.tiles.items():
             if name != "M" and len(choices) > 1:
                 option(name, [str(c) for c in choices])  # fmt: skip
@@ -90,12 +92,16 @@ def chooser() -> None:
 def derived(watched: Watched, s: ConvShape) -> str:
     """Returns HTML: the tiles of a map, and how often they read a pixel."""
     if why_not(s, watched.m):
-        return "no tiles at this shape"
+        return tr("no tiles at this shape")
     m, T, count = watched.m, watched.m + 2, tiles_of(s, watched.m)
-    return (
-        f"<b>{count:,}</b> tile{'s' * (count > 1)} of <b>{T}×{T}</b> pixels, <b>{m}</b> apart · "
-        f"a pixel is read <b>{positions(m) / m**2:.3g}</b> times"
+    tiles = trn(
+        "<b>{n}</b> tile of <b>{T}×{T}</b> pixels",
+        "<b>{n}</b> tiles of <b>{T}×{T}</b> pixels, one every <b>{m}</b> pixels",
+        count,
+        T=T,
+        m=m,
     )
+    return f"{tiles} · " + tr("each pixel is read <b>{ratio}×</b>", ratio=f"{positions(m) / m**2:.3g}")
 
 
 def supported_presets() -> list[Preset]:
@@ -103,7 +109,7 @@ def supported_presets() -> list[Preset]:
     return [preset for preset in CONV_PRESETS.values() if not why_not(preset.shape, 2)]
 
 
-@lru_cache(maxsize=MAX_CACHED_SCENES)
+@cached(MAX_CACHED_SCENES)
 def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...]) -> Scene:
     part = part_of(inputs.shape, m, inputs.planes()[0])
     draw = steps_scene if kernel == NONFUSED else fused_scene
@@ -128,7 +134,11 @@ def card(params: Mapping[str, str]) -> Scene:
 def draw_refusal(shape: ConvShape, reason: str, link: Link) -> None:
     """Draws, in place of the stage, the broken rule and links to presets that keep it."""
     note(
-        f"Winograd cannot run {shape}: {reason}. What is below the stage goes on; these presets can be watched:"
+        tr(
+            "Winograd cannot run {shape}: {reason}. The other kernels below still can. Presets that Winograd can run:",
+            shape=shape,
+            reason=reason,
+        )
     )
     with st.container(key="chips_fitting", horizontal=True):
         for preset in supported_presets():

@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 
 from kernels.conv import winograd_matrices
+from kernels.i18n import decimal, tr, trn
 from kernels.machine.processor import device_name
 from pages.parts.controls import option
 from pages.parts.query import chosen
@@ -23,14 +24,14 @@ ROLES = {"AT": ("Aᵀ", "output"), "G": ("G", "filter"), "BT": ("Bᵀ", "input")
 
 def section() -> None:
     with st.container(key="card_winograd_matrices", border=True):
-        st.html('<h2 class="kt-card">The matrices of F(m, r), derived</h2>')
+        st.html(f'<h2 class="kt-card">{tr("The matrices of F(m, r), derived")}</h2>')
         with st.container(key="chips_matrices", horizontal=True):
-            with st.popover(f"m outputs: {chosen('Fm', list(map(str, OUTPUTS)))}", key="outputs_chooser"):
+            with st.popover(tr("m outputs: {m}", m=chosen("Fm", labels(OUTPUTS))), key="outputs_chooser"):
                 m = int(option("Fm", labels(OUTPUTS)))
-            with st.popover(f"r taps: {chosen('Fr', list(map(str, TAPS)))}", key="taps_chooser"):
+            with st.popover(tr("r taps: {r}", r=chosen("Fr", labels(TAPS))), key="taps_chooser"):
                 r = int(option("Fr", labels(TAPS)))
             seed = st.session_state.setdefault("winograd_numbers", 0)
-            if st.button("Other random numbers", key="other_numbers"):
+            if st.button(tr("Other random numbers"), key="other_numbers"):
                 seed = st.session_state["winograd_numbers"] = seed + 1
         st.html(derivation(m, r))
         st.html(identity_check(m, r, seed))
@@ -42,22 +43,55 @@ def labels(choices: tuple[int, ...]) -> list[str]:
 
 # -- derived -----------------------------------------------------------------------------------------
 def derivation(m: int, r: int) -> str:
-    """Returns HTML: points, matrices, multiplications."""
+    """Returns HTML: multiplications, the derivation from points, the matrices, operations."""
     t = winograd_matrices.derive(m, r)
     points = [fraction(a) for a in winograd_matrices.POINTS[: t.n - 1]] + ["∞"]
     counts = [winograd_matrices.operations(X) for X in (t.BT, t.G, t.AT)]
     per_output, direct = t.n**2 / m**2, r**2
     tables = "".join(matrix(name, getattr(t, name)) for name in ROLES)
+    operations = ", ".join(
+        f"{name} {c.additions} + {c.multiplications}"
+        for name, c in zip(("Bᵀd", "Gg", "Aᵀz"), counts, strict=True)
+    )
+    before = (
+        tr(
+            "F({m}, {r}), with m outputs and r taps, needs {m} + {r} − 1 = <b>{n}</b> multiplications instead of {m} · {r} = {direct}.",
+            m=m,
+            r=r,
+            direct=m * r,
+            n=t.n,
+        ),
+        trn(
+            "It uses {n} point: {points} (∞ stands for the leading coefficient).",
+            "It uses {n} points: {points} (∞ stands for the leading coefficient).",
+            t.n,
+            points=f'<span class="kt-math">{", ".join(points)}</span>',
+        ),
+        tr("The values at these points determine a polynomial of degree {degree}.", degree=t.n - 1),
+        tr(
+            "Each row of G and each column of Aᵀ has the powers of one point. G also has the divisors of the interpolation."
+        ),
+        tr("Each row of Bᵀ has the coefficients of a polynomial that is zero at all other points."),
+    )
+    after = (
+        tr(
+            "Multiplications per output: direct {direct}, Winograd {winograd}.",
+            direct=r,
+            winograd=_number(t.n / m),
+        ),
+        tr(
+            "In two dimensions: direct {direct}, Winograd {winograd}, a ratio of {ratio}.",
+            direct=direct,
+            winograd=_number(per_output),
+            ratio=_number(direct / per_output),
+        ),
+        tr("Transforms in one dimension, additions + multiplications: {operations}.", operations=operations),
+        units.badge("predicted", tr("from the entries of the matrices")),
+    )
     return (
-        f'<p class="kt-why">F({m}, {r}): {m} output{"s" * (m > 1)} of {r} tap{"s" * (r > 1)} from {t.n} input{"s" * (t.n > 1)} by '
-        f"<b>{t.n}</b> multiplication{'s' * (t.n > 1)} instead of {m * r}. A polynomial of degree {t.n - 1} is known from its values at {t.n} "
-        f'points: <span class="kt-math">{", ".join(points)}</span> (at ∞ its leading coefficient).</p>'
-        f'<div class="kt-matrices">{tables}</div>'
-        f'<p class="kt-why">Multiplications an output: direct {r}, Winograd {_number(t.n / m)}; in two dimensions direct {direct}, '
-        f"Winograd {_number(per_output)}, {_number(direct / per_output)} times fewer. One dimension’s transforms: "
-        + ", ".join(f"{name} {c.additions} additions, {c.multiplications} multiplications" for name, c in zip(("Bᵀd", "Gg", "Aᵀz"), counts, strict=True))
-        + f'. {units.badge("predicted", "from the entries of the matrices")}</p>'
-    )  # fmt: skip
+        f'<p class="kt-why">{" ".join(before)}</p><div class="kt-matrices">{tables}</div>'
+        f'<p class="kt-why">{" ".join(after)}</p>'
+    )
 
 
 def _number(value: float) -> str:
@@ -119,9 +153,20 @@ def _direct(g: np.ndarray, d: np.ndarray) -> np.ndarray:
 def identity_check(m: int, r: int, seed: int) -> str:
     """Returns HTML: the identity and its largest differences on random numbers."""
     exact, double, single = differences(m, r, seed)
-    badge = units.badge("measured", f"{device_name()}, this processor, NumPy")
-    return (
-        '<p class="kt-why"><span class="kt-math">Aᵀ[(G g) ∘ (Bᵀ d)] − direct</span>, largest difference: '
-        f"<b>{escape(fraction(Fraction(exact)))}</b> in exact fractions ({EXACT_PAIRS} random pairs of whole numbers), <b>{double:.1e}</b> in FP64, <b>{single:.1e}</b> in FP32 "
-        f"({PAIRS:,} random pairs of filters and inputs, normal). {badge}</p>"
+    badge = units.badge("measured", tr("{device}, this processor, NumPy", device=device_name()))
+    return '<p class="kt-why">{} {} {}</p>'.format(
+        tr(
+            "The largest difference between {winograd} and direct convolution is <b>{exact}</b> in exact fractions ({pairs} "
+            "random pairs of whole numbers).",
+            winograd='<span class="kt-math">Aᵀ[(G g) ∘ (Bᵀ d)]</span>',
+            exact=escape(fraction(Fraction(exact))),
+            pairs=EXACT_PAIRS,
+        ),
+        tr(
+            "It is <b>{double}</b> in FP64 and <b>{single}</b> in FP32 ({pairs} random pairs of normal numbers).",
+            double=f"{double:.1e}",
+            single=f"{single:.1e}",
+            pairs=decimal(f"{PAIRS:,}"),
+        ),
+        badge,
     )

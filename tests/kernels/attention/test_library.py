@@ -102,7 +102,7 @@ def test_missing_pytorch_is_explained(monkeypatch):
     monkeypatch.setattr(cuda, "status", lambda: GPU)
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
     (message,) = availability.reasons(LIBRARY, SHAPE, {})
-    assert message.endswith("PyTorch was not found on this machine; pip install torch brings it")
+    assert message.endswith("PyTorch was not found on this machine; pip install torch installs it")
     with pytest.raises(RuleError, match=r"attention/library cannot run .*pip install torch"):
         run(LIBRARY.name, SHAPE, engine="cuda")
 

@@ -336,7 +336,7 @@ RULES = [
     ("flash-mma", {"d": 128}, {"Bc": 128, "STAGES": 3},
      r"2\*\(Br \+ 2\*STAGES\*Bc\)\*\(DP \+ 8\) bytes of shared memory <= 232448, got 243712"),
     ("flash-mma", {"d": 128}, {"Br": 256},
-     r"WM\*\(2\*Bc \+ 3\*DP\)/64 \+ 31 registers \(512 threads\) <= 128, got 159"),
+     r"WM\*\(2\*Bc \+ 3\*DP\)/64 \+ 31 registers <= 128 \(512 threads\), got 159"),
     ("flash-mma", {}, {"Bc": 8}, "Bc must be one of 16, 32, 64, 128, got 8"),
 ]  # fmt: skip
 

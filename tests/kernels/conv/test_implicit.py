@@ -204,7 +204,7 @@ RULES = [
      r"N\*P\*Q must stay below 2\^31 - 64, got"),
     ("conv/implicit-gemm", TOY.with_(K=HUGE), {}, r"K/groups/BM blocks \(grid.y\) <= 65535, got"),
     ("conv/implicit-gemm", TOY, {"BM": 32, "TM": 8, "TN": 8}, r"BM % 64 == 0, got 32"),
-    ("conv/implicit-gemm-plain", TOY, {"BM": 128, "BN": 128, "BK": 8}, r"BK % warps == 0 \(a warp copies a row\), got 8 % 16"),
+    ("conv/implicit-gemm-plain", TOY, {"BM": 128, "BN": 128, "BK": 8}, r"BK % warps == 0 \(each warp copies a row\), got 8 % 16"),
     ("conv/direct", TOY.with_(C=4, K=4, groups=2), {}, "groups must be 1, got 2"),
     ("conv/im2col-gemm", TOY.with_(C=4, K=4, groups=4), {}, "groups must be 1, got 4"),
 ]  # fmt: skip

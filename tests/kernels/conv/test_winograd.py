@@ -159,15 +159,15 @@ def test_lost_product_exceeds_the_tolerance(m, lost):
     ("name", "shape", "message"),
     [
         ("2x2", ConvShape(1, 1, 8, 8, 1, 5, 3), "R and S must be 3, got 5 and 3"),
-        ("4x4", ConvShape(1, 1, 8, 8, 1, 3, 3, stride=(1, 2)), "stride must be 1 each way, got 1 and 2"),
-        ("nonfused", ConvShape(1, 1, 9, 9, 1, 3, 3, dilation=2), "dilation must be 1 each way, got 2 and 2"),
+        ("4x4", ConvShape(1, 1, 8, 8, 1, 3, 3, stride=(1, 2)), r"stride must be 1 in both axes \(the tiles overlap only then\), got 1 and 2"),
+        ("nonfused", ConvShape(1, 1, 9, 9, 1, 3, 3, dilation=2), "dilation must be 1 in both axes, got 2 and 2"),
         ("nonfused", ConvShape(1, 4, 8, 8, 4, 3, 3, groups=2), "groups must be 1, got 2"),
         ("4x4", ConvShape(1, 600_000, 3, 3, 1, 3, 3), r"C <= 65535\*8 \(grid.y\), got 600000"),
         ("4x4", ConvShape(1, 1, 3, 3, 65_535 * 32 + 1, 3, 3), r"K <= 65535\*BK \(grid.y\), got 2097121"),
         ("nonfused", ConvShape(1, 1, 3, 3, 65_535 * 64 + 1, 3, 3), r"K <= 65535\*BM \(grid.y\), got 4194241"),
         ("2x2", ConvShape(2**31 - 1, 1, 3, 3, 1, 3, 3), "tiles must stay below 2\\^31 - 32, got 2147483647"),
-        ("nonfused", ConvShape(2**20, 2**13, 3, 3, 1, 3, 3), "C times the output tiles must stay below"),
-        ("nonfused", ConvShape(2**20, 1, 3, 3, 2**13, 3, 3), "K times the output tiles must stay below"),
+        ("nonfused", ConvShape(2**20, 2**13, 3, 3, 1, 3, 3), "C × output tiles must stay below"),
+        ("nonfused", ConvShape(2**20, 1, 3, 3, 2**13, 3, 3), "K × output tiles must stay below"),
         ("2x2", ConvShape(1, 1, 2**31 - 2, 3, 1, 3, 3), r"P \+ 2\*M must stay below 2\^31, got"),
     ],
 )  # fmt: skip
@@ -220,4 +220,4 @@ def test_bias_relu_step_has_its_own_rule(rung):
     s = ConvShape(70_000, 1, 4, 4, 1, 3, 3)
     assert not list(rung.rules(s, rung.default_tiles))
     (broken,) = rung.rules(s.with_(relu=1), rung.default_tiles)
-    assert broken == "N (grid.y, where there is bias or ReLU) <= 65535, got 70000"
+    assert broken == "N (grid.y, with bias or ReLU) <= 65535, got 70000"

@@ -59,21 +59,21 @@ INVALID = {
     "relu softmax": "block 2 must be one of bias, bn, relu, add, conv, maxpool, avgpool, gap, got 'softmax'",
     "conv:K=2": r"block 1 \(conv\) needs R",
     "maxpool": r"block 1 \(maxpool\) needs R",
-    "conv:K=2:R=2": r"block 1 \(conv\): R must be odd where no pad is given, got 2",
+    "conv:K=2:R=2": r"block 1 \(conv\): R must be odd if no pad is given, got 2",
     "conv:K=2:R=3:pad=3": r"block 1 \(conv\): pad < R, got 3 >= 3",
     "conv:K=2:R=3:R=3": r"block 1 \(conv\): R is given twice",
-    "conv:K=0:R=3": r"block 1 \(conv\): K must lie in 1 \.\. 2147483647, got 0",
-    "conv:K=2:R=3:stride=0": r"block 1 \(conv\): stride must lie in 1 \.\. 1024, got 0",
-    "conv:K=2:R=3:pad=-1": r"block 1 \(conv\): pad must lie in 0 \.\. 1024, got -1",
-    "relu maxpool:5": r"block 2 \(maxpool\): its window must fit the padded map, R <= H\+2\*pad; there H is 4, and 5 > 4",
-    "maxpool:2 maxpool:3": r"block 2 \(maxpool\): .* there H is 2, and 3 > 2",
+    "conv:K=0:R=3": r"block 1 \(conv\): K must be in 1 \.\. 2147483647, got 0",
+    "conv:K=2:R=3:stride=0": r"block 1 \(conv\): stride must be in 1 \.\. 1024, got 0",
+    "conv:K=2:R=3:pad=-1": r"block 1 \(conv\): pad must be in 0 \.\. 1024, got -1",
+    "relu maxpool:5": r"block 2 \(maxpool\): its window must fit the padded map, R <= H\+2\*pad; H is 4, and 5 > 4",
+    "maxpool:2 maxpool:3": r"block 2 \(maxpool\): .* H is 2, and 3 > 2",
     "avgpool:3:pad=2": r"block 1 \(avgpool\): 2\*pad <= R, got 2\*2 > 3",
     "maxpool:two": r"block 1 \(maxpool\): R must be a whole number, got 'two'",
     "maxpool:2:3": r"block 1 \(maxpool\) takes R, stride, pad; got '3'",
     "relu:2": r"block 1 \(relu\) takes nothing; got '2'",
     "gap:": r"block 1 \(gap\) takes nothing; got ''",
-    "bn:eps=0": r"block 1 \(bn\): eps must lie in 1e-12 \.\. 1, got 0",
-    "bn:eps=nan": r"block 1 \(bn\): eps must lie in .*, got nan",
+    "bn:eps=0": r"block 1 \(bn\): eps must be in 1e-12 \.\. 1, got 0",
+    "bn:eps=nan": r"block 1 \(bn\): eps must be in .*, got nan",
 }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_invalid_chain_names_the_rule(chain):
 
 
 def test_invalid_extents_and_text_name_the_rule():
-    with pytest.raises(ShapeError, match="N must lie in 1"):
+    with pytest.raises(ShapeError, match="N must be in 1"):
         TOY.with_(N=0)
     with pytest.raises(ShapeError, match="chain must be text"):
         ChainShape(1, 1, 1, 1, None)
@@ -250,7 +250,7 @@ def test_batch_norms_after_convolutions_are_folded():
         "conv:K=2:R=3 add bn",
         "conv:K=2:R=3 bias bias bn",
     ):
-        with pytest.raises(RuleError, match="a batch norm is folded into the convolution before it"):
+        with pytest.raises(RuleError, match="the chain has no batch norm that can be folded"):
             LADDERS["fusion"].rung("fusion/folded").check(s.with_(chain=chain), None)
 
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import sources as kernels_sources
-from kernels.engines import emulator
+from kernels.engines import cpu, emulator
 from kernels.engines.emulator import precompiled
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm import reference as gemm_reference
 from kernels.gemm.shape import GemmShape
 from kernels.model.program import Launch, RuleError
-from kernels.runner import VerificationError, compare, run, seeded_inputs
+from kernels.runner import VerificationError, run, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import archived, needs_nvrtc
 from tests.helpers.rung_runs import verified_output
@@ -47,8 +47,8 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
 @settings(max_examples=25, deadline=None)
 @given(shape=gemm_shapes(max_extent=200, max_k=300))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape):
-    for result in compare(FP32, shape, engine="cpu", measure=False):
-        assert result.output.dtype == np.float32, result.rung
+    for name in FP32:
+        assert verified_output(cpu, rung_of(name), shape).dtype == np.float32, name
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_no_precompiled_kernel_spills(rung):
         ("gemm/shared-tile", GemmShape(8, 8, 8), {"BK": 8}, r"BM\*BK % threads == 0, got 32\*8 % 1024"),
         ("gemm/vectorized", GemmShape(8, 8, 8), {"BK": 8, "TM": 4, "TN": 4},
          r"BM\*BK/4 % threads == 0, got 128\*8/4 % 1024"),
-        ("gemm/warp-tile", GemmShape(8, 8, 8), {"WM": 32}, r"WM\*WN == 32\*TM\*TN \(32 lanes to a warp\)"),
+        ("gemm/warp-tile", GemmShape(8, 8, 8), {"WM": 32}, r"WM\*WN == 32\*TM\*TN \(32 lanes per warp\)"),
         ("gemm/warp-tile", GemmShape(8, 8, 8), {"BM": 32}, "BM % WM == 0, got 32 % 64"),
         ("gemm/warp-tile", GemmShape(8, 8, 8), {"BM": 256, "BK": 32, "STAGES": 4},
          r"4\*STAGES\*BK\*\(BM \+ 4 \+ BN\) bytes of shared memory <= 232448, got 264192"),

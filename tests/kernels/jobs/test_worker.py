@@ -14,6 +14,7 @@ from kernels.engines import cpu
 from kernels.jobs import child, faults
 from kernels.jobs.job import JobError, Request
 from kernels.jobs.worker import Worker
+from kernels.ladders import find
 from kernels.records.row import kernel_digest
 from kernels.runner import run
 from tests.children.acts import stand_in
@@ -147,7 +148,11 @@ def test_gpu_error_names_the_rung_that_ran(monkeypatch, where):
     child.handle_requests(lambda: next(packed), lambda *message: sent.append(message))
     kind, text, usable = sent[-1]
     assert (kind, usable) == ("error", False) and sent[0] == ("ready",) and sent.count(("ready",)) == 1
-    title = "verifying im2col + our GEMM" if where == "verify_run" else "(conv/direct, conv/im2col-gemm)"
+    title = (
+        f"verifying {find('conv/im2col-gemm').title_on('cpu')}"
+        if where == "verify_run"
+        else "(conv/direct, conv/im2col-gemm)"
+    )
     assert title in text and text.startswith("a kernel read or wrote memory that is not its own, while ")
 
 

@@ -237,7 +237,10 @@ def test_stages_list_allocated_bytes_and_the_peak_is_their_maximum(shape):
         program = rung.build(shape, rung.default_tiles)
         session = verified_session(program)
         before = [ALLOCATED[role] for role in (INPUT, OUTPUT, WORKSPACE) if program.of_role(role)]
-        assert [s["at"] for s in session.memory.timeline] == [*before, *(step.name for step in program.steps)]
+        assert [s["at"] for s in session.memory.timeline] == [
+            *before,
+            *(step.name_on_cpu for step in program.steps),
+        ]
         for i, stage in enumerate(session.memory.timeline):
             assert stage["input"] == program.nbytes(INPUT)
             assert stage["output"] == (program.nbytes(OUTPUT) if i >= 1 else 0)

@@ -60,9 +60,9 @@ def test_a_library_that_is_not_the_drivers(machine):
     ("code", "message"),
     [
         (34, "the driver library that was found is the stub of a CUDA toolkit (CUDA_ERROR_STUB_LIBRARY). Take"),
-        (46, "another program has the GPU for itself (CUDA_ERROR_DEVICE_UNAVAILABLE). Wait until it ends, or run"),
-        (100, "the NVIDIA driver finds no GPU (CUDA_ERROR_NO_DEVICE). nvidia-smi -L lists the GPUs; one in MIG"),
-        (304, "the operating system refuses the driver a call (CUDA_ERROR_OPERATING_SYSTEM). Check that this user"),
+        (46, "another program uses the GPU exclusively (CUDA_ERROR_DEVICE_UNAVAILABLE). Wait until it ends, or run"),
+        (100, "the NVIDIA driver finds no GPU (CUDA_ERROR_NO_DEVICE). nvidia-smi -L lists the GPUs; a GPU in MIG"),
+        (304, "the operating system refused a call of the driver (CUDA_ERROR_OPERATING_SYSTEM). Check that this user"),
         (802, "the GPUs are not ready (CUDA_ERROR_SYSTEM_NOT_READY). Start NVIDIA's service nvidia-fabricmanager"),
         (803, "the driver's library and its kernel module have different versions (CUDA_ERROR_SYSTEM_DRIVER_MISM"),
         (804, "CUDA's compatibility package does not support this GPU (CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE)"),
@@ -157,7 +157,7 @@ def without(monkeypatch, *missing):
 
 def test_without_cupy(machine, monkeypatch):
     without(monkeypatch, "cupy")
-    assert why(machine, Driver()) == "CuPy is not installed. pip install cupy-cuda13x brings it"
+    assert why(machine, Driver()) == "CuPy is not installed. pip install cupy-cuda13x installs it"
 
 
 def test_without_nvrtc(machine, monkeypatch):
@@ -170,10 +170,10 @@ def test_without_nvrtc(machine, monkeypatch):
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", not_found)
     wheels.load.cache_clear()
     assert why(machine, Driver()) == (
-        "NVRTC, CUDA's compiler, was not found on this machine. pip install nvidia-cuda-nvrtc brings it"
+        "NVRTC, CUDA's compiler, was not found on this machine. pip install nvidia-cuda-nvrtc installs it"
     )
     assert wheels.missing("cublas") == (
-        "cuBLAS was not found on this machine; pip install nvidia-cublas brings it"
+        "cuBLAS was not found on this machine; pip install nvidia-cublas installs it"
     )
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", lambda name: pytest.fail("loaded twice"))
     assert wheels.missing("cublas")

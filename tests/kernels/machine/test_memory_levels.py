@@ -64,7 +64,8 @@ def test_levels_of_a_gpu():
     assert sizes["L2 cache"] == (50 << 20, DRIVER)
     assert levels.levels[0].each == "each of 132 SMs"
     html = memory_charts.levels_table(levels)
-    assert "256 KiB" in html and "228 KiB" in html and "141 GiB" in html and "kt-badge" not in html
+    assert "262 KB" in html and "233 KB" in html and "151 GB" in html and "kt-badge" not in html
+    assert "iB" not in html and "L1 gets what shared memory leaves of the same memory" in html
     empty = memory_levels.gpu_levels("NVIDIA X", lambda number: None, None)
     assert {level.source for level in empty.levels} == {ABSENT}
 
@@ -74,7 +75,7 @@ def test_copy_rate_requires_the_same_device_and_has_a_badge():
     ceilings = {"device": "NVIDIA X", "copy_bytes_per_s": 4.1e12, "copy": "device to device, 1024 MiB"}
     assert levels.with_copy(ceilings | {"device": "NVIDIA Y"}) == levels == levels.with_copy(None)
     html = memory_charts.levels_table(levels.with_copy(ceilings))
-    assert "4.1 TB/s" in html and "kt-badge-measured" in html
+    assert "4.1 TB/s" in html and "kt-badge-measured" in html and "device to device, 1.07 GB" in html
 
 
 def test_recording_is_read_back(monkeypatch, tmp_path):
@@ -97,8 +98,7 @@ def test_this_machine_has_memory_and_a_name():
     assert levels.device == device_name() and levels.levels[-1].bytes > 1 << 28
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(65536, "64 KiB"), (50 << 20, "50 MiB"), (100, "100 B"), (3 << 40, "3 TiB")]
-)
-def test_sizes_in_powers_of_two(count, text):
-    assert memory_charts.binary(count) == text
+@pytest.mark.parametrize(("device", "size"), [("NVIDIA H100 80GB HBM3", "262 KB"), ("NVIDIA X", "memory")])
+def test_l1_and_shared_memory_have_one_size_where_it_is_known(device, size):
+    html = memory_charts.levels_table(memory_levels.gpu_levels(device, H200.get, 1 << 30))
+    assert f"L1 gets what shared memory leaves of the same {size}" in html

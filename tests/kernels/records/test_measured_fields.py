@@ -38,7 +38,7 @@ def test_row_of_a_run_is_accepted_and_unchanged_by_export():
         program = conv_ladder.LADDER.rung(result.rung).build(result.shape, result.tiles)
         row = records_row.row(result, program, "unknown")
         assert [stage["at"] for stage in row["timeline"]][-len(program.steps) :] == [
-            s.name for s in program.steps
+            s.name_on_cpu for s in program.steps
         ]
         assert row["ceilings"]["device"] == row["device"] and "copies_ms" not in row
         assert result.measurement.copies_ms is None  # nothing is copied on the cpu engine

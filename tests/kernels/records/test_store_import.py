@@ -39,7 +39,7 @@ WRONG = {
     "device must be a line": [changed(device="a\nb"), changed(device="x" * 301), changed(device=None)],
     "mode must be one of cold, hot": [changed(mode="warm"), changed(mode=["cold"])],
     "shape must be an object": [changed(shape=[]), changed(shape={})],
-    "shape: H must lie in": [changed(shape=SHAPE | {"H": 0}), changed(shape=SHAPE | {"H": -1})],
+    "shape: H must be in": [changed(shape=SHAPE | {"H": 0}), changed(shape=SHAPE | {"H": -1})],
     "shape: the filter must fit": [changed(shape=SHAPE | {"R": 99})],
     "shape: H must be a whole number": [changed(shape=SHAPE | {"H": 8.0})],
     "the shape's H must be a number or a line of words": [changed(shape=SHAPE | {"H": [8]})],

@@ -60,8 +60,8 @@ def test_rungs_and_tiles_are_measured_drawn_and_become_stale():
         assert all(row["tiles"].items() >= other.items() for row in rows)
     text = texts(at)
     assert "kt-badge-measured" in text and "kt-stale" not in text and len(at.get("plotly_chart")) == 4
-    assert "Flash attention with Br 16 and Bc 8 takes" in text and "Best here: Bc" in text
-    assert "Why: S of a head" in text and "On a GPU: at B1 H8 N8192 d64" in text
+    assert "Flash attention with Br 16 and Bc 8 takes" in text and "The fastest is Bc" in text
+    assert "Why: S of a head" in text and "On a GPU at B1 H8 N8192 d64" in text
     at.selectbox(key="cpu_Bc").set_value("32").run()
     assert "stale: measured at B1 H2 N24 d8, THREADS 1, BLOCK 64, Br 16, Bc 8" in texts(at)
 
@@ -125,8 +125,8 @@ def test_gain_names_faster_slower_and_equal_rungs():
     rows = [row("naive", 600), row("blocked", 51), row("fused", 90), row("flash", 50, Bc=16), row("blas", 15)]
     text = cpu_figures.gain(rows)
     assert text == (
-        "Flash attention with Br 32 and Bc 16 takes 50 ms here: 12 times as fast as naive (600 ms); no gain on blocked "
-        "(51 ms; their spreads overlap); 1.8 times as fast as fused (90 ms); it loses to NumPy BLAS (15 ms), which is 3.33 times as fast."
+        "Flash attention with Br 32 and Bc 16 takes 50 ms here. Flash attention is 12× as fast as naive (600 ms). Blocked (51 ms) does "
+        "not differ measurably: the spreads overlap. Flash attention is 1.8× as fast as fused (90 ms). NumPy BLAS (15 ms) is 3.33× as fast."
     )
     assert cpu_figures.gain(rows[:3]) == cpu_figures.gain(rows[3:4]) == ""
 
@@ -148,11 +148,11 @@ def test_why_states_the_cost_of_s_beyond_the_last_cache():
     assert (
         "S of a head, 4.19 MB, fits in the L3 cache of 33.6 MB" in text and f"takes {1e3 * ms:.3g} µs" in text
     )
-    assert "is little of what they wait for" in text
+    assert "explains little of the time" in text
     long = cpu_figures.explain_gain(
         [row(name, 50, PAPER.with_(N=4096)) for name in ("blocked", "flash")], [L1, L3]
     )
-    assert "67.1 MB, does not fit in" in long and "is a part of what they wait for" in long
+    assert "67.1 MB, does not fit in" in long and "explains part of the time" in long
     assert cpu_figures.explain_gain([row("flash", 50)], [L1, L3]) == ""
     assert cpu_figures.explain_gain([row("blocked", 50), row("flash", 50)], []) == ""
 
@@ -167,8 +167,8 @@ def test_gpu_is_memory_bound_and_this_processor_compute_bound():
     moved_bytes = s.bytes + 4 * 4 * s.heads * s.N**2  # S and P, each written and read
     for ceilings in (gpu_row["ceilings"], CEILINGS):
         ratio = s.flops / ceilings["fp32_flops_per_s"] / (moved_bytes / ceilings["copy_bytes_per_s"])
-        assert f"take {ratio:.3g} times as long as moving its bytes" in text
-    assert "come from its L2 cache of 60 MB" in text and cpu_figures.on_gpu(row("flash", 1), None) == ""
+        assert f"take {ratio:.3g}× the time of moving" in text
+    assert "They fit in the L2 cache of 60 MB" in text and cpu_figures.on_gpu(row("flash", 1), None) == ""
     assert cpu_figures.gpu_row()["engine"] == "cuda"
 
 
@@ -183,7 +183,10 @@ def test_gpu_recording_is_described_if_there_is_one(monkeypatch):
     monkeypatch.setattr(cpu_figures, "recorded_at", at)
     preset, text, flash = cpu_figures.longest_recording()
     assert preset.shape.N == 2048 and flash["rung"] == "attention/flash-registers"
-    assert "naive 9 ms, flash attention, register tiles 3 ms: 3 times as fast." in text
+    assert (
+        "naive attention takes 9 ms. The kernel “flash attention, register tiles” takes 3 ms: it is 3× as fast."
+        in text
+    )
     monkeypatch.setattr(cpu_figures, "recorded_at", lambda shape, rungs: {})
     assert cpu_figures.longest_recording() is None
 
@@ -205,7 +208,7 @@ def test_curve_of_one_tile_side_keeps_the_other():
     assert list(of_l1.y) == [tile.share(value, L1) for value in (4, 16, 64, 128)]
     assert "tiles fill L1" in [a.text for a in figure.layout.annotations]
     text = cpu_curve.summary(rows, others, [L1, L3], tile)
-    assert text.startswith("Best here: Bc 64 with") and "0.3 times as fast as NumPy BLAS" in text
+    assert text.startswith("The fastest is Bc 64 with") and "NumPy BLAS is 3.33× as fast as Bc 64." in text
     assert ", filled by tiles of Bc" in cpu_curve.caches_sentence([L1], tile)
     wide_tile = cpu_figures.tile("Bc", AttentionShape(1, 1, 64, 512), {"Br": 128, "Bc": 4})
     assert ", too small for tiles of Bc 1" in cpu_curve.caches_sentence([L1], wide_tile)

@@ -15,7 +15,7 @@ from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCA
 from pages.attention.controls import CHIPS
 from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
-from tests.helpers.page_runner import finish, links, open_page, stages, texts
+from tests.helpers.page_runner import components, finish, links, open_page, stages, strip, texts
 from tests.helpers.rows_of import a_full_row
 from visuals.attention.inputs import KINDS
 from visuals.attention.scene import why_not
@@ -64,14 +64,14 @@ def test_invalid_values_give_a_valid_state_and_notes(raw):
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        ({"N": "0"}, "N must lie in 1 .. 65536 on this page, got “0”: N=16 is used"),
+        ({"N": "0"}, "N must be 1 to 65,536 on this page, got “0”: N=16 is used"),
         ({"d": "8.5"}, "d must be a whole number, got “8.5”: d=4 is used"),
         ({"causal": "2"}, "causal must be one of 0, 1; got “2”: causal=0 is used"),
         ({"scale": "nan"}, "scale must be a number, got “nan”: scale=0.0 is used"),
         ({"dtype": "int8"}, "dtype must be one of fp32, fp16, bf16; got “int8”: dtype=fp32 is used"),
         ({"Br": "5"}, "Br must be one of 4, 8, 16, 32; got “5”: Br=4 is used"),
         ({"rung": "<b>"}, f"rung must be one of {', '.join(RUNGS)}; got “<b>”: rung=flash is used"),
-        ({"H": "128", "N": "65536", "d": "64"}, "Q may have 268,435,456 elements on this page, B*H*N*d is 536,870,912: H=1 is used"),
+        ({"H": "128", "N": "65536", "d": "64"}, "Q may have at most 268,435,456 elements on this page, but B*H*N*d is 536,870,912: H=1 is used"),
     ],
 )  # fmt: skip
 def test_notes_name_rule_limit_and_value_used(raw, says):
@@ -113,10 +113,10 @@ def test_a_preset_shows_every_part(key):
     html = texts(at)
     assert "kt-note" not in html and f"S <b>{shape.N:,}×{shape.N:,}</b>" in html
     for part in (
-        "Time", "Memory", "Roofline", "Why", "Memory against N", "Traffic past each level of memory", "Kernel",
+        "Time", "Memory", "Roofline", "Why", "Memory against N", "Bytes moved at each level of memory", "Kernel",
     ):  # fmt: skip
         assert f'<h2 class="kt-card">{part}</h2>' in html, part
-    assert at.code and at.button(key="run").label == "Run here"
+    assert at.code and strip(at)["run"]["label"] == "Run here"
     query, _ = ADDRESS.read(dict(at.query_params))
     (scene,) = stages(at)
     assert scene.startswith(f"{query.rung.name} {shape}")
@@ -129,6 +129,30 @@ def test_every_chip_links_to_its_preset():
         assert target.shape == ATTENTION_PRESETS[key].shape and not notes and not target.broken
 
 
+LONG = ATTENTION_PRESETS["attention-2048"].shape
+
+
+@pytest.mark.parametrize(
+    ("tiles", "lit"),
+    [({}, False), ({"Br": "32", "Bc": "32"}, True), ({"Br": "16", "Bc": "16"}, True)],
+)
+def test_a_chip_is_lit_if_its_link_leads_to_the_page(tiles, lit):
+    """N=2048 typed by hand keeps the tiles of N=16; the chip leads to those of the recordings."""
+    at = open_at(**{name: str(value) for name, value in LONG.params().items() if name in MAX}, **tiles)
+    found = links(at)
+    assert ("**N=2048**" in found) == lit and ("N=2048" in found) != lit
+    suggested = "Br 4, Bc 8 are the tile sizes of the small example" in texts(at)
+    assert suggested == (not lit)
+    if not lit:
+        for link in (found["N=2048"], found["Br 32, Bc 32"]):
+            target, _ = ADDRESS.read(link)
+            assert target.shape == LONG and target.tiles == {"Br": 32, "Bc": 32}
+
+
+def test_memory_sentence_has_the_tiles_of_the_page():
+    assert "one tile of 4 × 8 scores per block" in texts(open_at(view="run"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "memory", "traffic", "processor"])
 def test_each_view_shows_only_its_part(view):
@@ -136,7 +160,7 @@ def test_each_view_shows_only_its_part(view):
     html = texts(at)
     assert bool([b for b in at.button if b.key == "run"]) == (view in ("run", "why"))
     assert ("Memory against N" in html) == (view == "memory")
-    assert ("Traffic past" in html) == (view == "traffic")
+    assert ("Bytes moved at each level" in html) == (view == "traffic")
     assert bool([b for b in at.button if b.key == "measure_attention_cpu"]) == (view == "processor")
     assert bool(at.code) == (view == "kernel") and len(stages(at)) == (view == "watch")
     assert not at.number_input and "<h1" not in html
@@ -164,7 +188,9 @@ def test_own_rungs_have_a_stage_or_a_reason(name):
 
 def test_unsupported_dtype_is_named_with_links_to_supported_rungs():
     at = open_at(dtype="bf16", rung="flash")
-    assert "flash attention cannot run so: dtype must be fp32, got bf16" in texts(at) and not stages(at)
+    assert "Flash attention cannot run with these settings: dtype must be fp32, got bf16." in texts(
+        at
+    ) and not stages(at)
     target, _ = ADDRESS.read(links(at)[RUNGS["flash-mma"].title])
     assert target.shape == DEFAULT.with_(dtype="bf16") and target.broken == []
 
@@ -172,26 +198,29 @@ def test_unsupported_dtype_is_named_with_links_to_supported_rungs():
 def test_head_larger_than_the_tiles_is_named_and_other_rungs_remain():
     at = open_at(d=200)
     html = texts(at)
-    assert "flash attention cannot run so: d &lt;= 128, got 200" in html and "kt-note" not in html
-    assert at.button(key="run") and "naive" in html
+    assert (
+        "Flash attention cannot run with these settings: d &lt;= 128, got 200." in html
+        and "kt-note" not in html
+    )
+    assert strip(at)["run"]["can"] and "naive" in html
 
 
 def test_library_has_no_stage_but_a_reason():
     at = open_at(rung="cublas")
-    assert not stages(at) and "its source is not open" in texts(at) and at.button(key="run")
+    assert not stages(at) and "Its source is not open" in texts(at) and strip(at)["run"]["can"]
 
 
 @pytest.mark.slow
 def test_each_kind_of_values_gives_another_scene():
     pages = {kind: open_at({address.VALUES: kind}, view="watch") for kind in KINDS}
-    messages = {kind: at.get("bidi_component")[0].proto.bytes for kind, at in pages.items()}
+    messages = {kind: components(at)[0].proto.bytes for kind, at in pages.items()}
     assert len(set(messages.values())) == len(KINDS)
 
 
 @pytest.mark.slow
 def test_matrix_larger_than_memory_is_reported():
     html = texts(open_at(engine="cpu", B=4, H=16, N=65_536, d=64, Br=32, Bc=32))
-    assert "S and P take 2.2 TB" in html and "naive no longer fits" in html
+    assert "S and P take 2.2 TB" in html and "naive fits up to N" in html
 
 
 @pytest.mark.slow
@@ -203,7 +232,7 @@ def test_run_uses_page_tiles_for_the_selected_rung_only():
     shape = DEFAULT.with_(N=40, causal=1)
     assert (
         list(rows) == [r.name for r in ADDRESS.supported_rungs(shape) if "cpu" in r.engines]
-        and len(rows) == 6
+        and len(rows) == 5
     )
     for name, row in rows.items():
         default_tiles = RUNGS[name.partition("/")[2]].default_tiles
@@ -228,7 +257,7 @@ def test_recorded_peaks_are_compared_with_the_prediction(monkeypatch):
     html = texts(open_at(view="memory", **ADDRESS.at_shape(ADDRESS.read({})[0], shape)))
     assert (
         "recorded a GPU, peak: ◆" in html
-        and "All 2 measured peaks that have a prediction equal it to the byte" in html
+        and "2 measured peaks have a prediction. All equal it to the byte." in html
     )
     other = texts(open_at(view="memory", H=3, N=8192, d=64))
     assert "recorded a GPU" not in other and "peaks" not in other

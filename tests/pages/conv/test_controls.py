@@ -8,9 +8,10 @@ import pytest
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address, controls
-from tests.helpers.page_runner import open_part
+from tests.helpers.page_runner import open_page, open_part, texts
 from visuals.conv import pictures
 from visuals.conv.inputs import Inputs, outputs
+from visuals.conv.part import Part, gather_index
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,7 @@ def test_custom_taps():
 
 def test_uploaded_picture_is_not_part_of_a_link():
     at = open_at(picture="upload")
-    assert "does not travel in a link" in notes(at)[0]
+    assert "A link does not contain your own picture. The digit is shown instead." in notes(at)[0]
     assert at.session_state["got"].picture == "digit"
 
 
@@ -133,3 +134,29 @@ def test_outputs_are_the_convolution(shape, filter_):
     assert outputs(inputs, 1, 2, 1, shape.P - 2, shape.Q - 1) == pytest.approx(
         y[0, :1, -2:, -1:], rel=1e-6, abs=1e-5
     )
+
+
+HALF = ConvShape(2, 5, 9, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(2, 1))
+
+
+def test_derived_sizes_are_those_of_each_algorithm():
+    toy = CONV_PRESETS["toy"].shape
+    assert controls.data_matrix(toy) == "data matrix <b>9×36</b> · copies per pixel up to <b>9</b>"
+    assert controls.virtual_matrix(toy) == "data matrix <b>9×36</b>, not stored · <b>648</b> multiply-adds"
+    assert controls.direct_work(toy) == "<b>648</b> multiply-adds · loads per pixel up to <b>18</b>"
+
+
+@pytest.mark.parametrize("shape", [CONV_PRESETS["toy"].shape, HALF])
+def test_work_of_direct_convolution_equals_the_count_of_its_threads(shape):
+    index = gather_index(shape, Part(shape.C, shape.K, shape.P, shape.Q, shape.H, shape.W))
+    loads = np.bincount(index[index >= 0]).max() * shape.K
+    work = controls.direct_work(shape)
+    assert (
+        f"<b>{index.size * shape.K * shape.N:,}</b> multiply-adds" in work and f"up to <b>{loads}</b>" in work
+    )
+
+
+@pytest.mark.parametrize(("lesson", "says"), [("direct", "loads per pixel"), ("im2col", "copies per pixel")])
+def test_lesson_shows_its_own_derived_sizes(lesson, says):
+    html = texts(open_page(f"conv/{lesson}.py"))
+    assert says in html and ("data matrix <b>" in html) == (lesson == "im2col")

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.helpers.harness import preset
+
 pytestmark = pytest.mark.browser
 
 
@@ -13,7 +15,7 @@ def field(page, name):
 
 
 def chip(page, name):
-    return page.get_by_role("link", name=name, exact=True)
+    return preset(page, name)
 
 
 @pytest.mark.slow
@@ -34,6 +36,9 @@ def test_presets_are_links_that_back_undoes(server, page):
     field(page, "K").press("ArrowUp")
     expect(page).to_have_url(re.compile(r"H=32&K=7&R=5&S=5&W=32&picture=gradient$"))
     expect(page.get_by_text("filter flipped")).to_have_count(0)
+    page.go_back()  # undoes the change of K
+    expect(field(page, "K")).to_have_value("6")
+    expect(field(page, "R")).to_have_value("5")
     page.go_back()
     expect(field(page, "R")).to_have_value("3")
     expect(page).to_have_url(re.compile(r"/im2col\?picture=gradient$"))
@@ -88,8 +93,8 @@ def test_invalid_parameters_are_named_and_escaped(server, page):
     note = page.locator(".kt-note")
     for message in (
         "N must be a whole number",
-        "H must lie in 1 .. 512",
-        "R must lie in 1 .. 11",
+        "H must be 1 to 512",
+        "R must be 1 to 11",
         "<script>",
     ):
         expect(note).to_contain_text(message)
@@ -97,7 +102,7 @@ def test_invalid_parameters_are_named_and_escaped(server, page):
     expect(page).to_have_url(re.compile(r"/im2col\?K=5$"))
     page.go_back()  # to the invalid URL, in the same session
     expect(field(page, "K")).to_have_value("5")
-    expect(note).to_contain_text("H must lie in 1 .. 512")
+    expect(note).to_contain_text("H must be 1 to 512")
 
 
 @pytest.mark.slow
@@ -108,13 +113,15 @@ def test_page_fits_its_width_and_the_stage_is_near_the_top(server, page, width):
         page.emulate_media(color_scheme="light")
         page.goto(server + path)
         page.locator("h1").wait_for()
-        page.get_by_role("link", name="im2col").first.wait_for()
+        page.locator(".st-key-nav a:visible").first.wait_for()
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             expect(page.locator(".stage").first).to_have_attribute("data-theme", scheme)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.locator(".kt-derived").wait_for()
-    if width >= 1280:
+    if width < 1280:
+        assert page.locator(".stage").bounding_box()["y"] < 220  # the controls are folded
+    else:
+        page.locator(".kt-derived").wait_for()
         for scheme in ("dark", "light"):
             page.emulate_media(color_scheme=scheme)
             expect(page.locator(".stage")).to_have_attribute("data-theme", scheme)

@@ -22,7 +22,7 @@ def test_every_chip_opens_a_page_with_every_part(key):
     for part in ("Time", "Memory", "Roofline", "Why", "Kernel"):
         assert f'<h2 class="kt-card">{part}</h2>' in html, part
     assert [stage for stage in stages(at) if stage.startswith("direct ")] and f"H={shape.H}," in stages(at)[0]
-    assert "each pixel is asked for up to" in html and 'class="kt-pictures"' in html
+    assert "Each pixel is loaded up to" in html and 'class="kt-pictures"' in html
     assert {"01_direct.cu", "04_direct_tiled.cu"} <= {tab.label for tab in at.tabs}
 
 

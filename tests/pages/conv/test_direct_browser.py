@@ -48,13 +48,13 @@ def test_hovered_output_highlights_its_dilated_receptive_field(watch):
 
 def test_hover_on_a_pixel_names_how_many_threads_read_it(watch):
     text = watch("step=80").point_at("x", 3 * 8 + 3)
-    assert "Its address is 27. It lies in the receptive fields of 9 output pixels: 18 threads read it" in text
+    assert "Its address is 27. It is in 9 windows. 18 threads load it: 9 windows × 2 filters." in text
 
 
 def test_warp_order_follows_requests(watch, page):
     stage = watch("order=warps&step=3")
     expect(stage.caption).to_contain_text(
-        "Warp 0: 32 lanes ask for the same tap, at address 0: one sector, one load serves them all."
+        "Warp 0 loads one tap, at address 0. Active lanes: 32 of 32. The GPU loads one sector (32 bytes) for all of them."
     )
     expect(page.locator(".stage .lanes")).to_contain_text("lanes of warp 0: 32 of 32 active")
 

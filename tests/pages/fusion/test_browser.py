@@ -24,7 +24,9 @@ def test_each_step_has_its_caption_and_hover_traces_a_value(watch):
     i = 5  # an element of y, written with the others
     caption = next(t for t in scene.annotations if t.tensor == "y").captions
     text = stage.point_at("y", i)
-    assert re.search(r"conv of x: .* → bias .* → bn .* → relu .*In registers all the way", text)
+    assert re.search(
+        r"conv of x: .* → bias .* → bn .* → relu .*Between the blocks, the value stays in a register", text
+    )
     for value in caption.args[i]:
         assert f"{value:g}".replace("-", "−") in text
 
@@ -33,7 +35,7 @@ def test_each_step_has_its_caption_and_hover_traces_a_value(watch):
 def test_chain_is_edited_by_links_and_fields_and_back_undoes_it(stage, page):
     stage = stage()
     page.get_by_role("button", name="+ block").click()
-    page.get_by_role("link", name="maxpool, the largest of each window").click()
+    page.get_by_role("link", name="maxpool, the largest value of each window").click()
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"bn relu maxpool:2 of "))
     expect(page).to_have_url(re.compile("chain=conv.*relu.maxpool"))
     page.keyboard.press("Escape")
@@ -79,7 +81,7 @@ def test_option_is_kept_when_server_messages_arrive_late(new_page, server):
 def test_rungs_launch_the_same_chain_differently(stage, page):
     stage = stage("rung=unfused")
     expect(stage.root).to_have_attribute("data-scene", re.compile("fusion/unfused"))
-    page.get_by_role("button", name="rung 1").click()
+    page.get_by_role("button", name="kernel 1").click()
     page.get_by_role("link", name="3 batch norm folded, fused", exact=True).click()
     expect(stage.root).to_have_attribute("data-scene", re.compile("fusion/folded"))
     expect(stage.caption).to_contain_text("gain = gamma / √(var + eps)")
@@ -92,7 +94,7 @@ def test_run_draws_a_bar_for_every_launch(page, server):
     card = page.locator(".st-key-card_fusion_launches")
     expect(card.locator(".kt-badge-measured")).to_be_visible(timeout=RUN_MS)
     expect(card.locator(".barlayer path")).to_have_count(4 + 1 + 2)
-    expect(page.locator(".st-key-card_fusion_saved")).to_contain_text("a copy of the least bytes")
+    expect(page.locator(".st-key-card_fusion_saved")).to_contain_text("copy of the minimum bytes")
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from pages import _cards
 from pages.fusion import address, controls
 from pages.fusion.address import ADDRESS, DEFAULT, MAX, MAX_CHAIN, rule
 from pages.fusion.controls import CHIPS
-from tests.helpers.page_runner import finish, links, open_page, stages, texts
+from tests.helpers.page_runner import finish, links, open_page, stages, strip, texts
 from tests.helpers.rows_of import a_full_row
 from tests.helpers.shapes import chain_shapes
 from visuals.charts import roofline
@@ -52,10 +52,10 @@ def test_invalid_values_give_a_legal_state_and_notes(raw):
     ({"chain": "conv:K=2"}, "chain: block 1 (conv) needs R: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "relu " * 9}, f"chain: a chain has 1 to {MAX_BLOCKS} blocks, got 9: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "x" * 500}, f"chain may have at most {MAX_CHAIN} characters, got 500: chain=conv:K=2:R=3 bias bn relu is used"),
-    ({"chain": "relu maxpool:9"}, "block 2 (maxpool): its window must fit the padded map, R <= H+2*pad; there H is 4, and 9 > 4: chain=conv:K=2:R=3 bias bn relu is used"),
-    ({"N": "256", "C": "4096", "H": "64", "W": "64"}, "block 1 (conv): maps may have 134,217,728 values on this page: N=1 is used"),
-    ({"chain": "conv:K=8192:R=17", "H": "64"}, "block 1 (conv): R may be 16 at most on this page: chain=conv:K=2:R=3 bias bn relu is used"),
-    ({"H": "0"}, "H must lie in 1 .. 1024 on this page, got “0”: H=4 is used"),
+    ({"chain": "relu maxpool:9"}, "block 2 (maxpool): its window must fit the padded map, R <= H+2*pad; H is 4, and 9 > 4: chain=conv:K=2:R=3 bias bn relu is used"),
+    ({"N": "256", "C": "4096", "H": "64", "W": "64"}, "block 1 (conv): maps may have at most 134,217,728 values on this page: N=1 is used"),
+    ({"chain": "conv:K=8192:R=17", "H": "64"}, "block 1 (conv): R may be at most 16 on this page: chain=conv:K=2:R=3 bias bn relu is used"),
+    ({"H": "0"}, "H must be 1 to 1,024 on this page, got “0”: H=4 is used"),
 ])  # fmt: skip
 def test_notes_name_rule_and_value_used(raw, says):
     assert ADDRESS.read(raw)[1] == [says]
@@ -121,7 +121,7 @@ def test_blocks_are_appended_removed_and_moved_by_links():
     target, notes = ADDRESS.read(found[controls.NAMES["gap"]])
     assert target.shape == chain(DEFAULT, DEFAULT.chain, "gap") and not notes
     # Of links with the same label, the last belongs to the last block: relu moves before bn.
-    moved, _ = ADDRESS.read(found["← one earlier"])
+    moved, _ = ADDRESS.read(found["← move earlier"])
     assert moved.shape == chain(DEFAULT, "conv:K=2:R=3", "bias", "relu", "bn")
     removed, _ = ADDRESS.read(found["× remove"])
     assert removed.shape == chain(DEFAULT, "conv:K=2:R=3", "bias", "bn")
@@ -134,10 +134,13 @@ def test_forbidden_edit_names_its_rule():
     at = open_at(chain="gap")
     html = texts(at)
     assert (
-        "maxpool, the largest of each window: not here. block 2 (maxpool): its window must fit the padded map"
+        "maxpool, the largest value of each window: not possible here. block 2 (maxpool): its window must fit the padded map"
         in html
     )
-    assert controls.NAMES["maxpool"] not in links(at) and "It stays: a chain has 1 to 8 blocks." in html
+    assert (
+        controls.NAMES["maxpool"] not in links(at)
+        and "The only block cannot be removed: a chain has 1 to 8 blocks." in html
+    )
     full = open_at(chain=" ".join(["relu"] * MAX_BLOCKS))
     assert not set(controls.NAMES.values()) & set(links(full)) and "A chain has 1 to 8 blocks." in texts(full)
 
@@ -173,9 +176,9 @@ def test_a_preset_shows_every_part(key):
     at = open_at(**ADDRESS.at_shape(first, shape))
     html = texts(at)
     assert "kt-note" not in html
-    for part in ("Time", "Memory", "Roofline", "Why", "Launch by launch", "What fusing saves, and when it does not pay", "Kernel"):  # fmt: skip
+    for part in ("Time", "Memory", "Roofline", "Why", "Launch by launch", "What fusion saves", "Kernel"):  # fmt: skip
         assert f'<h2 class="kt-card">{part}</h2>' in html, part
-    assert at.code and at.button(key="run").label == "Run here"
+    assert at.code and strip(at)["run"]["label"] == "Run here"
     (scene,) = stages(at)
     assert scene.startswith("fusion/fused ") and f" of {shape} " in scene
 
@@ -194,7 +197,7 @@ def test_generated_and_handwritten_kernels_are_shown():
     names = [tab.label for tab in at.tabs]
     assert names == ["03_bn.cu", "04_relu.cu", "06_maxpool.cu", "fused_bn_relu_maxpool.cu", "fusion.cuh"]
     assert any("bn_relu_maxpool(" in code.value and "u = positive(u);" in code.value for code in at.code)
-    assert "registers a thread" in texts(at)
+    assert "registers per thread" in texts(at)
 
 
 def test_generated_kernel_comes_first():
@@ -212,7 +215,7 @@ def test_generated_kernel_comes_first():
 def test_chain_without_a_foldable_pair_names_the_rule():
     at = open_at(chain="bn relu", rung="folded")
     html = texts(at)
-    assert "there is no such pair" in html and not stages(at)
+    assert "the chain has no batch norm that can be folded" in html and not stages(at)
     assert '<h2 class="kt-card">Launch by launch</h2>' in html and "fused" in links(at)
 
 
@@ -230,8 +233,8 @@ def test_run_draws_launch_bars_and_the_copy_time():
     at = open_at(engine="cpu")
     finish(at, "run", "job")
     html = texts(at)
-    assert "A bar a launch" in html and "a call of nothing" in html and "once for all images" in html
-    assert "times as long" in html and "a copy of the least bytes" in html
+    assert "Each bar is one call" in html and "an empty call" in html and "once, before all images" in html
+    assert "time / copy" in html and "copy of the minimum bytes" in html
     charts = [c.proto.id for c in at.get("plotly_chart")]
     assert any("chart_fusion_launches" in c for c in charts)
 
@@ -258,13 +261,13 @@ def test_gpu_recordings_are_compared_with_the_library(monkeypatch):
     html = texts(at)
     assert (
         "recorded a GPU, cold, n = 3, 2026-01-02" in html
-        and "A bar a launch" in html
-        and "a launch of nothing" in html
+        and "Each bar is one launch" in html
+        and "an empty launch" in html
     )
-    assert "of the speed of PyTorch, eager" in html and "times as long" in html
+    assert "as fast as PyTorch, eager" in html and "time / copy" in html
 
 
 def test_home_card_shows_a_step_of_the_lesson():
     card = next(c for c in _cards.CARDS if c.page == "fusion/page.py")
     scene = card.build_scene()
-    assert card.step < scene.steps and "the largest of 4 values" in scene.caption(card.step)
+    assert card.step < scene.steps and "The largest of the 4 values" in scene.caption(card.step)

@@ -56,15 +56,15 @@ def test_invalid_values_give_a_valid_state_and_notes(raw):
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        ({"M": "0"}, "M must lie in 1 .. 65536 on this page, got “0”: M=64 is used"),
-        ({"K": "1e9"}, "K must lie in 1 .. 65536 on this page, got “1e9”: K=64 is used"),
+        ({"M": "0"}, "M must be 1 to 65,536 on this page, got “0”: M=64 is used"),
+        ({"K": "1e9"}, "K must be 1 to 65,536 on this page, got “1e9”: K=64 is used"),
         ({"N": "8.5"}, "N must be a whole number, got “8.5”: N=64 is used"),
         ({"alpha": "nan"}, "alpha must be a number, got “nan”: alpha=1.0 is used"),
         ({"dtype": "fp64"}, "dtype must be one of fp32, fp16, bf16, int8; got “fp64”: dtype=fp32 is used"),
-        ({"M": "65536", "N": "65536"}, "C may have 268,435,456 elements on this page, M*N is 4,294,967,296: M=64 is used"),
+        ({"M": "65536", "N": "65536"}, "C may have at most 268,435,456 elements on this page, M*N is 4,294,967,296: M=64 is used"),
         ({"BM": "17"}, "BM must be one of 8, 16, 32; got “17”: BM=32 is used"),
         ({"rung": "<b>"}, f"rung must be one of {', '.join(RUNGS)}; got “<b>”: rung=shared-tile is used"),
-        ({"dtype": "int8", "alpha": "0.5", "rung": "naive"}, "alpha must be a whole number where dtype is int8, got 0.5: alpha=1.0 is used"),
+        ({"dtype": "int8", "alpha": "0.5", "rung": "naive"}, "alpha must be a whole number if dtype is int8, got 0.5: alpha=1.0 is used"),
     ],
 )  # fmt: skip
 def test_notes_name_rule_limit_and_value_used(raw, says):

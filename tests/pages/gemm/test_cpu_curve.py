@@ -46,7 +46,7 @@ def test_curve_is_measured_drawn_and_becomes_stale():
     assert [title for title, _ in curve_page.lines(curve)] == ["naive", "reordered", "NumPy BLAS"]
     assert all(row["engine"] == "cpu" and row["shape"]["M"] == 24 for row in curve.rows)
     assert "kt-badge-measured" in texts(at) and "kt-badge-predicted" in texts(at)
-    assert "Best here: BLOCK" in texts(at) and "kt-stale" not in texts(at)
+    assert "The fastest is BLOCK" in texts(at) and "kt-stale" not in texts(at)
     assert len(at.get("plotly_chart")) == 1
     at.session_state["M"] = 25
     at.run()
@@ -109,11 +109,11 @@ def test_chart_shows_blocks_spread_best_and_caches():
     annotations = [a.text for a in figure.layout.annotations]
     assert pytest.approx(naive["flops"] / 300e-3 / 1e9) in [shape.y0 for shape in figure.layout.shapes]
     assert (
-        "3 squares fill L1" in annotations
-        and "3 squares fill L3" not in annotations
-        and "naive" in annotations
+        "3 tiles fill L1" in annotations and "3 tiles fill L3" not in annotations and "naive" in annotations
     )
     assert tile.largest_fitting(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
     text = cpu_curve.summary(rows, [("naive", naive)], caches, tile)
-    assert "BLOCK 64" in text and "30 times as fast as naive" in text and "fit in the L3 cache" in text
-    assert "does not tell" in cpu_curve.caches_sentence([], tile)
+    assert (
+        "BLOCK 64" in text and "BLOCK 64 is 30× as fast as naive." in text and "fit in the L3 cache" in text
+    )
+    assert "does not report" in cpu_curve.caches_sentence([], tile)

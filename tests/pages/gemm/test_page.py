@@ -17,7 +17,8 @@ from pages.gemm.scene import _matrices, gemm
 from pages.parts import autotune
 from pages.parts import tiles as tile_sizes
 from pages.parts import worker as worker_module
-from tests.helpers.page_runner import finish, links, open_page, stages, texts
+from tests.helpers.page_runner import finish, links, open_page, stages, strip, texts
+from visuals.charts import units
 
 open_at = partial(open_page, "gemm/page.py")
 
@@ -52,14 +53,14 @@ def test_a_preset_shows_every_part(key):
         "Memory",
         "Roofline",
         "Why",
-        "The ladder in FLOP/s",
-        "Over sizes",
+        "FLOP/s by kernel",
+        "FLOP/s by size",
         "Autotune",
         "Tile sizes on this processor",
         "Kernel",
     ):
         assert f'<h2 class="kt-card">{part}</h2>' in html, part
-    assert at.code and at.button(key="run").label == "Run here"
+    assert at.code and strip(at)["run"]["label"] == "Run here"
     query = address.read(dict(at.query_params))[0]
     sizes = ",".join(f"{name}={value}" for name, value in query.tiles.items())
     assert stages(at) == [f"{query.rung.name} {shape} {sizes} (0, 0)"]
@@ -92,12 +93,12 @@ def test_illegal_tiles_are_named_and_kept(rung, tiles, rule):
     at = open_at(M=1024, N=1024, K=1024, rung=address.short(rung), **tiles)
     html = texts(at)
     assert (
-        f"{rung.title} cannot run so: " in html
+        f"{units.named(rung.title, first=True)} cannot run with these settings: " in html
         and rule.partition(",")[0].replace("<", "&lt;").replace(">", "&gt;") in html
     )
     for name, value in tiles.items():
         assert at.selectbox(key=name).value == value
-    (label,) = [label for label in links(at) if label.startswith("nearest that can")]
+    (label,) = [label for label in links(at) if label.startswith("nearest sizes that run")]
     target, notes = address.read(links(at)[label])
     assert target.rung is rung and target.shape == GEMM_PRESETS["square-1024"].shape
     assert target.broken == [] and notes == [] and not stages(at)
@@ -105,7 +106,7 @@ def test_illegal_tiles_are_named_and_kept(rung, tiles, rule):
 
 def test_unsupported_dtype_is_named_with_links_to_supported_rungs():
     at = open_at(dtype="int8", rung="naive")
-    assert "naive, coalesced cannot run so: dtype must be fp32, got int8" in texts(at)
+    assert "“naive, coalesced” cannot run with these settings: dtype must be fp32, got int8." in texts(at)
     assert at.selectbox(key="BLOCK").value == 32 and not stages(at)
     target, _ = address.read(links(at)["dp4a: INT8"])
     assert target.shape == DEFAULT.with_(dtype="int8") and target.broken == []
@@ -114,7 +115,7 @@ def test_unsupported_dtype_is_named_with_links_to_supported_rungs():
 @pytest.mark.slow
 def test_library_has_no_stage_but_a_reason():
     at = open_at(rung="cublas")
-    assert not stages(at) and "its source is not open" in texts(at) and at.button(key="run")
+    assert not stages(at) and "Its source is not open" in texts(at) and strip(at)["run"]["can"]
 
 
 @pytest.mark.slow
@@ -146,23 +147,21 @@ def test_fragments_are_the_corner_of_the_matrices_padded_with_zeros():
 
 
 def test_unsupported_rungs_are_grouped_by_rule():
-    assert (
-        "not at this shape: wmma, mma.sync, cuBLAS FP16 (dtype must be fp16 or bf16), dp4a (dtype must be int8)"
-        in texts(open_at())
-    )
-    assert (
-        "uncoalesced, naive" in texts(open_at(dtype="fp16", rung="wmma")).partition("not at this shape: ")[2]
-    )
+    html = texts(open_at()).partition("4 kernels cannot run with these settings</summary>")[2]
+    groups = ("wmma, mma.sync, cuBLAS FP16: dtype must be fp16 or bf16", "dp4a: dtype must be int8")
+    assert all(f">{group}</p>" in html for group in groups)
+    label = "kernels cannot run with these settings</summary>"
+    assert "uncoalesced, naive" in texts(open_at(dtype="fp16", rung="wmma")).partition(label)[2]
 
 
 @pytest.mark.slow
 def test_why_lists_many_rungs_as_rows_and_merges_equal_values():
     html = texts(open_at(M=4096, N=4096, K=4096))
     why = html.partition('<h2 class="kt-card">Why</h2>')[2].partition("</h2>")[0]
-    assert "all 11 rungs" in why
+    assert "all 11 kernels" in why
     assert '<th scope="row">warp tile</th>' in why and '<th scope="col">relative L2 error</th>' in why
     few = texts(open_at(dtype="int8", rung="dp4a"))
-    assert '<th scope="col">FLOP per byte</th>' not in few and "<td>FLOP per byte</td>" in few
+    assert '<th scope="col">FLOP/byte</th>' not in few and "<td>FLOP/byte</td>" in few
 
 
 def test_tile_choices_are_legal_and_reach_the_kernel():
@@ -173,18 +172,18 @@ def test_tile_choices_are_legal_and_reach_the_kernel():
         assert at.selectbox(key=name).options == [str(choice) for choice in choices]
     assert len(offered["BM"]) > 1
     at.selectbox(key="BM").select(8).run()
-    assert not at.exception and "<b>shared_tile</b> at BM 8 BN 32 BK 32: 256 threads" in texts(at)
+    assert not at.exception and "<b>shared_tile</b> with BM 8 BN 32 BK 32: 256 threads per block" in texts(at)
     assert "Difference from 02_naive.cu" in texts(at)
 
 
 @pytest.mark.slow
 def test_run_uses_page_tiles_for_the_selected_rung_only():
-    shape, watched = GemmShape(32, 32, 32, dtype="fp16"), RUNGS["wmma"]
+    shape, watched = GemmShape(32, 32, 32), RUNGS["shared-tile"]
     chosen_tiles = next(t for t in tile_sizes.legal(watched, shape) if t != watched.default_tiles)
-    at = open_at(engine="cpu", M=32, N=32, K=32, dtype="fp16", rung="wmma", **chosen_tiles)
+    at = open_at(engine="cpu", M=32, N=32, K=32, rung="shared-tile", **chosen_tiles)
     finish(at, "run", "job")
     rows = at.session_state["ran"].rows
-    assert list(rows) == [rung.name for rung in address.supported(shape)] and len(rows) > 1
+    assert list(rows) == ["gemm/naive", "gemm/shared-tile", "gemm/cublas"]
     for name, row in rows.items():
         assert row["tiles"] == (
             chosen_tiles if name == watched.name else RUNGS[name.partition("/")[2]].default_tiles
@@ -198,7 +197,28 @@ def test_run_uses_page_tiles_for_the_selected_rung_only():
         if v != chosen_tiles[n]
     )
     at.selectbox(key=name).select(other).run()
-    assert "stale: measured at M32 N32 K32 fp16" in texts(at) and not at.exception
+    assert "stale: measured at M32 N32 K32" in texts(at) and not at.exception
+
+
+@pytest.mark.slow
+def test_processor_measures_nothing_under_the_name_of_a_gpus_hardware():
+    at = open_at(engine="cpu", M=32, N=32, K=32, rung="bank-free")
+    assert "no shared-memory banks" in texts(at)
+    finish(at, "run", "job")
+    times = next(
+        html.value for html in at.get("html") if "fastest library" in html.value and "<th" in html.value
+    )
+    for rung in RUNGS.values():
+        assert (f">{rung.title_on('cpu')}<" in times) == (rung.name in at.session_state["ran"].rows)
+        assert f">{rung.title}<" not in times
+
+
+def test_autotune_does_not_time_a_rung_that_the_processor_does_not_have():
+    at = open_at(engine="cpu", view="autotune", M=24, N=24, K=24, rung="bank-free")
+    assert not [b for b in at.button if b.key == "autotune"]
+    assert "Without bank conflicts is not measured on the cpu engine: a processor has no" in texts(at)
+    at = open_at(engine="cpu", view="autotune", M=24, N=24, K=24, rung="naive")
+    assert not [b for b in at.button if b.key == "autotune"]  # NumPy does not use BLOCK
 
 
 @pytest.mark.slow
@@ -231,7 +251,7 @@ def test_autotune_times_legal_tiles_and_names_the_best(monkeypatch):
     assert all(row["tiles"] in legal and row["engine"] == "cpu" and row["n"] >= 3 for row in sweep.rows)
     html = texts(at)
     best = min(sweep.rows, key=lambda row: row["median_ms"])["tiles"]
-    assert f"Best: BM {best['BM']}, BN {best['BN']}, BK {best['BK']} with" in html
+    assert f"BM {best['BM']}, BN {best['BN']}, BK {best['BK']} is fastest: " in html
     assert "kt-badge-measured" in html and "kt-stale" not in html
     at.query_params["M"] = "25"
     at.run()

@@ -36,9 +36,11 @@ CARD = ".st-key-card_compared"
 
 @pytest.fixture
 def history(page, server):
+    """Returns a function that opens the list of all runs, or of those of a query."""
+
     def open_(query="", of=None):
         of = of or page
-        of.goto(f"{server}/history?{query}")
+        of.goto(f"{server}/history?group=all&{query}")
         expect(of.locator(".kt-rows tbody tr").first).to_be_visible()
         return of
 
@@ -61,7 +63,7 @@ def settled(page):
 def test_two_picked_runs_are_compared(history):
     page = history("device=cuda%3A+NVIDIA+H200&shape=8x8+N%3D1+C%3D1&caches=cold&rung=conv%2Fdirect")
     expect(page.locator(".kt-rows tbody tr")).to_have_count(TOYS)  # the block sizes
-    expect(page.locator(CARD)).to_contain_text("Pick a run as A")
+    expect(page.locator(CARD)).to_contain_text("Choose a run as A")
     pick_button(page, "A", 0).click()
     expect(page.locator(f"{CARD} .kt-letter")).to_have_text(["A"])
     expect(page).to_have_url(re.compile(r"run=[0-9a-f]{20}"))
@@ -127,7 +129,7 @@ def test_filters_are_in_the_url(history):
     expect(head).to_have_text(f"{filtered} runs, newest first")
     page.get_by_label("shape").fill("no such shape")
     page.get_by_label("shape").press("Enter")
-    expect(head).to_have_text("No run is like that.")
+    expect(head).to_have_text("No run has these values.")
     assert filtered < hot_count
 
 
@@ -143,6 +145,28 @@ def test_list_has_pages(history):
     assert page.locator(".kt-what").all_inner_texts() != first_page
     pager.get_by_role("link", name="newer").click()
     expect(pager).to_contain_text(f"page 1 of {pages}")
+
+
+def test_first_screen_leads_to_the_runs_of_a_lesson_and_shape(page, server):
+    page.goto(f"{server}/history")
+    lessons = page.locator(".kt-lesson")
+    expect(lessons.first).to_be_visible()
+    assert len(lessons.all()) >= 6
+    expect(page.locator(".kt-lesson li").first).to_be_hidden()
+    page.locator(".kt-lesson summary").filter(has_text="softmax").click()
+    link = page.locator(".kt-lesson[open] li a").first
+    shape = link.inner_text()
+    link.click()
+    expect(page.locator(".kt-rows .kt-what b").first).to_contain_text("softmax: ")
+    expect(page.locator(".kt-rows .kt-what span").first).to_contain_text(shape)
+    expect(page).to_have_url(re.compile(r"group=softmax\.[0-9a-f]{10}"))
+    pick_button(page, "A", 0).click()
+    expect(page.locator(f"{CARD} .kt-letter")).to_have_text(["A"])
+    expect(page.locator(".kt-rows .kt-what b").first).to_contain_text("softmax: ")  # the group stays
+    page.get_by_role("link", name="all lessons").click()
+    expect(lessons.first).to_be_visible()
+    page.go_back()
+    expect(page.locator(".kt-rows .kt-what b").first).to_contain_text("softmax: ")
 
 
 def test_export_has_the_filtered_rows(history):
@@ -168,9 +192,9 @@ def test_export_is_imported_once_and_bad_file_is_refused(history, tmp_path):
     new = [a_row(n, device="Anna's GPU", time=f"2999-01-01T00:00:0{n}Z") for n in range(3)]
     page.get_by_role("button", name="import").click()
     upload(page, tmp_path / "anna.json", rows.to_json(new))
-    expect(page.get_by_text("3 rows read, 3 of them new.")).to_be_visible()
+    expect(page.get_by_text("3 rows read, 3 new.")).to_be_visible()
     upload(page, tmp_path / "again.json", json.dumps(new))
-    expect(page.get_by_text("3 rows read, 0 of them new.")).to_be_visible()
+    expect(page.get_by_text("3 rows read, 0 new.")).to_be_visible()
     upload(page, tmp_path / "bad.json", json.dumps([new[0], new[1] | {"median_ms": 1e-9}]))
     expect(page.get_by_text("nothing was taken. row 2: median_ms is not that of samples_ms")).to_be_visible()
     upload(page, tmp_path / "evil.json", '[{"rung": "<img src=x onerror=alert(1)>"}]')
@@ -200,9 +224,7 @@ def test_link_contains_a_run_that_another_store_lacks(history, new_page, server)
     slide = new_page()
     slide.goto(f"{server}/history?embed=true&result={link.pack(row)}&against={DIRECT}")
     expect(verdict(slide)).to_be_visible()
-    expect(slide.locator(".kt-badge").first).to_have_text(
-        "recorded your GPU, cold, n = 20, carried by the link"
-    )
+    expect(slide.locator(".kt-badge").first).to_have_text("recorded your GPU, cold, n = 20, from the link")
     expect(slide.locator(".kt-lane")).to_have_count(2)
     expect(slide.locator(".kt-rows, .st-key-nav, h1")).to_have_count(0)  # only the comparison
 
@@ -233,6 +255,16 @@ def test_text_of_a_row_is_escaped(history):
     expect(page.locator(".kt-rows tbody tr").first).to_contain_text(evil)
     expect(page.locator(f"{CARD} .kt-badge").first).to_contain_text(evil)
     expect(page.locator("img[src=x]")).to_have_count(0)
+
+
+def test_phone_shows_comparison_above_the_lessons(page, server):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{server}/history")
+    expect(page.locator(".kt-lesson").first).to_be_visible()
+    compare = page.get_by_role("heading", name="Compare").bounding_box()
+    assert compare["y"] < page.locator(".kt-lesson").first.bounding_box()["y"]
+    page.locator(".kt-lesson summary").filter(has_text="convolution").click()
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
 
 
 def test_phone_shows_comparison_first_without_overflow(history, page):

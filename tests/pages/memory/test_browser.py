@@ -19,7 +19,7 @@ def test_topics_are_links_that_change_the_scene(stage, page):
     page.get_by_role("link", name="banks", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Banks", timeout=TIMEOUT_MS)
     expect(page).to_have_url(re.compile(r"[?&]topic=banks"))
-    expect(stage.caption).to_contain_text("bank 0 is asked for 4", timeout=TIMEOUT_MS)
+    expect(stage.caption).to_contain_text("Bank 0 must deliver 4 words", timeout=TIMEOUT_MS)
 
 
 def test_stride_sets_the_url_and_the_number_of_steps(stage, page):
@@ -34,9 +34,9 @@ def test_stride_sets_the_url_and_the_number_of_steps(stage, page):
 @pytest.mark.slow
 def test_padding_reduces_eight_wavefronts_to_one(stage):
     padded = stage("topic=banks&stride=8&row=33&step=1")
-    expect(padded.caption).to_contain_text("Pass 1 of 1: 32 lanes get a word each.")
+    expect(padded.caption).to_contain_text("Pass 1 of 1: 32 lanes get a word.")
     plain = stage("topic=banks&stride=8&step=8")
-    expect(plain.caption).to_contain_text("Pass 8 of 8: 4 lanes get a word each.")
+    expect(plain.caption).to_contain_text("Pass 8 of 8: 4 lanes get a word.")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from kernels.memory.shape import StrideShape
 from pages.memory import address
-from tests.helpers.page_runner import finish, open_page, texts
+from tests.helpers.page_runner import components, finish, open_page, texts
 
 open_at = partial(open_page, "memory/page.py")
 
@@ -17,7 +17,7 @@ open_at = partial(open_page, "memory/page.py")
 @pytest.mark.parametrize("topic", address.TOPICS)
 def test_every_topic_has_every_part(topic):
     at = open_at(topic=topic)
-    assert len(at.get("bidi_component")) == 1
+    assert len(components(at)) == 1
     html = texts(at)
     for title in ("Time", "Why", "Levels of memory", "kt-badge-counted", "L1 cache", "Kernel"):
         assert title in html, title
@@ -28,7 +28,7 @@ def test_every_topic_has_every_part(topic):
 def test_each_view_shows_only_its_part(view):
     at = open_at(topic="banks", view=view)
     html = texts(at)
-    assert bool(at.get("bidi_component")) == (view == "watch")
+    assert bool(components(at)) == (view == "watch")
     assert ("Levels of memory" in html) == (view == "why")
     assert bool(at.get("code")) == (view == "kernel")
     assert "kt-title" not in html
@@ -39,14 +39,14 @@ def test_url_selects_the_scene():
     padded = address.scene("banks", {"stride": 8, "row": 33})
     assert plain.steps == 10 and padded.steps == 3
     at = open_at(topic="banks", stride="8", row="33")
-    assert "One unused word behind each row" in texts(at)
-    assert "At stride 8 a read takes 8 passes, with padding 1" in texts(at)
+    assert "One unused word after each row" in texts(at)
+    assert "At stride 8 a read takes 8 passes without padding. With padding it takes 1 pass." in texts(at)
 
 
 def test_invalid_value_is_named():
     at = open_at(topic="banks", stride="33")
-    assert "stride must lie in 1 .. 32 on this page, got “33”: stride=4 is used" in texts(at)
-    assert "A grid of threads" in texts(open_at(topic="nothing"))
+    assert "stride must be 1 to 32 on this page, got “33”: stride=4 is used" in texts(at)
+    assert "one thread per element" in texts(open_at(topic="nothing"))
 
 
 @pytest.mark.slow
@@ -57,9 +57,9 @@ def test_run_measures_every_stride_and_compares_with_the_counts(monkeypatch):
     rows = at.session_state["thread_rows"]["coalescing"]
     assert [row["shape"] for row in rows] == [StrideShape(4096, s).params() for s in (1, 2, 3, 4, 8, 16, 32)]
     html = texts(at)
-    assert "kt-badge-measured" in html and "the stage shows warp 0 of the 128 that run" in html
-    assert "stride 8 took" in html and "4.5 times the sectors" in html
-    assert "copying there" in html  # in the levels card: measured by the same run
+    assert "kt-badge-measured" in html and "The stage shows warp 0 of the 128 warps that run." in html
+    assert "stride 8 takes" in html and "4.5× the sectors" in html
+    assert "copy speed" in html  # in the levels card: measured by the same run
 
 
 def test_banks_have_no_run_button_without_a_gpu():

@@ -10,7 +10,7 @@ from kernels.ladders import LADDERS
 from kernels.records.nearest import Match
 from pages.parts import cards, run_settings
 from pages.parts.run_settings import RunSettings
-from tests.helpers.page_runner import finish, texts
+from tests.helpers.page_runner import finish, open_page, texts
 from tests.pages.parts.test_run import open_at
 from visuals.charts import bars, roofline, units
 
@@ -27,18 +27,22 @@ def test_run_shows_shares_ceilings_and_the_other_device():
     finish(at, "run", "job")
     text, rows = texts(at), at.session_state["ran"].rows
     ceilings = rows["conv/direct"]["ceilings"]
-    head = '<th scope="col">of the fastest library&#x27;s speed</th><th scope="col">of its roof</th>'
-    assert head + '<th scope="col">of the FP32 peak</th><th scope="col">calls of nothing</th>' in text
+    names = (
+        "speed, relative to the fastest library",
+        "rate, relative to the roof",
+        "rate, relative to the FP32 peak",
+    )
+    assert "".join(f'<th scope="col">{name}</th>' for name in (*names, "call overhead")) in text
     library = rows["conv/im2col-cublas"]["median_ms"]
     for name in ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"):
         assert f"<td>{units.share(library / rows[name]['median_ms'])}</td>" in text
-    assert f"calls of nothing: {units.time_(ceilings['launch_us'] / 1e3)} each" in text
+    assert f"An empty call takes {units.time_(ceilings['launch_us'] / 1e3)} (n = " in text
     roof = roofline.roof_of(rows["conv/direct"], "measured")
-    assert f"{units.badge('measured', roof.device + ', ' + ceilings['date'])} copy " in text
-    assert f"They meet at {units.ratio(roof.ridge)} FLOP per byte" in text
+    assert units.badge("measured", roof.device + ", " + ceilings["date"]) in text
+    assert f"Below {units.ratio(roof.ridge)} FLOP/byte bandwidth is the limit" in text
     fastest = min(records.recorded(name, TOY, row["tiles"])["median_ms"] for name, row in rows.items())
-    assert re.search(rf"The fastest here, [^<]+ recorded on NVIDIA H200, [^<]+ \({re.escape(units.time_(fastest))}\)", text)  # fmt: skip
-    assert "As the program goes on" in text
+    assert re.search(rf"is fastest on [^<]+× the time of [^<]+ on NVIDIA H200 \({re.escape(units.time_(fastest))}, recorded\)", text)  # fmt: skip
+    assert "Memory over time: " in text
     assert all(row["timeline"][0]["at"] == "inputs" for row in rows.values())
     assert "Copying" not in text or records.recorded("conv/direct", TOY, {"BLOCK": 256}).get("copies_ms")
 
@@ -47,12 +51,12 @@ def test_run_shows_shares_ceilings_and_the_other_device():
 def test_changed_control_fades_dots_and_marks_rungs_without_time():
     at = open_at(engine="cpu")
     finish(at, "run", "job")
-    assert "faded" not in texts(at) and "Not run at this shape" not in texts(at)
+    assert "faded" not in texts(at) and "Without a time at these settings" not in texts(at)
     at.number_input(key="K").set_value(5.0).run()
     text = texts(at)
-    assert "faded: at the settings before" in text and "┊ predicted, with no time at this shape" in text
-    assert re.search(r"Not run at this shape; by the roofs direct at most \d", text)
-    assert "The fastest here" not in text  # another shape is not compared
+    assert "faded: other settings" in text and "┊ predicted, no time at these settings" in text
+    assert re.search(r"Without a time at these settings: the roof of [^<]+ allows at most direct \d", text)
+    assert "is fastest on" not in text  # another shape is not compared
 
 
 @pytest.mark.slow
@@ -64,13 +68,11 @@ def test_nearest_recording_names_its_shape_and_is_no_dot():
     assert f'<span class="kt-elsewhere">not this shape</span>, the nearest: {nearest.caption}</p>' in text
     assert text.count("kt-badge-recorded") == 2  # over these bars and at the roof, not at memory
     assert "kt-badge-recorded" in text.partition("Roofline</h2>")[2]
-    assert (
-        "What each rung allocates" not in text and "Press Run: what each rung allocates is measured" in text
-    )
+    assert "Press Run to measure what each kernel allocates." in text
     assert plotted(at) == 2  # the bars, and the recorded roof
     assert "It buys time" not in text and "◆" not in text
     finish(at, "run", "job")
-    assert "The fastest here" not in texts(at) and "◆" not in texts(at)
+    assert "is fastest on" not in texts(at) and "◆" not in texts(at)
 
 
 def test_rung_recorded_only_with_other_tiles_names_them():
@@ -80,15 +82,37 @@ def test_rung_recorded_only_with_other_tiles_names_them():
     assert "not this shape" not in text
     row = records.recorded("conv/im2col-gemm", TOY, {"BLOCK": 256, "TILE": 16}, "hot")
     assert (
-        "im2col + our GEMM has no recording with these options; the nearest: "
-        f"{units.time_(row['median_ms'])}, recorded at this shape, with BLOCK 256, TILE 16." in text
+        f"im2col + our GEMM: {units.time_(row['median_ms'])}, recorded at this shape, with BLOCK 256, TILE 16."
+        in text
     )
-    assert "direct has no recording" not in text
+    assert "1 kernel was recorded only with other options" in text
+
+
+def charts(at):
+    return {e.proto.id.rpartition("-")[2] for e in at.get("plotly_chart")}
+
+
+def test_equal_memory_is_a_sentence_and_needs_no_chart():
+    same, different = open_page("gemm/page.py", view="run"), open_at(view="run")
+    assert "All 11 kernels allocate 49.2 KB. The largest part: inputs, 32.8 KB." in texts(same)
+    assert "chart_memory" not in charts(same) and "chart_memory" in charts(different)
+    assert "chart_times_recorded" in charts(same)
+
+
+def test_roofline_names_only_rungs_in_its_chart():
+    html = texts(open_page("gemm/page.py", view="run")).partition("Roofline</h2>")[2].partition("<h2")[0]
+    assert "<b>11</b> cuBLAS TF32" in html and "<b>12</b>" not in html and "dp4a" not in html
+
+
+def test_rung_on_the_stage_without_a_recording_is_named():
+    html = texts(open_page("softmax/page.py", view="run"))
+    assert "No recording exists for “online: two passes” with these tile sizes. The nearest: " in html
+    assert "Not run at this shape" not in html and "Without a time at these settings" in html
 
 
 def test_shape_without_recording_is_reported():
     text = texts(open_at(engine="cpu", dilation_h="3", H="19"))
-    assert "No recording speaks of this shape at these options" in text
+    assert "No recording exists for this shape with these options" in text
     assert text.count("kt-badge-recorded") == 1  # the roof's
     assert "kt-badge-recorded" in text.partition("Roofline</h2>")[2]
 
@@ -96,7 +120,7 @@ def test_shape_without_recording_is_reported():
 @pytest.fixture
 def draw_counts(monkeypatch):
     """Returns how often each chart was drawn, with an empty cache at first."""
-    counts = dict.fromkeys(("times", "memory", "timeline", "roofline"), 0)
+    counts = dict.fromkeys(("times", "memory", "roofline"), 0)
 
     def counting(name, draw):
         def wrapper(*args):
@@ -105,7 +129,7 @@ def draw_counts(monkeypatch):
 
         return wrapper
 
-    for name in ("times", "memory", "timeline"):
+    for name in ("times", "memory"):
         monkeypatch.setattr(bars, name, counting(name, getattr(bars, name)))
     monkeypatch.setattr(roofline, "chart", counting("roofline", roofline.chart))
     cards._cached_figure.cache_clear()
@@ -116,7 +140,7 @@ def test_rerun_uses_cached_figures(draw_counts):
     at = open_at(engine="cpu")
     finish(at, "run", "job")
     counts_before = dict(draw_counts)
-    assert all(counts_before.values()) and plotted(at) >= 5
+    assert all(counts_before.values()) and plotted(at) == 4
     at.run()
     assert draw_counts == counts_before and not at.exception
     at.number_input(key="K").set_value(6.0).run()

@@ -7,12 +7,12 @@ from playwright.sync_api import expect
 
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
-from tests.pages.parts.test_run_browser import RUN_MS, bars, lesson, measured, run, run_button  # noqa: F401
+from tests.pages.parts.test_run_browser import RUN_MS, TITLES, bars, lesson, measured, run, run_button  # noqa: F401
 from visuals.charts import bars as bar_charts
 
 pytestmark = pytest.mark.browser
 
-CHARTS = ("chart_times_measured", "chart_memory", "chart_timeline", "chart_roofline")
+CHARTS = ("chart_times_measured", "chart_memory", "chart_roofline")
 NOT_RECORDED = "N=2"  # there is no recording with this N
 
 
@@ -32,7 +32,7 @@ def dots(page, symbol_colour):
 def colour(page, name):
     return page.evaluate(
         """name => { const a = document.createElement("a"); document.querySelector(".stApp").append(a);
-                     a.style.color = `var(--kt-${name})`; const told = getComputedStyle(a).color; a.remove(); return told; }""",
+                     a.style.color = `var(--kt-${name})`; const colour = getComputedStyle(a).color; a.remove(); return colour; }""",
         name,
     )
 
@@ -99,16 +99,20 @@ def test_roof_is_measured_and_dots_fade_when_a_control_changes(lesson, page):  #
     card = page.locator(".st-key-card_roofline")
     expect(card.locator(".kt-badge-measured")).to_be_visible()
     expect(card).to_contain_text(
-        re.compile(r"copy [\d.]+ [GT]B/s .*FP32 [\d.]+ [GT]FLOP/s .*They meet at [\d.]+ FLOP per byte")
+        re.compile(
+            r"Peak bandwidth is [\d.]+ [GT]B/s .*Peak FP32 rate is [\d.]+ [GT]FLOP/s .*Below [\d.]+ FLOP/byte"
+        )
     )
     green = colour(page, "output")
     fresh = dots(page, green)
     assert len(fresh) == 3 and {opacity for *_, opacity in fresh} == {1}
     expect(card).not_to_contain_text("faded")
     page.get_by_label("K", exact=True).press("ArrowUp")
-    expect(card).to_contain_text("faded: at the settings before")
+    expect(card).to_contain_text("faded: other settings")
     expect(card).to_contain_text(
-        re.compile(r"Not run at this shape; by the roofs .*direct at most [\d.]+ [GM]FLOP/s on ")
+        re.compile(
+            r"Without a time at these settings: the roof of .* allows at most direct [\d.]+ [GM]FLOP/s"
+        )
     )
     # The text appears before the chart is drawn.
     expect(page.locator(".st-key-chart_roofline .scatterlayer .js-line[style*=dash]")).to_have_count(3)
@@ -123,19 +127,25 @@ def test_shares_are_under_the_bars_and_memory_is_shown_per_stage(lesson, page): 
     run(page)
     table = page.locator(".st-key-fresh_measured .kt-shares")
     expect(table.locator("th[scope=col]")).to_have_text(
-        ["of the fastest library's speed", "of its roof", "of the FP32 peak", "calls of nothing"]
+        [
+            "speed, relative to the fastest library",
+            "rate, relative to the roof",
+            "rate, relative to the FP32 peak",
+            "call overhead",
+        ]
     )
     expect(table.locator("tr").nth(3).locator("td").first).to_have_text("100 %")
-    expect(page.locator(".st-key-card_time")).to_contain_text(re.compile(r"The fastest here, .* times as long as the fastest recorded on NVIDIA"))  # fmt: skip
+    expect(page.locator(".st-key-card_time")).to_contain_text(re.compile(r"is fastest on .* That is [\d.]+× the time of .* on NVIDIA"))  # fmt: skip
 
-    chart = page.locator(".st-key-chart_timeline")
-    for panel, stages in (
-        ("x", ["inputs", "output", "direct"]),
-        ("x2", ["inputs", "output", "workspace", "im2col", "gemm"]),
-        ("x3", ["inputs", "output", "workspace", "im2col", "cublas_sgemm"]),
-    ):
-        expect(chart.locator(f".{panel}tick text")).to_have_text(stages)
-    expect(chart).to_contain_text("peak 1.91 KB")
+    details = page.locator(".st-key-card_memory .kt-details")
+    details.locator("summary").click()
+    expect(details.locator(".kt-bars dt")).to_have_text([
+        TITLES[0], "inputs", "output", "direct",
+        TITLES[1], "inputs", "output", "workspace", "im2col", "gemm",
+        TITLES[2], "inputs", "output", "workspace", "im2col", "product",
+    ])  # fmt: skip
+    expect(details.locator(".kt-bars dd").last).to_have_text("1.91 KB")
+    expect(details.locator(".kt-bars .kt-bar").last).to_be_visible()
 
 
 def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa: F811
@@ -161,7 +171,7 @@ def test_polling_keeps_the_charts(lesson, page):  # noqa: F811
     plot = page.locator(".st-key-chart_times_nearest .js-plotly-plot")
     expect(plot).to_be_visible()
     run_button(page).click()
-    expect(page.get_by_test_id("stProgress")).to_contain_text("timing", timeout=RUN_MS)
+    expect(page.locator(".strip-run")).to_contain_text("timing", timeout=RUN_MS)
     plot.evaluate("plot => { plot.mark = 'the same'; }")
     page.wait_for_timeout(700)  # twice the polling interval of the job
     assert plot.evaluate("plot => plot.mark") == "the same"

@@ -90,7 +90,7 @@ def test_request_is_dropped_when_the_shape_changes_and_runs_do_not_wait(counting
     first = at.session_state["wish"]
     assert counting.position(first.job) == 1 and counting.waiting() == 1
     at.run()
-    assert "counting …, 1 ahead of it" in texts(at)
+    assert "counting …, 1 shapes before this one" in texts(at)
     monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
     at.query_params["K"] = "3"
     at.run()
@@ -105,7 +105,7 @@ def test_request_is_dropped_when_the_shape_changes_and_runs_do_not_wait(counting
 
 def test_shape_too_large_is_reported_and_not_requested(counting):
     at = open_at(H="112", W="112", C="64", K="64")
-    assert "counted here up to" in texts(at) and "wish" not in at.session_state
+    assert "counts shapes of up to" in texts(at) and "wish" not in at.session_state
     assert parts_counts.next_poll_s(None) is None
 
 

@@ -15,7 +15,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import LADDERS
 from kernels.machine.processor import device_name
 from pages.conv import address as conv_address
-from tests.helpers.harness import Stage
+from tests.helpers.harness import Stage, preset
 from visuals.charts import units
 
 pytestmark = pytest.mark.browser
@@ -99,10 +99,10 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson):
     run_button(page).click()
     expect(stop_button(page)).to_be_visible()
     expect(run_button(page)).to_have_count(0)  # one run at a time
-    expect(page.get_by_test_id("stProgress")).to_be_visible()
+    expect(page.locator(".strip-progress")).to_be_visible()
     expect(measured(page)).to_be_visible(timeout=RUN_MS)
     expect(stop_button(page)).to_have_count(0)
-    expect(page.get_by_test_id("stProgress")).to_have_count(0)
+    expect(page.locator(".strip-progress")).to_have_count(0)
 
     device = re.escape(device_name())
     expect(measured(page)).to_have_text(re.compile(rf"^measured {device}, cold, n = \d+$"))
@@ -118,6 +118,7 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson):
     expect(bars(page, "chart_memory")).to_have_count(9)
     expect(page.locator(".kt-stale")).to_have_count(0)
     table = page.locator(".st-key-card_why table")
+    page.locator(".st-key-card_why summary").click()
     expect(table.locator(".kt-badge-measured")).to_be_visible()
     expect(table).to_contain_text("relative L2 error")
 
@@ -171,6 +172,7 @@ def test_changed_control_marks_the_run_stale_until_changed_back(lesson):
     k_field.press("ArrowDown")
     expect(page.locator(".kt-stale")).to_have_count(0)
     expect(page.locator(".st-key-fresh_measured")).to_be_visible()
+    page.locator(".st-key-card_why summary").click()
     expect(page.locator(".st-key-card_why .kt-badge-measured")).to_be_visible()
     assert time_labels.all_inner_texts() == times_before
     # An option is a control as well.
@@ -185,7 +187,7 @@ def test_options_are_in_the_url_and_used_by_the_run(lesson):
     choose(page, "caches", "hot")
     assert re.search(r"C=2\b", page.url)
     page.goto(page.url)  # the same URL in a new session
-    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     page.get_by_role("button", name="options").click()
     for name, choice in (("TILE", "8"), ("caches", "hot"), ("BLOCK", "256")):
         pills = page.get_by_role("dialog").locator(f".st-key-{name}")
@@ -224,7 +226,7 @@ def test_shape_too_large_for_memory_names_the_bytes_and_the_page_works(lesson):
     stage = Stage(page)
     stage.do("forward")
     stage.at_step(1)
-    page.get_by_role("link", name="Toy 8×8", exact=True).click()
+    preset(page, "Toy 8×8").click()
     expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=8,W=8"))
     run(page)
     expect(note).to_have_count(0)
@@ -234,19 +236,19 @@ def test_shape_too_large_for_memory_names_the_bytes_and_the_page_works(lesson):
 def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     page = lesson(LONG)
     run_button(page).click()
-    expect(page.get_by_test_id("stProgress")).to_contain_text("reference")
+    expect(page.locator(".strip-run")).to_contain_text("reference")
     (running,) = runners(app)
 
     other = lesson(
         "K=6&H=11", of=new_page()
     )  # not requested before: else the result would be returned at once
     run_button(other).click()
-    expect(other.get_by_test_id("stProgress")).to_contain_text("1 ahead of you")
+    expect(other.locator(".strip-run")).to_contain_text("1 ahead of you")
 
     stop_button(page).click()
     expect(run_button(page)).to_be_visible()
     expect(page.locator(".st-key-card_time .kt-note")).to_contain_text("cancelled")
-    expect(page.get_by_test_id("stProgress")).to_have_count(0)
+    expect(page.locator(".strip-progress")).to_have_count(0)
     expect(measured(page)).to_have_count(0)
     running.wait(10)  # the process itself is gone
     expect(measured(other)).to_be_visible(timeout=RUN_MS)
@@ -258,7 +260,7 @@ def test_preset_can_change_during_a_run(lesson):
     page = lesson("K=5")
     run_button(page).click()
     expect(stop_button(page)).to_be_visible()
-    page.get_by_role("link", name="LeNet conv1", exact=True).click()
+    preset(page, "LeNet conv1").click()
     expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
     # The run continues, ends, and is marked as a run of the toy.
     expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text(

@@ -51,7 +51,7 @@ def test_custom_numbers_are_played_and_kept_in_the_url(lesson, page):
     field = page.get_by_label("your row")
     field.fill("1 2 nonsense")
     field.press("Enter")
-    expect(page.locator(".kt-note")).to_contain_text("“nonsense” is no number")
+    expect(page.locator(".kt-note")).to_contain_text("“nonsense” is not a number")
     field.fill("3 -inf 100")
     field.press("Enter")
     expect(page.locator(".kt-note")).to_have_count(0)

@@ -14,6 +14,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.ladders import LADDERS
 from kernels.machine import memory_levels
 from kernels.runner import check_memory, run
+from pages.parts.tiles import SelectedRung
 from tests.helpers.rows_of import CEILINGS, a_full_row
 from visuals.attention import charts as attention_charts
 from visuals.attention import story as attention_story
@@ -91,9 +92,11 @@ def test_traffic_table_has_a_line_for_each_supported_rung():
 def test_traffic_sentences_count_blocks_and_hidden_tiles():
     flash = RUNGS["flash"]
     (plain,) = attention_charts.traffic_sentences(flash, LARGE, {"Br": 32, "Bc": 32})
-    assert "asked for by 64 blocks" in plain and "by 2,048" in plain
+    assert (
+        "64 blocks per head each load K and V" in plain and "one query per block, 2,048 blocks would" in plain
+    )
     _, hidden = attention_charts.traffic_sentences(flash, LARGE.with_(causal=1), {"Br": 32, "Bc": 32})
-    assert "of 4,096 tiles of 32 × 32 scores a head 2,080 are visited (51 %)" in hidden
+    assert "computes 51 % of the tiles of 32 × 32 scores, 2,080 of 4,096 per head" in hidden
     assert attention_charts.traffic_sentences(RUNGS["naive"], LARGE, {"BLOCK": 16}) == []
 
 
@@ -154,18 +157,20 @@ def test_figure_has_allocations_and_device_memories(tokens):
 def test_sentences_name_the_n_that_each_device_can_hold():
     text = " ".join(memory_sentences(chart_of(LADDER.rungs, LARGE, (GPU, HERE))))
     naive, flash = RUNGS["naive"], RUNGS["flash"]
-    assert "At N = 2,048 naive allocates 2.28 GB, 17 times the 134 MB of flash attention" in text
+    assert "At N = 2,048, naive allocates 2.28 GB: 17× the 134 MB of flash attention" in text
     for device in (GPU, HERE):
-        assert f"from N = {largest_N_in(naive, LARGE, device.bytes) + 1:,} on naive no longer fits" in text
-        assert f"flash attention fits up to N = {largest_N_in(flash, LARGE, device.bytes):,}" in text
-    assert "ends at N = 57,792: 4*(N + d + BLOCK) bytes of shared memory" in text
+        for title, rung in (("naive", naive), ("flash attention", flash)):
+            last = largest_N_in(rung, LARGE, device.bytes)
+            size = attention_charts.units.bytes_(device.bytes)
+            assert f"On {device.device} ({size}), {title} fits up to N = {last:,}." in text
+    assert "Fused, one row at a time ends at N = 57,792: 4*(N + d + BLOCK) bytes of shared memory" in text
 
 
 def test_no_chart_for_an_unsupported_type_and_no_ratio_for_equal_allocations():
     fp32 = [RUNGS[name] for name in ("naive", "fused", "flash")]
     assert chart_of(fp32, LARGE.with_(dtype="fp16"), (GPU,)) is None
     text = " ".join(memory_sentences(chart_of([RUNGS["naive"]], LARGE, (GPU,))))
-    assert "times the" not in text and "no longer fits" in text
+    assert "×" not in text.replace("N × N", "") and "naive fits up to N = " in text
 
 
 def test_memory_of_the_recorded_gpu():
@@ -205,15 +210,15 @@ def test_dots_are_gpu_peaks_of_this_shape_and_type():
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), peaks)
     (marks,) = [t for t in memory(chart, LIGHT).data if t.mode == "markers" and "recorded" in t.hovertemplate]
     assert list(marks.x) == [2048, 8192, 512]
-    assert "All 3 measured peaks that have a prediction equal it to the byte." in memory_sentences(chart)
+    assert "3 measured peaks have a prediction. All equal it to the byte." in memory_sentences(chart)
 
 
 def test_sentence_names_the_peak_farthest_from_its_prediction():
     longer = LARGE.with_(N=8192)
     higher_peak = row("naive", longer, peak_bytes=round(allocated(RUNGS["naive"], longer) * 1.02))
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), dots([row("flash"), higher_peak], LARGE, "recorded"))
-    assert "the farthest from it is naive’s at N = 8,192" in memory_sentences(chart)[-1]
-    assert "2 % more" in memory_sentences(chart)[-1]
+    assert "The largest deviation is that of naive at N = 8,192" in memory_sentences(chart)[-1]
+    assert "2 % more than predicted" in memory_sentences(chart)[-1]
 
 
 # -- the story -----------------------------------------------------------------------------------------
@@ -226,35 +231,33 @@ def test_gain_compares_with_the_fastest_stored_s_and_the_library():
         row("naive", ms=9.0), row("blocked", ms=4.0), row("flash", ms=2.0), row("flash-registers", ms=1.0),
         row("cublas", ms=3.0), row("library", ms=0.5),
     ))  # fmt: skip
-    assert "Flash attention, register tiles is 3 times as fast as cuBLAS + our softmax" in text
-    assert "reaches 50 % of the speed of PyTorch (memory-efficient)" in text and "loses" not in text
+    assert "Flash attention, register tiles is 3× as fast as cuBLAS + our softmax" in text
+    assert "reaches 50 % of the speed of PyTorch (memory-efficient)" in text and "slower" not in text
 
 
 def test_loss_names_the_possible_saving():
     small = AttentionShape(1, 4, 128, 32)
     small_text = attention_gain(rows_of(row("naive", small, 1.0), row("flash", small, 2.0)))
-    assert "Flash attention loses here: it takes 2 times as long as naive" in small_text
-    assert (
-        "S and P take 524 KB and fit in its caches (33.6 MB)" in small_text
-        and "Its 16 blocks walk over up to 4 tiles" in small_text
-    )
+    assert "Flash attention is slower here: 2× the time of naive" in small_text
+    assert "S and P take 524 KB and fit in the cache of 33.6 MB" in small_text
+    assert "Flash attention runs 16 blocks. A block has up to 4 tiles of keys" in small_text
     large_text = attention_gain(rows_of(row("naive", ms=20.0), row("flash", ms=40.0)))
     saved = (row("naive")["predicted_bytes"] - row("flash")["predicted_bytes"]) / CEILINGS["copy_bytes_per_s"]
     assert (
-        f"to move them takes {saved * 1e3:.3g} ms" in large_text
-        and f"{100 * saved / 0.02:.0f} % of that time" in large_text
+        f"moving them takes {saved * 1e3:.3g} ms" in large_text
+        and f"{100 * saved / 0.02:.0f} % of the time of naive" in large_text
     )
 
 
 def test_loss_on_a_cpu_names_the_tiles():
     s = AttentionShape(1, 4, 1024, 32)
     text = attention_gain(rows_of(row("naive", s, 1.0, engine="cpu"), row("flash", s, 2.0, engine="cpu")))
-    assert "the tiles (4,096 of 32 × 32, if none is hidden) are a handful of NumPy calls each" in text
+    assert "each tile costs several NumPy calls" in text and "there are 4,096 tiles of 32 × 32 scores" in text
 
 
 def test_overlapping_spreads_are_no_gain():
     text = attention_gain(rows_of(row("naive", ms=1.0, spread=0.2), row("flash", ms=0.9, spread=0.2)))
-    assert "cannot be told apart" in text and "times as" not in text
+    assert "do not differ measurably" in text and "× as" not in text
 
 
 @given(st.integers(1, 8), st.integers(1, 16), st.integers(1, 9000), st.integers(1, 128), st.integers(0, 1))
@@ -262,7 +265,26 @@ def test_cost_names_s_and_p_and_flash_attentions_extra_work(B, H, N, d, causal):
     s = AttentionShape(B, H, N, d, causal)
     text = attention_cost(s)
     assert f"S and P take {attention_story.units.bytes_(8 * B * H * N * N)}" in text
-    assert f"({-(-N // 32):,} a head)" in text and ("Causal, queries see" in text) == bool(causal)
+    blocks = -(-N // 32)
+    assert f"{blocks:,} block{'s' * (blocks > 1)} of 32 queries per head" in text
+    assert ("Causal attention uses" in text) == bool(causal)
+
+
+def test_cost_uses_the_tiles_of_the_page():
+    s = AttentionShape(1, 1, 16, 4)
+    selected = SelectedRung(RUNGS["flash"], {"Br": 4, "Bc": 8})
+    text = attention_cost(s, selected)
+    assert "one tile of 4 × 8 scores per block instead: 128 B" in text
+    assert "4 blocks of 4 queries per head each load K and V" in text and "each of 2 tiles of 8 keys" in text
+    assert "one multiplication per 32 FLOPs" in text
+    assert attention_story.story(selected).cost(s) == text
+    # Of a kernel without such tiles, or of another type, the defaults of flash attention are used.
+    for other in (
+        SelectedRung(RUNGS["naive"], {"BLOCK": 8}),
+        SelectedRung(RUNGS["flash-mma"], {"Br": 16, "Bc": 16, "WM": 16, "STAGES": 2}),
+    ):
+        assert attention_cost(s, other) == attention_cost(s)
+    assert "16 × 16 scores" in attention_cost(s.with_(dtype="fp16"), other)
 
 
 def test_p_has_half_the_bytes_of_s_at_16_bits():

@@ -55,9 +55,9 @@ def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -
             + visible.first
             + np.arange(min(visible.rows, s.N - block * plan.Br - visible.first))
         )
-        at = [t for t in kinds(scene, "of the tile is added", "The tiles that follow") if first < t < stop]
+        at = [t for t in kinds(scene, "is added to O", "The block processes") if first < t < stop]
         tiles = [n + 1 for n in range(len(at))]
-        if scene.caption(at[-1]).startswith("The tiles"):
+        if scene.caption(at[-1]).startswith("The block processes"):
             tiles[-1] = plan.visited(s, block)
         for t, n in zip(at, tiles, strict=True):
             scores = S[rows, : n * plan.Bc]
@@ -226,7 +226,7 @@ def test_shared_memory_has_the_current_tile(case):
         if caption.startswith("The block of"):
             n = 0
         elif "the scores of the tile" in caption:
-            for name, when in (("Ks", t), ("Vs", kinds(scene, "of the tile is added")[0] if n == 0 else t)):
+            for name, when in (("Ks", t), ("Vs", kinds(scene, "is added to O")[0] if n == 0 else t)):
                 tile = np.zeros((plan.Bc, visible.cols), np.float32)
                 rows = inputs[name[0]][0, 0, n * plan.Bc : (n + 1) * plan.Bc, : visible.cols]
                 tile[: len(rows)] = rows
@@ -247,7 +247,7 @@ def test_hidden_keys_are_skipped_or_minus_infinity(case):
     all_tiles = -(-s.N // plan.Bc)
     assert len(skipped) == sum(plan.visited(s, b) < all_tiles for b in visible.blocks)
     for t in range(scene.steps):
-        if scene.caption(t).startswith(("p = ", "Query")) and "sees no key" not in scene.caption(t):
+        if scene.caption(t).startswith(("The weights", "Query")) and "sees no key" not in scene.caption(t):
             S = matrix(scene, "s", t)
             assert not np.isnan(S[:1]).any()
     last = visible.blocks[-1]
@@ -264,7 +264,7 @@ def test_hidden_keys_are_skipped_or_minus_infinity(case):
 def test_score_matrix_is_empty_and_its_visited_tiles_are_read():
     scene, _ = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
     square = scene.tensor("SP")
-    assert "never stored" in square.title and (square.rows, square.cols) == (16, 16)
+    assert "not in global memory" in square.title and (square.rows, square.cols) == (16, 16)
     assert np.isnan(scene.cells("SP")).all()
     (read,) = [r for r in scene.reads if r.source == "SP"]
     cells = set(read.cells.tolist())
@@ -295,11 +295,11 @@ def test_bytes_equal_the_trace(rung, s):
     trace = session.trace[0]
     names = np.array(trace.buffers, dtype=object)[trace.buffer]
     readings = last_readings(scene)
-    assert readings["written to it"] == 4 * (names == "O").sum()
+    assert readings["bytes written to global memory"] == 4 * (names == "O").sum()
     copied = (
         plan.visited(s, 0) * 2 * 4 * plan.Bc * plan.DP if rung == REGISTERS else 0
     )  # cp.async is no store
-    assert readings["to and from shared memory"] == 4 * (names == "shared").sum() + copied
+    assert readings["bytes to and from shared memory"] == 4 * (names == "shared").sum() + copied
     if rung == FLASH:
         assert readings["bytes read from global memory"] == 4 * (np.isin(names, list("QKV"))).sum()
     if -(-s.N // plan.Br) == 1:
@@ -313,7 +313,7 @@ def test_halves_are_two_bytes(N):
     total = emulated(s, MMA, TILES[MMA], random(s)).counters.total
     readings = last_readings(scene)
     assert readings["bytes read from global memory"] == total["bytes_ld"] == 3 * N * 8 * 2
-    assert readings["written to it"] == total["bytes_st"] == N * 8 * 2
+    assert readings["bytes written to global memory"] == total["bytes_st"] == N * 8 * 2
 
 
 @pytest.mark.parametrize("causal", [0, 1])
@@ -324,5 +324,5 @@ def test_tensor_core_warps_read_the_bytes_of_the_trace(causal):
     trace = emulated(s, MMA, tiles, random(s), trace_block=0).trace[0]
     read = 2 * int((np.array(trace.buffers, dtype=object)[trace.buffer] == "shared").sum())
     copied = 2 * plan.DP * (plan.Br + 2 * 2 * plan.Bc)
-    assert last_readings(scene)["to and from shared memory"] == read + copied
+    assert last_readings(scene)["bytes to and from shared memory"] == read + copied
     assert read == 2 * plan.DP * (32 + 2 * 16 * (3 if causal else 4))

@@ -49,11 +49,11 @@ LINE_OF_CAPTION = {  # by text of a caption: (flash, flash-registers, flash-mma)
     "into shared memory": ("tile_q[i / DP][dim] =", "tile_q[row][dim]", "load_tile<Br>(tile_q"),
     "the scores of the tile": ("s += tile_q", "s[i][n] += q[i].x", "add_scores"),
     "largest score": ("new_m = fmaxf(new_m, m)", "m[i] = new_m", "update_maxima(s"),
-    "never above 1": ("p = expf(", "p = exp2_(", "compute_weights(p"),
-    "shrinks by": ("o[n] *= rescale", "o[i][n] *= rescale", "scale_rows(o"),
-    "of the tile is added": ("o[n] += tile_p", "o[i][n] += p", "add_values(o"),
-    "add up their parts": ("l += __shfl", "l[i] += __shfl", "sum += __shfl"),
-    "Only now all is divided": ("= o[n] / l", "store4(O", "store_row(O"),
+    "at most 1": ("p = expf(", "p = exp2_(", "compute_weights(p"),
+    "multiplied by the same factor": ("o[n] *= rescale", "o[i][n] *= rescale", "scale_rows(o"),
+    "is added to O": ("o[n] += tile_p", "o[i][n] += p", "add_values(o"),
+    "add their parts": ("l += __shfl", "l[i] += __shfl", "sum += __shfl"),
+    "Now O is divided by l": ("= o[n] / l", "store4(O", "store_row(O"),
 }
 
 
@@ -76,7 +76,7 @@ def test_caption_has_the_scenes_numbers():
     scene, _ = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
     (t,) = kinds(scene, "the older sum times the factor")
     query, old, factor, p, new = re.match(
-        r"l of query (\d+): .* ([\d.]+) × ([\d.]+) \+ ([\d.]+) = ([\d.]+)\.", scene.caption(t)
+        r"l of query (\d+) is .*: ([\d.]+) × ([\d.]+) \+ ([\d.]+) = ([\d.]+)\.", scene.caption(t)
     ).groups()
     row = int(query) - 12
     assert matrix(scene, "l", t)[row, 0] == pytest.approx(float(new), rel=1e-3)
@@ -88,8 +88,25 @@ def test_caption_has_the_scenes_numbers():
 def test_caption_has_the_bytes_of_storing_s_and_p():
     s = AttentionShape(1, 1, 64, 16)
     scene, _ = scene_at(s, FLASH, {"Br": 16, "Bc": 16}, random(s))
-    (t,) = kinds(scene, "Only now all is divided")
+    (t,) = kinds(scene, "Now O is divided by l")
     assert f"writes {2 * 4 * 16 * 64} bytes more for these queries" in scene.caption(t)
+
+
+def test_padding_is_said_not_to_be_drawn():
+    """Rows in shared memory have more columns than the picture, which draws none of the zeros after d."""
+    s = AttentionShape(1, 1, 16, 4)
+    scene, plan = scene_at(s, FLASH, {"Br": 4, "Bc": 8}, random(s))
+    assert (plan.DP, scene.tensor("Qs").cols) == (8, 4)
+    assert "Rows are padded with zeros to 8 columns; the padding is not drawn." in scene.caption(0)
+    whole, plan = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
+    assert plan.DP == TOY.d == whole.tensor("Qs").cols and "padded" not in whole.caption(0)
+
+
+@pytest.mark.parametrize(("N", "words"), [(40, "processes one more tile"), (300, "processes 34 more tiles")])
+def test_tiles_that_are_not_shown_are_counted(N, words):
+    s = AttentionShape(1, 1, N, 8)
+    scene, _ = scene_at(s, FLASH, TILES[FLASH], random(s))
+    assert kinds(scene, words)
 
 
 # -- parts, sizes --------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_each_row_gets_maximum_then_sum_then_weights(rung):
     S = inputs["Q"][0, 0].astype(float) @ inputs["K"][0, 0].T * s.factor
     for i in range(s.N):
         scores = S[i, : i + 1]
-        first = kinds(scene, f"A warp takes query {i}:")[0]
+        first = kinds(scene, f"the softmax of query {i}.")[0]
         assert matrix(scene, "m", first)[i] == pytest.approx(scores.max(), rel=1e-5)
         assert np.isnan(matrix(scene, "l", first)[i]) and np.isnan(matrix(scene, "P", first)[i]).all()
         assert matrix(scene, "l", first + 1)[i] == pytest.approx(
@@ -105,7 +105,7 @@ def test_fused_replaces_scores_by_weights_in_place():
     s, inputs = TOY, random(TOY)
     scene = attention_scene(s, "attention/fused", TILES["attention/fused"], inputs)
     S = inputs["Q"][0, 0].astype(float) @ inputs["K"][0, 0].T * s.factor
-    assert "never stored" in scene.tensor("SP").title and np.isnan(scene.cells("SP")).all()
+    assert "not in global memory" in scene.tensor("SP").title and np.isnan(scene.cells("SP")).all()
     for i in range(8):
         row_scores, first = S[i, : i + 1], kinds(scene, f"The block of query {i} ")[0]
         np.testing.assert_allclose(matrix(scene, "s", first + 1)[0, : i + 1], row_scores, 2e-5, 1e-6)
@@ -133,7 +133,7 @@ def test_warps_store_the_scores_of_the_trace(s):
             else trace.write
         )
         for warp in np.unique(trace.thread[stores_S] // 32):
-            caption = f"Block ({block % 2}, {block // 2}), warp {warp}: a score"
+            caption = f"Block ({block % 2}, {block // 2}), warp {warp}: each active lane computes one score"
             (t,) = kinds(scene, caption)
             elements = trace.element[stores_S & (trace.thread // 32 == warp)]
             assert set(write.cells[write.steps == t]) == set(elements.tolist())
@@ -151,7 +151,7 @@ def test_bytes_equal_the_counters(rung, s):
     total = emulated(s, rung, TILES[rung], random(s)).counters.total
     readings = last_readings(scene)
     assert readings["bytes read from global memory"] == total["bytes_ld"]
-    assert readings["written to it"] == total["bytes_st"]
+    assert readings["bytes written to global memory"] == total["bytes_st"]
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_bytes_of_a_large_head_equal_the_formula(rung, key):
     s = s.with_(B=1, H=1, N=min(s.N, 1024), dtype="fp32")
     scene = attention_scene(s, rung, {}, random(s))
     r = {x.label: float(x.values[-1]) for x in scene.readings}
-    total = r["bytes read from global memory"] + r["written to it"]
+    total = r["bytes read from global memory"] + r["bytes written to global memory"]
     assert total == pytest.approx(requested_bytes(find(rung), s, find(rung).default_tiles), rel=1e-6)
 
 
@@ -182,7 +182,9 @@ def test_bytes_of_shared_memory_equal_the_trace(rung, tiles, s):
     for trace in traces:
         shared_buffers = [n for n, name in enumerate(trace.buffers) if name not in "QKVOSP"]
         moved += 4 * int(np.isin(trace.buffer, shared_buffers).sum())
-    assert last_readings(attention_scene(s, rung, tiles, random(s)))["to and from shared memory"] == moved
+    assert (
+        last_readings(attention_scene(s, rung, tiles, random(s)))["bytes to and from shared memory"] == moved
+    )
 
 
 # -- captions --------------------------------------------------------------------------------------
@@ -202,11 +204,11 @@ def test_every_step_has_a_caption_and_a_line(rung, s):
 @pytest.mark.parametrize(
     ("rung", "words", "line"),
     [
-        ("attention/naive", "a score in each", "sum += query_row[dim]"),
-        ("attention/naive", "walks along the row again", "l += expf"),
-        ("attention/naive", "an element of O in each", "sum += weights[key]"),
+        ("attention/naive", "computes one score", "sum += query_row[dim]"),
+        ("attention/naive", "reads the row again", "l += expf"),
+        ("attention/naive", "computes one element of O", "sum += weights[key]"),
         ("attention/blocked", "of K, columns", "tile_k[thread_row][thread_col] ="),
-        ("attention/blocked", "keys are hidden from all", "return;"),
+        ("attention/blocked", "keys are all hidden", "return;"),
         ("attention/fused", "largest score", "m = fmaxf(m, scores[key])"),
     ],
 )

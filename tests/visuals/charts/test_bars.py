@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_samples_beyond_the_axis_are_one_arrow_with_their_number():
     row = a_row(samples=[1.0] * 18 + [40.0, 50.0])
     figure = bars.times([("one", row)], T)
     (arrow,) = (t for t in traces_of(figure, "scatter") if t.marker.symbol == "triangle-right")
-    assert arrow.hovertemplate.startswith("2 of 20 samples beyond, up to 50 ms")
+    assert arrow.hovertemplate.startswith("2 of 20 samples are beyond the axis, up to 50 ms")
     low, high = figure.layout.xaxis.range
     assert (low, high) == (0, 1.6) and arrow.x[0] < high
     assert samples_by_bar(figure)[0] == [1.0] * 18
@@ -71,8 +72,8 @@ def test_launch_overhead_is_a_line_under_the_bar():
         [0, 0.004],
     ]  # 2 us each; nothing was measured for the old row
     assert [line.hovertemplate.partition("<")[0] for line in lines] == [
-        "calls of nothing (1): 2 µs",
-        "launches of nothing (2): 4 µs",
+        "1 empty call takes 2 µs",
+        "2 launches of an empty kernel take 4 µs",
     ]
     assert bars.launch_ms(a_row()) == 0 and bars.launch_count(two) == 2
 
@@ -95,23 +96,22 @@ def test_thinning_keeps_the_spread(samples, max_samples):
 
 # -- copies --------------------------------------------------------------------------------------
 def test_copies_are_bars_with_their_bandwidth():
-    figure = bars.copies(a_full_row(input_bytes=4_000_000, output_bytes=1_000_000), T)
-    (trace,) = traces_of(figure, "bar")
-    assert list(trace.x) == [COPIES[k] for k in ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")]
-    assert list(trace.marker.color) == [T["input"]] * 2 + [T["output"]] * 2
-    assert [list(texts[1:]) for texts in trace.customdata] == [
-        ["4 ms", "4 MB", "1 GB/s", 11],
-        ["1 ms", "4 MB", "4 GB/s", 11],
-        ["2 ms", "1 MB", "500 MB/s", 11],
-        ["500 µs", "1 MB", "2 GB/s", 11],
-    ]
-    assert bars.copies(a_row(), T) is None
+    html = bars.copies_table(a_full_row(input_bytes=4_000_000, output_bytes=1_000_000))
+    longest = max(value for key, value in COPIES.items() if key != "n")
+    widths = [float(width) for width in re.findall(r"width:([\d.]+)%", html)]
+    keys = ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")
+    assert widths == pytest.approx([100 * COPIES[k] / longest for k in keys], abs=0.06)
+    assert re.findall(r"--kt-(\w+)", html) == ["input"] * 2 + ["output"] * 2
+    assert re.findall(r"<dt>([^<]*)</dt>", html)[::2] == ["to GPU, pageable", "from GPU, pageable"]
+    for texts in ("4 ms · 1 GB/s", "1 ms · 4 GB/s", "2 ms · 500 MB/s", "500 µs · 2 GB/s"):
+        assert f"<dd>{texts}</dd>" in html
+    assert bars.copies_table(a_row()) == ""
 
 
 def test_copies_sentence_compares_with_the_fastest_rung():
     rows = [a_full_row(samples=[4.0] * 3), a_full_row(samples=[2.0] * 3)]
     assert bars.copies_sentence(rows) == (
-        "328 B in and 288 B back take 3 times as long as the fastest rung computes, from pinned memory 0.75 times."
+        "Copying data to and from the GPU takes 3× the time of the fastest kernel (0.75× from pinned memory)."
     )
     assert bars.copies_sentence([a_row()]) == ""
     assert bars.copies_sentence([a_full_row(copies_ms={"h2d_pageable": 1.0})]) == ""
@@ -129,32 +129,24 @@ def test_memory_is_stacked_by_role_and_ends_at_the_peak():
     assert "1.52 KB" in annotation_text(figure) and figure.layout.xaxis.range[1] == 1516
 
 
-def test_timeline_has_a_panel_per_rung_with_every_stage_and_the_peak():
+def test_timeline_has_a_list_per_rung_with_every_stage():
     stages = [*TIMELINE[:2], {"at": "workspace", "input": 328, "output": 288, "workspace": 1296},
             {"at": "im2col", "input": 328, "output": 288, "workspace": 2000}]  # fmt: skip
     rows = [("direct", a_full_row()), ("im2col + our GEMM", a_full_row(timeline=stages, peak_bytes=2616))]
-    figure = bars.timeline([*rows, ("old", a_row())], T)  # the old row has no stages, so it has no panel
-    traces = traces_of(figure, "bar")
-    assert len(traces) == 6
-    for n, (_, row) in enumerate(rows):
-        for bar, role in zip(traces[3 * n : 3 * n + 3], ("input", "output", "workspace"), strict=True):
-            assert list(bar.y) == [stage[role] for stage in row["timeline"]] and bar.marker.color == T[role]
-    assert list(figure.layout.xaxis.ticktext) == ["inputs", "output", "direct"]
-    assert list(figure.layout.xaxis2.ticktext) == ["inputs", "output", "workspace", "im2col"]
-    assert [line.y0 for line in figure.layout.shapes] == [616, 2616]
-    assert "peak 616 B" in annotation_text(figure) and "peak 2.62 KB" in annotation_text(figure)
-    assert figure.layout.yaxis.range[1] > 2616 and figure.layout.height == bars.TIMELINE_PX
-    assert bars.timeline([("old", a_row())], T) is None
-
-
-def test_titles_of_many_panels_are_wrapped_and_fit():
-    titled = [(f"flash attention, register tiles {n}", a_full_row()) for n in range(6)]
-    few, many = bars.timeline(titled[:2], T), bars.timeline(titled, T)
-    head = next(a.text for a in many.layout.annotations if a.text.startswith("flash"))
-    assert head == "flash<br>attention,<br>register<br>tiles 0"
-    assert many.layout.margin.t == 70 and few.layout.margin.t == 42
-    assert "flash attention,<br>register tiles 0" in {a.text for a in few.layout.annotations}
-    assert {bar.customdata[0][0] for bar in many.data} == {f"{title}, inputs" for title, _ in titled}
+    html = bars.timeline([*rows, ("old", a_row())])  # the old row has no stages, so it has no list
+    first, second = html.split("grid-column:1/-1")[1:]
+    assert "<b>direct</b>" in first and "<b>im2col + our GEMM</b>" in second
+    assert re.findall(r"<dt>([^<]*)", first) == ["inputs", "output", "direct"]
+    assert re.findall(r"<dt>([^<]*)", second) == ["inputs", "output", "workspace", "im2col"]
+    assert "<dd>616 B</dd></div>" in first and second.endswith("<dd>2.62 KB</dd></div></dl>")
+    widths = [float(x) for x in re.findall(r"width:([\d.]+)%", second)]
+    expected = [100 * stage[role] / 2616 for stage in stages for role in ("input", "output", "workspace")]
+    assert widths == pytest.approx(expected, abs=0.01)
+    lefts = [float(x) for x in re.findall(r"left:([\d.]+)%", second)][-3:]
+    assert lefts == pytest.approx([0, 100 * 328 / 2616, 100 * 616 / 2616], abs=0.01)
+    assert re.findall(r"--kt-(\w+)", second)[:3] == ["input", "output", "workspace"]
+    assert bars.timeline([("old", a_row())]) == ""
+    assert "<img" not in bars.timeline([("<img>", a_full_row())])
 
 
 def test_rungs_that_allocate_the_same_share_a_bar_and_a_panel():
@@ -171,7 +163,7 @@ def test_rungs_that_allocate_the_same_share_a_bar_and_a_panel():
         and bars.combine_group(groups[1], 4) == different
     )
     title, row = bars.combine_group(same, 3)
-    assert title == "all 3 rungs" and [s["at"] for s in row["timeline"]] == ["inputs", "output", "step"]
+    assert title == "all 3 kernels" and [s["at"] for s in row["timeline"]] == ["inputs", "output", "step"]
     assert [dict(s, at="") for s in row["timeline"]] == [dict(s, at="") for s in TIMELINE]
     assert len(bars.group_by_memory(same[:2])) == 2  # two are not grouped
     assert (
@@ -179,6 +171,39 @@ def test_rungs_that_allocate_the_same_share_a_bar_and_a_panel():
         == 3
     )
     assert bars.roles(same[0][1])[0] == ("input", "inputs")
+
+
+def test_workspace_larger_than_predicted_is_explained_by_the_allocator():
+    sizes = {"workspace_bytes": 1536, "predicted_workspace_bytes": 1296, "peak_bytes": 3072}
+    row = a_full_row(engine="cuda", **sizes)
+    assert bars.pieces_note([("direct", a_full_row()), ("im2col", row)]) == (
+        "GPU memory is allocated in pieces of 512 B. The workspace of im2col needs 1,296 B and gets 1,536 B: 240 B more."
+    )
+    large = row | {
+        "workspace_bytes": 512 * 10**6,
+        "predicted_workspace_bytes": 512 * 10**6 - 240,
+        "peak_bytes": 10**9,
+    }
+    same = row | {"predicted_workspace_bytes": 1536}
+    small = row | {
+        "workspace_bytes": 0,
+        "predicted_workspace_bytes": 0,
+        "input_bytes": 1024,
+        "output_bytes": 512,
+    }
+    assert bars.pieces_note([("a", small)]) == "" and "Small tensors" in bars.small_pieces_note(
+        [("a", small)]
+    )
+    assert bars.small_pieces_note([("a", small | {"input_bytes": 328})]) == ""
+    assert bars.pieces_note([("a", large), ("b", same), ("c", row | {"engine": "cpu"})]) == ""
+
+
+def test_a_title_has_two_lines_if_it_can():
+    assert bars.wrap_title("shared-memory tile") == "shared-memory tile"
+    assert (
+        bars.wrap_title("mma.sync, fed by ldmatrix and cp.async")
+        == "mma.sync, fed by<br>ldmatrix and cp.async"
+    )
 
 
 def test_times_far_apart_have_a_logarithmic_axis():
@@ -190,6 +215,8 @@ def test_times_far_apart_have_a_logarithmic_axis():
     )
     axis = bars.times(far, T).layout.xaxis
     assert axis.type == "log" and list(axis.tickvals) == [0.1, 1, 10, 100]
+    assert list(axis.ticktext) == ["100 µs", "", "", "100 ms"] and "logarithmic" in axis.title.text
+    assert bars.times(far, T).layout.height == bars.times_px([row for _, row in far]) > bars.height(2)
     assert axis.range[0] == -1 and 10 ** axis.range[1] >= 276
     lines = [t for t in bars.times(far, T).data if getattr(t, "mode", "") == "lines"]
     assert not lines  # the launch overhead, 2 us, is below the start of the axis
@@ -204,7 +231,6 @@ def test_charts_use_the_theme(tokens):
     for figure in (
         bars.times(titled, tokens),
         bars.memory(titled, tokens),
-        bars.timeline(titled, tokens),
     ):
         assert figure.layout.font.family == bars.FONT and figure.layout.font.color == tokens["ink"]
         assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"

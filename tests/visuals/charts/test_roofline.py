@@ -72,55 +72,54 @@ def test_recorded_devices_add_their_roofs(monkeypatch):
 # -- text ----------------------------------------------------------------------------------------
 def test_ceilings_text_has_measurement_and_ridge():
     assert roofline.ceilings_text(ROOF) == (
-        "copy 1 TB/s (device to device, 1024 MiB; best of 20), FP32 10 TFLOP/s (FMA kernel; best of 19). "
-        "They meet at 10 FLOP per byte"
+        "Peak bandwidth is 1 TB/s (copy device to device, 1.07 GB; best of 20). Peak FP32 rate is 10 TFLOP/s (FMA kernel; "
+        "best of 19). Below 10 FLOP/byte bandwidth is the limit, above it arithmetic."
     )
 
 
 def test_verdict_is_on_the_fastest_rung_and_names_its_limit():
     # 1e9 FLOPs in 1 ms are 1 TFLOP/s; the slope allows 5 at 5 FLOP per byte.
     assert roofline.verdict([a_dot(ms=4.0), a_dot(number=2)], [ROOF]) == [
-        "rung 2 does 1 TFLOP/s on a processor: 20 % of the 5 TFLOP/s that the memory's slope allows 5 FLOP per byte."
+        "Rung 2 does 1 TFLOP/s on a processor: 20 % of the 5 TFLOP/s that memory bandwidth allows at 5 FLOP/byte."
     ]
     assert roofline.verdict([a_dot(intensity=1250)], [ROOF]) == [
-        "rung 1 does 1 TFLOP/s on a processor: 10 % of the 10 TFLOP/s that the FP32 roof allows 1,250 FLOP per byte."
+        "Rung 1 does 1 TFLOP/s on a processor: 10 % of the 10 TFLOP/s that the FP32 peak allows at 1,250 FLOP/byte."
     ]
 
 
 def test_verdict_explains_a_rung_above_its_roof():
     (below_ridge,) = roofline.verdict([a_dot(ms=0.1)], [ROOF])
-    assert below_ridge.endswith("More than the slope allows: part of what it moves stayed in the caches.")
+    assert below_ridge.endswith("above the limit, because a part of its data stayed in the caches.")
     (above_roof,) = roofline.verdict([a_dot(intensity=100, ms=0.05)], [ROOF])
-    assert "More than the roof: it executes less than the definition asks for" in above_roof
+    assert "above the limit: it executes fewer FLOPs than defined" in above_roof
 
 
-@pytest.mark.parametrize(("engine", "word"), [("cpu", "calls"), ("cuda", "launches")])
+@pytest.mark.parametrize(("engine", "word"), [("cpu", "Call"), ("cuda", "Launch")])
 def test_verdict_names_launch_overhead_as_the_limit(engine, word):
     small = a_dot(ms=0.005, engine=engine, parts_ms={"im2col": 0.002, "gemm": 0.003}, flops=10**6)
     (sentence,) = roofline.verdict([small], [ROOF])
-    assert sentence.endswith(
-        f"As many {word} of nothing (2) take 80 % of its time: it is too small for a roof to matter."
+    assert sentence == (
+        f"{word} overhead alone is 80 % of the time of rung 1 on a processor. At this size the roofline says nothing."
     )
     hot = a_dot(
         ms=0.005, engine=engine, flops=10**6, mode="hot"
     )  # many runs in one graph, so there is no launch overhead
-    assert "of nothing" not in roofline.verdict([hot], [ROOF])[0]
+    assert "overhead" not in roofline.verdict([hot], [ROOF])[0]
 
 
 def test_verdict_without_a_roof_and_of_stale_rows():
     assert roofline.verdict([a_dot()], []) == [
-        "rung 1 does 1 TFLOP/s on a processor; its row tells of no ceilings, so it has no roof here."
+        "Rung 1 does 1 TFLOP/s on a processor. The peaks of this device were not measured, so it has no roof."
     ]
     assert roofline.verdict([a_dot(stale=True)], [ROOF]) == []
     sentences = roofline.verdict([a_dot(), a_dot(kind="recorded", device="a GPU")], [ROOF])
-    assert len(sentences) == 2 and "on a GPU; its row tells of no ceilings" in sentences[1]
+    assert len(sentences) == 2 and "on a GPU. The peaks of this device were not measured" in sentences[1]
 
 
 def test_rungs_not_run_have_a_sentence_with_their_bound():
     marks = [Mark(1, "direct", 5.0), Mark(2, "im2col", 40.0), Mark(3, "library", 40.0)]
     assert roofline.bounds(marks, [ROOF]) == (
-        "Not run at this shape; by the roofs direct at most 5 TFLOP/s on a processor; im2col, library at most "
-        "10 TFLOP/s on a processor."
+        "Without a time at these settings: the roof of a processor allows at most direct 5 TFLOP/s; im2col, library 10 TFLOP/s."
     )
     assert roofline.bounds([], [ROOF]) == roofline.bounds(marks, []) == ""
 
@@ -148,8 +147,8 @@ def test_dots_are_at_predicted_and_rings_at_counted_intensity():
     assert (measured.x[0], measured.y[0], measured.marker.color) == (5, 2.5e11, T["output"])
     assert (ring.x[0], ring.y[0]) == (1.25, 1e12)  # 1e9 FLOPs by 8e8 bytes
     assert ring.marker.color == T["ground"] and ring.marker.line.color == T["input"]  # hollow
-    assert "counted 1.25 FLOP per byte of 800 MB in sectors" in ring.hovertemplate
-    assert "20 % of what the roof allows" in recorded.hovertemplate
+    assert "1.25 FLOP/byte counted, 800 MB in sectors" in ring.hovertemplate
+    assert "20 % of the roof" in recorded.hovertemplate
 
 
 def test_roof_is_a_slope_and_a_flat_line_that_join():
@@ -204,6 +203,25 @@ def test_overlapping_labels_are_merged():
 
 
 finite = st.floats(1e-3, 1e5)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(8, 12)), min_size=1, max_size=8))
+def test_each_dot_is_named_once_and_a_lone_label_is_beside_it(points):
+    dots = [a_dot(10**x, 1e12 / 10**rate, number=n) for n, (x, rate) in enumerate(points, 1)]
+    placed = roofline.placed_labels(dots, (-2, 3), (7, 13))
+    assert sorted(label.text for label in placed) == sorted(text for *_, text in roofline.labels(dots, 6))
+    if len(dots) == 1:
+        assert placed[0].side == "right" and placed[0].x == pytest.approx(points[0][0], abs=1e-6)
+
+
+def test_a_label_is_where_no_dot_is():
+    left, right = a_dot(4.0, number=1), a_dot(5.6, number=2)
+    sides = {label.text: label.side for label in roofline.placed_labels([left, right], (-2, 3), (7, 13))}
+    assert sides == {"1": "left", "2": "right"}
+    ringed = a_dot(4.0, number=1, moved=10**9 // 6)  # its ring is where its number would be
+    (label,) = roofline.placed_labels([ringed], (-2, 3), (7, 13))
+    assert label.side == "left"
 
 
 @pytest.mark.slow
@@ -262,17 +280,17 @@ def test_tensor_core_rungs_are_not_compared_with_the_fp32_roof():
     fast = a_dot(20, 0.05, 11, rung="gemm/cublas-tf32", engine="cuda", mode="cold")
     assert fast.rate == pytest.approx(2 * ROOF.flops_per_s)
     under, over = roofline.verdict([a_dot(20, 0.2), fast], [ROOF])
-    assert "that the FP32 roof allows" in under and "rung 1" in under
+    assert "that the FP32 peak allows" in under and "Rung 1" in under
     assert over == (
-        "rung 11 does 20 TFLOP/s on a processor, 2 times the FP32 peak (tensor cores: another roof, not measured here)."
+        "Rung 11 does 20 TFLOP/s on a processor, 2× the FP32 peak. It uses tensor cores: their peak was not measured."
     )
     (sentence,) = roofline.verdict([a_dot(20, 0.05, 11, rung="gemm/cublas-tf32")], [ROOF])
-    assert "More than the roof" in sentence  # the cpu engine runs it in FP32
+    assert "above the limit" in sentence  # the cpu engine runs it in FP32
 
 
 def test_only_the_slope_bounds_a_mark_of_other_units():
     sentence = roofline.bounds([Mark(1, "fma", 100.0), Mark(2, "mma", 100.0, "tensor cores")], [ROOF])
-    assert "fma at most 10 TFLOP/s" in sentence and "mma at most 100 TFLOP/s" in sentence
+    assert "fma 10 TFLOP/s" in sentence and "; mma 100 TFLOP/s" in sentence
 
 
 # -- which FLOPs -----------------------------------------------------------------------------------

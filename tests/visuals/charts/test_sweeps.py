@@ -1,5 +1,7 @@
 """Charts of sweeps have the numbers of the rows; a diff has every change and nothing else."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,12 +87,14 @@ def test_each_varied_tile_size_has_a_panel_with_every_combination():
 def test_sentence_names_best_default_and_worst():
     rows = swept()
     text = sweeps.tiles_sentence(rows, {"BM": 8, "BN": 16, "BK": 8})
-    assert text.startswith("Best: BM 16, BN 16, BK 8 with ")
-    assert "2 times as fast as the usual BM 8, BN 16, BK 8" in text and "overlap" not in text
-    assert text.endswith("Worst: BM 8, BN 8, BK 8, 4 times as long.")
-    assert "the usual combination" in sweeps.tiles_sentence(rows, rows[3]["tiles"])
+    assert text.startswith("BM 16, BN 16, BK 8 is fastest: 1 ms (")
+    assert "The default, BM 8, BN 16, BK 8, takes 2× the time." in text and "overlap" not in text
+    assert text.endswith("The slowest, BM 8, BN 8, BK 8, takes 4× the time.")
+    assert "This is the default." in sweeps.tiles_sentence(rows, rows[3]["tiles"])
     close = [row(ms=1.0, tiles={"BM": 8}, spread=0.2), row(ms=1.1, tiles={"BM": 16}, spread=0.2)]
-    assert "(their spreads overlap)" in sweeps.tiles_sentence(close, {"BM": 16})
+    assert "The spread of the default, BM 16, overlaps with it (1.1× the time)." in sweeps.tiles_sentence(
+        close, {"BM": 16}
+    )
 
 
 def test_many_tile_sizes_are_in_lines_of_four_panels():
@@ -105,8 +109,17 @@ def test_ladder_has_rates_and_shares_of_the_library():
     rows = [row(ms=4.0), row("gemm/cublas", 1.0, {})]
     figure = sweeps.ladder([("naive", rows[0]), ("cuBLAS", rows[1])], rows[1], LIGHT)
     assert list(figure.data[0].x) == pytest.approx([sweeps.rate(r) for r in rows])
-    assert [a.text.rpartition("·")[2].strip() for a in figure.layout.annotations] == ["25 %", "100 %"]
+    assert [re.findall(r"\d+ %", a.text) for a in figure.layout.annotations] == [["25 %"], ["100 %"]]
     assert all("%" not in a.text for a in sweeps.ladder([("naive", rows[0])], None, LIGHT).layout.annotations)
+
+
+def test_a_bar_far_longer_than_the_others_is_cut():
+    rows = [row(ms=4.0), row("gemm/naive", 2.0), row("gemm/cublas-tf32", 0.1, {})]
+    titled = [(r["rung"], r) for r in rows]
+    figure = sweeps.ladder(titled, None, LIGHT)
+    (arrow,) = (t for t in figure.data if t.type == "scatter")
+    assert list(arrow.y) == [2] and figure.layout.xaxis.range[1] < sweeps.rate(rows[2]) / 10
+    assert not [t for t in sweeps.ladder(titled[:2], None, LIGHT).data if t.type == "scatter"]
 
 
 def test_points_are_at_their_recorded_sizes():
@@ -119,6 +132,20 @@ def test_points_are_at_their_recorded_sizes():
     assert not sweeps.sizes([("naive", points)], "M = N = K", 8192, LIGHT).layout.shapes
 
 
+def test_four_of_eleven_lines_have_a_name():
+    names = ("uncoalesced", "naive", "shared-tile", "cublas", "cublas-tf32")
+    ms = (9.0, 3.0, 2.0, 1.0, 0.1)
+    lines = [
+        (n, [(64, row(f"gemm/{n}", t, {})), (128, row(f"gemm/{n}", t, {}))])
+        for n, t in zip(names, ms, strict=True)
+    ]
+    named = {"uncoalesced": "filter", "shared-tile": "input", "cublas": "output", "cublas-tf32": "workspace"}
+    assert sweeps.named_lines(lines) == named
+    figure = sweeps.sizes(lines, "M = N = K", 64, LIGHT)
+    assert {t.name for t in figure.data if t.mode == "lines+markers"} == named.keys()
+    assert {t.name for t in figure.data} == set(names)
+
+
 # -- the story -------------------------------------------------------------------------------------
 def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision():
     rows = {
@@ -127,12 +154,24 @@ def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision
     }
     assert gemm_story.best_kernel(rows) is rows["gemm/naive"]
     assert gemm_story.gemm_gain(rows) == (
-        "Naive, coalesced is 4 times as fast as uncoalesced. Naive, coalesced reaches 50 % of the speed of cuBLAS FP32."
+        "Naive, coalesced is 4× as fast as uncoalesced. Naive, coalesced reaches 50 % of the speed of cuBLAS FP32."
     )
     close_rows = rows | {"gemm/naive": row("gemm/naive", 1.05)}
-    assert "cannot be told apart here" in gemm_story.gemm_gain(close_rows)
+    assert gemm_story.gemm_gain(close_rows).endswith(
+        "Naive, coalesced and cuBLAS FP32 have no measurable difference: their spreads overlap."
+    )
+    same = {r["rung"]: r for r in (row("gemm/uncoalesced", 1.05), row("gemm/naive", 1.0))}
+    assert "their spreads overlap" in gemm_story.gemm_gain(same) and "×" not in gemm_story.gemm_gain(same)
     assert gemm_story.gemm_gain({"gemm/cublas": rows["gemm/cublas"]}) == ""
     assert gemm_story.library_row({"gemm/naive": row(dtype="int8")}) is None
+    on_cpu = {
+        r["rung"]: r | {"engine": "cpu"}
+        for r in (row("gemm/naive", 8.0), row("gemm/shared-tile", 2.0), row("gemm/cublas", 1.0, {}))
+    }
+    assert gemm_story.gemm_gain(on_cpu) == (
+        "Blocked, BLAS in each block is 4× as fast as naive loop (NumPy einsum). Blocked, BLAS in each block reaches 50 % "
+        "of the speed of NumPy BLAS."
+    )
 
 
 @given(
@@ -143,4 +182,5 @@ def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision
 )
 def test_cost_counts_the_loads_of_one_thread_per_result(M, N, K, dtype):
     text = gemm_story.gemm_cost(GemmShape(M, N, K, dtype=dtype))
-    assert f"A is wanted {N:,} times, each of B {M:,} times" in text
+    for name, count in (("A", N), ("B", M)):
+        assert f"Each element of {name} is loaded {count:,} time{'s' * (count > 1)}." in text

@@ -35,10 +35,29 @@ from visuals.charts.story import device_comparison, fastest_library, shares
         (units.ratio(12.34), "12.3"),
         (units.ratio(1253.7), "1,250"),
         (units.ratio(99_960), "100,000"),
+        (units.whole(4_194_304), "4,194,304"),
+        (units.exact_bytes(1536), "1,536 B"),
+        (units.in_decimal_units("device to device, 1024 MiB, bytes"), "device to device, 1.07 GB, bytes"),
+        (units.bandwidth(5e5), "500 KB/s"),
     ],
 )
 def test_numbers_are_formatted(actual, expected):
     assert actual == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "inside", "first"),
+    [
+        ("naive", "naive", "Naive"),
+        ("cuBLAS FP32", "cuBLAS FP32", "cuBLAS FP32"),
+        ("mma.sync", "mma.sync", "mma.sync"),
+        ("register tile, 1-D", "“register tile, 1-D”", "“register tile, 1-D”"),
+        ("unsafe: no maximum", "“unsafe: no maximum”", "“unsafe: no maximum”"),
+        ("a warp a row", "“a warp a row”", "“a warp a row”"),
+    ],
+)
+def test_a_title_reads_as_one_name(title, inside, first):
+    assert (units.named(title), units.named(title, first=True)) == (inside, first)
 
 
 @given(st.floats(1e-3, 9.9e5))
@@ -66,7 +85,7 @@ def test_times_that_include_waits_have_a_note():
     assert units.waits_note(none) == ""
     some = [*none, ("three", a_row(queued="3 of 20")), ("four", a_row(queued="3 of 20"))]
     text = units.waits_note(some)
-    assert "time of three, four:" in text and text.count("3 of 20") == 1
+    assert "waits for the CPU: three, four." in text and text.count("3 of 20") == 1
 
 
 # -- comparisons, side by side --------------------------------------------------------------------
@@ -81,20 +100,20 @@ def test_shares_of_library_roof_peak_and_launch_overhead():
     columns = shares([("direct", SLOW), ("library", FAST)])
     slow, fast = 1296 / 2e-3, 1296 / 0.5e-3
     assert columns == {
-        "of the fastest library's speed": ["25 %", "100 %"],
-        "of its roof": [units.share(slow / 4e12), units.share(fast / 4e12)],
-        "of the FP32 peak": [units.share(slow / 1e13), units.share(fast / 1e13)],
-        "calls of nothing": ["0.1 %", "0.8 %"],  # one of 2 us in 2 ms; two in 0.5 ms
+        "speed, relative to the fastest library": ["25 %", "100 %"],
+        "rate, relative to the roof": [units.share(slow / 4e12), units.share(fast / 4e12)],
+        "rate, relative to the FP32 peak": [units.share(slow / 1e13), units.share(fast / 1e13)],
+        "call overhead": ["0.1 %", "0.8 %"],  # one of 2 us in 2 ms; two in 0.5 ms
     }
-    assert "launches of nothing" in shares([("direct", SLOW | {"engine": "cuda"})])
+    assert "launch overhead" in shares([("direct", SLOW | {"engine": "cuda"})])
 
 
 def test_rungs_on_other_units_have_no_share_of_the_roof():
     tensor = a_full_row(rung="gemm/cublas-tf32", engine="cuda", tiles={})
     columns = shares([("FP32", SLOW), ("TF32", tensor)])
     assert (
-        columns["of its roof"][1] == "–" != columns["of its roof"][0]
-        and columns["of the FP32 peak"][1] != "–"
+        columns["rate, relative to the roof"][1] == "–" != columns["rate, relative to the roof"][0]
+        and columns["rate, relative to the FP32 peak"][1] != "–"
     )
 
 
@@ -127,18 +146,17 @@ def test_fastest_library_is_the_fastest_that_is_as_exact():
 def test_unmeasured_values_have_no_share():
     assert shares([("direct", a_row())]) == {}
     assert list(shares([("direct", a_row()), ("library", a_row(rung="conv/im2col-cublas"))])) == [
-        "of the fastest library's speed"
+        "speed, relative to the fastest library"
     ]
-    assert list(shares([("direct", SLOW | {"flops": 0})])) == ["calls of nothing"]
+    assert list(shares([("direct", SLOW | {"flops": 0})])) == ["call overhead"]
 
 
 def test_two_devices_are_compared_in_one_sentence():
     there = FAST | {"device": "a GPU", "median_ms": 0.001}
     assert device_comparison([("direct", SLOW), ("library", FAST)], [("cuBLAS", there)]) == (
-        "The fastest here, library (500 µs on a processor), takes 500 times as long as the fastest recorded on a GPU, "
-        "cuBLAS (1 µs)."
+        "Library is fastest on a processor: 500 µs. That is 500× the time of cuBLAS on a GPU (1 µs, recorded)."
     )
-    assert "takes 0.002 of the time of the fastest" in device_comparison(
+    assert "That is 0.002× the time of library on a processor" in device_comparison(
         [("cuBLAS", there)], [("library", FAST)]
     )
 
@@ -153,10 +171,10 @@ def test_rows_that_differ_in_settings_are_not_compared(other):
 
 def test_history_formats_ceilings_and_copies_as_text():
     html = compare.fields_table({name: value for name, value in SLOW.items() if name != "a_field_of_later"})
-    assert "copy 1 TB/s, FP32 10 TFLOP/s, a launch of nothing 2 µs" in html
+    assert "copy 1 TB/s, FP32 10 TFLOP/s, an empty kernel 2 µs" in html
     assert "h2d pageable 4 ms, d2h pageable 2 ms, h2d pinned 1 ms, d2h pinned 500 µs" in html
     assert "{" not in html
-    assert "device at most" in compare.fields_table(a_row(), SLOW)  # "none" beside it
+    assert "peaks of the device" in compare.fields_table(a_row(), SLOW)  # "none" beside it
 
 
 def test_a_fallen_clock_has_a_note_with_its_rungs():
@@ -164,8 +182,8 @@ def test_a_fallen_clock_has_a_note_with_its_rungs():
     fell = a_row(clock_sm_mhz=1980, clock_sm_mhz_after=1545)
     assert units.clock_note([steady, ("two", a_row())]) == ""
     text = units.clock_note([steady, ("three", fell), ("four", fell | {"parts_ms": {"a": 1.0, "b": 2.0}})])
-    assert "from 1,980 to 1,545 MHz (three, four): steps" in text and "one" not in text
-    assert units.clock_note([("three", fell)]).endswith("(three).")
+    assert "from 1,980 to 1,545 MHz during the run of three, four. Steps" in text and "one" not in text
+    assert units.clock_note([("three", fell)]).endswith("during the run of three.")
 
 
 def test_times_of_another_sweep_have_a_note():
@@ -173,5 +191,5 @@ def test_times_of_another_sweep_have_a_note():
     rows = [("one", a_row(time=f"{day}3:00:00Z")), ("two", a_row(time=f"{day}3:50:00Z"))]
     assert units.sweeps_note(rows) == units.sweeps_note([]) == ""
     assert units.sweeps_note([("late", a_row(time=f"{day}5:00:01Z")), *rows]) == (
-        "Measured in another run than the rest: late (2026-01-02 05:00 UTC)."
+        "Measured in a separate run, at 2026-01-02 05:00 UTC: late."
     )

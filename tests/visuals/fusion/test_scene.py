@@ -95,7 +95,7 @@ def test_bytes_end_at_the_plan_and_never_decrease(words):
     s = ChainShape(1, 2, 4, 4, words)
     for rung, scene in scenes(s):
         parts = PLANS[rung](s, TILES).parts
-        read, written = (next(r.values for r in scene.readings if r.label == label) for label in ("bytes read from HBM", "written to it"))  # fmt: skip
+        read, written = (next(r.values for r in scene.readings if r.label == label) for label in ("bytes read from HBM", "bytes written to HBM"))  # fmt: skip
         assert read[-1] == sum(p.reads for p in parts) and written[-1] == sum(p.writes for p in parts)
         assert (np.diff(read) >= 0).all() and (np.diff(written) >= 0).all()
         launches = next(r.values for r in scene.readings if r.label == "launches")
@@ -215,7 +215,10 @@ def test_stage_shape_keeps_windows_strides_and_paddings(s):
 def test_scaled_down_scene_is_labelled():
     s = FUSION_PRESETS["fusion-eight"].shape
     scene = fusion_scene(s, "fusion/fused", {})
-    assert "scaled down" in scene.groups[0].title and "for 64 × 256 × 56 × 56" in scene.tensor("x").note
+    assert (
+        "scaled down" in scene.groups[0].title
+        and "scaled down from 64 × 256 × 56 × 56" in scene.tensor("x").note
+    )
     whole = fusion_scene(FUSION_PRESETS["fusion-toy"].shape, "fusion/fused", {})
     assert "scaled" not in whole.groups[0].title
 
@@ -244,25 +247,82 @@ def test_fusion_saves_the_maps_between_and_their_launches():
     maps = 4 * 64 * 256 * 56 * 56
     assert story.saved_bytes(s) == 2 * 2 * maps  # two maps between three launches, written and read
     (text,) = story.pays(s, ROOF)
-    assert "2 launches and 822 MB" in text and "206 µs at the speed of a copy on a GPU" in text
+    assert (
+        "2 launches (3 µs) and 822 MB" in text and "At the speed of a copy, this traffic takes 206 µs" in text
+    )
     columns = story.launch_table(s)
-    assert columns["fusion/fused"]["times the least"] == "1" and columns["fusion/unfused"]["launches"] == "3"
+    assert (
+        columns["fusion/fused"]["bytes moved / minimum"] == "1×"
+        and columns["fusion/unfused"]["launches"] == "3"
+    )
 
 
 def test_convolution_above_the_ridge_hardly_pays():
     s = FUSION_PRESETS["resnet50-res4-3x3-bias-bn-relu-n32"].shape
     text = " ".join(story.pays(s, ROOF))
-    assert "the ridge is at 15" in text and "waits for arithmetic" in text and "w′ = w · gamma" in text
-    toy = " ".join(story.pays(FUSION_PRESETS["fusion-toy"].shape, ROOF))
-    assert "waits for memory" in toy and "waits for launches, not for bytes" in toy
+    assert "a GPU computes 15 FLOP (the ridge of its roof)" in text and "w′ = w · gamma" in text
+    assert "arithmetic limits the convolution: it takes 123 µs at the FP32 peak" in text
+    saved = 2 * 3 * 4 * 32 * 256 * 14 * 14 / 4e12 * 1e3 + 3 * 1.5e-3
+    arithmetic = 2 * 32 * 256 * 14 * 14 * 256 * 9 / 60e12 * 1e3
+    assert f"at most {100 * saved / (arithmetic + saved):.0f} % of the time" in text
+    assert "Here fusion hardly saves time." in text
+
+
+@pytest.mark.parametrize("key", FUSION_PRESETS)
+def test_only_one_sentence_says_what_limits_a_chain(key):
+    s = FUSION_PRESETS[key].shape
+    conclusion, *reasons = story.pays(s, ROOF)
+    assert conclusion.count("limits") == 1 and not any("limits" in text for text in reasons)
+    assert f"{story.limits(s, ROOF).limit} limit" in conclusion.replace(
+        "launch overhead", "launches"
+    ).replace("memory", "bytes")
+
+
+@pytest.mark.parametrize(("words", "extent", "limit"), [
+    ("conv:K=2:R=3 bias bn relu", 4, "launches"),  # a convolution below the ridge that is too small for it to matter
+    ("conv:K=2:R=3 bias bn relu", 1024, "bytes"),
+    ("conv:K=64:R=3 bias bn relu", 256, "arithmetic"),
+    ("bias bn relu", 256, "bytes"),
+])  # fmt: skip
+def test_the_limit_of_a_chain_is_its_longest_part(words, extent, limit):
+    found = story.limits(ChainShape(1, 64, extent, extent, words), ROOF)
+    assert found.limit == limit
+    longest = max(found.launches, found.bytes, found.arithmetic)
+    assert (
+        longest == {"launches": found.launches, "bytes": found.bytes, "arithmetic": found.arithmetic}[limit]
+    )
+
+
+def test_a_chain_in_which_nothing_is_fused_has_no_limit_named():
+    (text, *_) = story.pays(ChainShape(1, 2, 6, 6, "conv:K=2:R=3 conv:K=2:R=3"), ROOF)
+    assert text == "Fusion changes nothing in this chain: every block begins its own kernel."
+
+
+def test_times_are_no_powers_of_ten_and_no_ratio_is_one():
+    assert story._time(2e-8) == "less than 0.01 µs" and story._time(2e-3) == "2 µs"
+    s = FUSION_PRESETS["fusion-bias-bn-relu"].shape
+
+    def row(rung, ms):
+        return {"rung": rung, "shape": s.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms}
+
+    rows = {
+        rung: row(rung, ms)
+        for rung, ms in ((story.UNFUSED, 0.3001), (story.FUSED, 0.3), (story.LIBRARY, 0.3))
+    }
+    text = story.fusion_gain(rows)
+    assert "take nearly the same time" in text and "is as fast as PyTorch" in text and "1×" not in text
+    rows[story.FUSED] |= {"ceilings": {"copy_bytes_per_s": s.bytes / 0.3 * 1e3}}
+    assert "Our fastest version takes the same time as this copy." in story.fusion_gain(rows)
 
 
 @pytest.mark.parametrize(("words", "says"), [
-    ("bn relu maxpool:3:stride=1", "computed"),
-    ("relu conv:K=8:R=3", "9 taps and, thread by thread, for each of its K = 8 filters: up to 72 times"),
-    ("conv:K=2:R=3 relu gap", "its warp needs a whole map"),
-    ("conv:K=2:R=3 relu maxpool:2", "compute nothing twice; but one thread would make the 4 values"),
-    ("conv:K=2:R=3 relu maxpool:3:stride=1", "4 times each on average"),
+    ("bn relu maxpool:3:stride=1", "read each value 4× on average, and compute these blocks as often"),
+    ("bn relu maxpool:2", "do not overlap, so nothing is computed twice"),
+    ("bn relu maxpool:2:pad=1", "do not overlap, so nothing is computed twice"),
+    ("relu conv:K=8:R=3", "would run again for each tap (R·R = 9) and each filter (K = 8): up to 72×"),
+    ("conv:K=2:R=3 relu gap", "because one warp needs a whole map"),
+    ("conv:K=2:R=3 relu maxpool:2", "computed twice in the same kernel. But one thread would compute all 4 values"),
+    ("conv:K=2:R=3 relu maxpool:3:stride=1", "contains a value: 4× on average"),
 ])  # fmt: skip
 def test_reason_why_a_block_begins_a_kernel(words, says):
     assert says in " ".join(story.pays(ChainShape(1, 2, 6, 6, words), None))

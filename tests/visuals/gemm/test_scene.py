@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from kernels.ladders import LADDERS, find
 from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import PLANS, plan_of, why_not
 from visuals.gemm.scene import gemm_scene
+from visuals.gemm.steps import side
 from visuals.scene.payload import payload
 from visuals.scene.scene import number
 
@@ -107,8 +109,8 @@ def test_scene_of_any_block(block):
     A, B, _ = matrices(s)
     scene = gemm_scene(s, rung, tiles, A, B, block=block)
     np.testing.assert_array_equal(scene.cells("C"), (A @ B).ravel())
-    first = f"rows {8 * block[1]} to {min(8 * block[1] + 7, 28)}, columns {8 * block[0]} to {min(8 * block[0] + 7, 22)}"
-    assert first in scene.caption(0) and f"Block {block[1] * 3 + block[0] + 1} of 12 " in scene.caption(0)
+    first = f"rows {8 * block[1]} to {min(8 * block[1] + 7, 28)} and columns {8 * block[0]} to {min(8 * block[0] + 7, 22)}"
+    assert first in scene.caption(0) and f"Block {block[1] * 3 + block[0]} of 12 " in scene.caption(0)
 
 
 @pytest.mark.parametrize("rung", RUNGS)
@@ -216,7 +218,7 @@ def test_readings_equal_the_counters(rung):
     assert readings["multiply-adds"] == s.macs
     if plan.As and plan.owner == "thread":
         words, _ = shared_reads(plan, trace)
-        assert readings["from shared memory"] == len(words) * (4 if rung == "gemm/dp4a" else 1)
+        assert readings["values read from shared memory"] == len(words) * (4 if rung == "gemm/dp4a" else 1)
 
 
 @pytest.mark.slow
@@ -231,7 +233,8 @@ def test_caption_counts_the_shared_memory_reads(rung):
     owner, bytes_read = shared_reads(plan, one_block(s, rung, tiles, A, B, C0)[0])
     words = tile_bytes("tile_a", plan.As, plan, owner, bytes_read)
     readers = sum(0 in found for found in words.values())  # owners that read the first word of tile_a
-    assert f"then {readers} times from shared memory" in scene.caption(load)
+    verb = f"{plan.owner} reads" if readers == 1 else f"{plan.owner}s read"
+    assert f"Then {readers} {verb} it from shared memory." in scene.caption(load)
 
 
 # -- captions --------------------------------------------------------------------------------------
@@ -250,6 +253,87 @@ def test_every_step_has_a_caption_and_a_line(case):
     first = scene.cells("acc", multiply)
     if len(first) == 1:
         assert f"sum is now {number(first[0])}." in scene.caption(multiply)
+
+
+@pytest.mark.parametrize("rung", ["gemm/double-buffer", "gemm/warp-tile", "gemm/mma-sync"])
+def test_first_copy_is_waited_for_and_later_ones_run_ahead(rung):
+    s = GemmShape(64, 64, 64, dtype=DTYPES.get(rung, "fp32"))
+    scene = gemm_scene(s, rung, smallest(rung), *matrices(s))
+    loads = [scene.caption(t) for t in range(scene.steps) if scene.caption(t).startswith("Tile ")]
+    first = [text for text in loads if text.startswith("Tile 1 of ")]
+    later = [text for text in loads if text not in first]
+    assert len(first) == 2 and all("wait for this first copy" in text for text in first)
+    assert later and all("runs while earlier tiles are multiplied" in text for text in later)
+    assert not any("earlier tiles" in text for text in first)
+
+
+@pytest.mark.parametrize(
+    ("rung", "tiles", "says"),
+    [
+        ("gemm/mma-sync", {}, "Its tile of 256 × 128 is larger than this part of C."),
+        ("gemm/double-buffer", {}, "Its tile of 128 × 128 is larger than this part of C."),
+        ("gemm/double-buffer", {"BM": 64, "BN": 64}, ""),
+        ("gemm/naive", {}, ""),
+    ],
+)
+def test_multiply_adds_of_zeros_are_named(rung, tiles, says):
+    s = GemmShape(64, 64, 64, dtype=DTYPES.get(rung, "fp32"))
+    scene = gemm_scene(s, rung, tiles, *matrices(s))
+    label, added = scene.readings[-1].label, int(scene.readings[-1].values[-1])
+    assert says in scene.caption(0) and ("filled with zeros" in scene.caption(0)) == bool(says)
+    assert ("zeros" in label) == (added > s.macs) == bool(says)
+
+
+def test_one_other_block_is_in_the_singular():
+    s = GemmShape(16, 8, 8)
+    A, B, C0 = matrices(s)
+    scene = gemm_scene(s, "gemm/shared-tile", {"BM": 8, "BN": 8, "BK": 8}, A, B, C0)
+    assert scene.caption(scene.steps - 1).startswith("The other block computes its tile")
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "says"),
+    [(1, 0, ""), (2, 0, "is 2 times the sum."), (1, 3, "is the sum plus 3 times C0."), (-1, 3, "is −1 times the sum plus 3 times C0.")],
+)  # fmt: skip
+def test_caption_of_the_store_has_alpha_and_beta(alpha, beta, says):
+    s = GemmShape(8, 8, 8, alpha=alpha, beta=beta)
+    scene = gemm_scene(s, "gemm/naive", smallest("gemm/naive"), *matrices(s))
+    store = int(np.flatnonzero(scene.captions.kind == gemm_plan.STORE)[0])
+    assert scene.caption(store) == "Thread 0 stores its sum to C." + (
+        f" Each stored value {says}" if says else ""
+    )
+
+
+@pytest.mark.parametrize(
+    "rung", ["shared-tile", "register-tile-2d", "vectorized", "bank-free", "double-buffer"]
+)
+def test_cells_of_tiles_have_the_kernels_index(rung):
+    """A tile is drawn as the kernel's array: the same rows and columns, and an index of the buffer if it has several."""
+    rung, s = f"gemm/{rung}", GemmShape(64, 64, 64)
+    for tiles in (smallest(rung), find(rung).default_tiles):
+        scene, plan = gemm_scene(s, rung, tiles, *matrices(s)), plan_of(s, rung, tiles)
+        for name, layout in (("tile_a", plan.As), ("tile_b", plan.Bs)):
+            tensor, sizes = scene.tensor(name), plan.tiles | {"PAD": 128 // plan.BK}
+            declared = re.search(
+                rf"{name}(?: = \(float \(\*\)|)\[([^\]]+)\]\[([^\]]+)\][;)]", sources.text(plan.file)
+            )
+            assert [eval(size.replace("/", "//"), {}, sizes) for size in declared.groups()] == [
+                layout.rows,
+                layout.cols,
+            ]
+            cut = layout.cut(*shown_part(tensor, plan))
+            assert (tensor.rows, tensor.cols) == (cut.rows, cut.cols) and tensor.symbol == name
+            rows, cols = cut.at.shape
+            np.testing.assert_array_equal(
+                np.divmod(cut.at, cut.cols), np.divmod(layout.at[:rows, :cols], layout.cols)
+            )
+            assert bool(tensor.plane_name) == (plan.stages > 1)
+
+
+def shown_part(tensor, plan):
+    """Returns the rows and columns of a tile that its tensor shows."""
+    rows, cols = side(plan)
+    return (rows, plan.BK) if tensor.name == "tile_a" else (plan.BK, cols)
 
 
 def test_why_not_gives_a_reason():

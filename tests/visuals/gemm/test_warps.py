@@ -134,7 +134,7 @@ def test_last_step_equals_the_blocks_output(case):
     C = scene.tensor("C")
     out = emulated(cut, rung, tiles, A[: cut.M, : cut.K], B[: cut.K], C0[: cut.M]).output
     np.testing.assert_array_equal(scene.cells("C"), out[: C.rows, : C.cols].astype("f4").ravel())
-    assert ("the loop was cut short" in scene.caption(scene.steps - 1)) == (cut.K < s.K)
+    assert ("The loop was cut short" in scene.caption(scene.steps - 1)) == (cut.K < s.K)
     assert (f"cut to {cut.K} of {s.K:,} terms" in scene.order_note) == (cut.K < s.K)
 
 
@@ -150,9 +150,7 @@ def test_shortened_rows_begin_at_the_same_byte_of_a_sector(K):
 def test_uncoalesced_requests_one_sector_per_lane_and_naive_few():
     s = GemmShape(64, 64, 64)
     A, B, _ = matrices(s)
-    caption = (
-        "loads from A in global memory: lanes 32, bytes each 4; sectors of 32 bytes {}, fewest possible {}."
-    )
+    caption = "loads from A in global memory, 4 bytes per lane. Active lanes: 32. Sectors (32 bytes): {}. Fewest possible: {}."
     first = []
     for name in ("uncoalesced", "naive"):
         scene = warps_scene(s, f"gemm/{name}", {"BLOCK": 32}, A, B)
@@ -160,11 +158,34 @@ def test_uncoalesced_requests_one_sector_per_lane_and_naive_few():
     assert caption.format(32, 4) in first[0] and caption.format(1, 1) in first[1]
 
 
+@pytest.mark.parametrize(
+    ("tiles", "ends"),
+    [
+        ({"BM": 8, "BN": 8, "BK": 8}, "The other warp of the block did the same."),
+        ({}, "The other 31 warps of the block did the same."),
+    ],
+)
+def test_other_warps_are_counted(tiles, ends):
+    s = GemmShape(64, 64, 64)
+    scene = warps_scene(s, "gemm/shared-tile", tiles, *matrices(s)[:2])
+    assert scene.caption(scene.steps - 1).startswith(ends)
+    assert not any(" 1 warps" in scene.caption(t) for t in range(scene.steps))
+
+
+def test_cells_of_banks_are_not_named_as_cells_of_the_kernels_array():
+    s = GemmShape(64, 64, 64)
+    scene = warps_scene(s, "gemm/bank-free", smallest("gemm/bank-free"), *matrices(s)[:2])
+    assert [scene.tensor(name).symbol for name in ("tile_a", "tile_b")] == [
+        "tile_a by bank",
+        "tile_b by bank",
+    ]
+
+
 def test_equal_requests_share_a_step():
     s = GemmShape(64, 64, 64)
     scene = warps_scene(s, "gemm/naive", {"BLOCK": 32}, *matrices(s)[:2])
-    more = [t for t in range(scene.steps) if "goes on in the same way" in scene.caption(t)]
-    assert more[0] == MAX_SINGLE and f"requests {2 * 16 - MAX_SINGLE}" in scene.caption(more[0])
+    more = [t for t in range(scene.steps) if "more requests of the same kind" in scene.caption(t)]
+    assert more[0] == MAX_SINGLE and f"Requests: {2 * 16 - MAX_SINGLE}." in scene.caption(more[0])
 
 
 @pytest.mark.slow
@@ -201,6 +222,6 @@ def test_fragments_contain_every_element_once_and_end_with_the_product():
     np.testing.assert_array_equal(
         scene.cells("b").reshape(4, 32)[:, 5], [B[2, 1], B[3, 1], B[10, 1], B[11, 1]]
     )
-    assert "rows 1 and 9 from column 2 and 10 on" in scene.caption(5)
+    assert "A: rows 1 and 9, columns 2, 3, 10 and 11." in scene.caption(5)
     with pytest.raises(ValueError, match="must be"):
         fragment_scene(A[:8], B)

@@ -38,14 +38,20 @@ def test_sentence_has_slowdown_and_count_if_measured():
     counts = {1: 1.0, 2: 1.5, 4: 2.5, 8: 4.5}
     sentence = memory_charts.slowdown_sentence(LINE, 8, counts, "sectors")
     assert (
-        "took 4 times as long" in sentence
-        and "4.5 times the sectors" in sentence
-        and "40 ms against 10 ms" in sentence
+        sentence
+        == "copy: stride 8 takes 4× the time of stride 1 (40 ms instead of 10 ms). It needs 4.5× the sectors."
     )
     assert (
         memory_charts.slowdown_sentence(LINE, 4, counts, "sectors")
         == ""
         == memory_charts.slowdown_sentence(LINE, 1, counts, "sectors")
+    )
+
+
+def test_equal_times_and_counts_are_not_given_as_a_ratio_of_1():
+    line = Line("rows padded to 33", {4: row(4, 0.0752), 1: row(1, 0.07521)})
+    assert memory_charts.slowdown_sentence(line, 4, {1: 1.0, 4: 1.0}, "passes") == (
+        "rows padded to 33: stride 4 takes as long as stride 1 (75.2 µs). The number of passes is the same."
     )
 
 
@@ -57,8 +63,14 @@ def test_counts_of_a_warp():
 
 @pytest.mark.slow
 def test_sentence_says_whether_padding_helps():
-    assert "8 passes, with padding 1. Padding is the cure here." in memory_story.banks(8).sentence
-    assert "1 pass, with padding 2. Padding does harm here" in memory_story.banks(3).sentence
+    assert (
+        "8 passes without padding. With padding it takes 1 pass. Padding helps here."
+        in memory_story.banks(8).sentence
+    )
+    assert (
+        "1 pass without padding. With padding it takes 2 passes. Padding makes it worse here"
+        in memory_story.banks(3).sentence
+    )
     assert "Padding changes nothing here." in memory_story.banks(1).sentence
     assert dict(memory_story.strides(7).lines)["stride 7"] == ["28", "896 B", "14.3 %"]
 
@@ -67,7 +79,10 @@ def test_sentence_names_the_mapping_with_most_sectors():
     table = memory_story.mappings("add", AddShape(64, 64), {"BLOCK": 256, "TILE": 32})
     assert dict(table.lines)["matrix add, x down the column"] == ["8,192", "4,096", "8 ×"]
     assert (
-        "“matrix add, x down the column” asks for 12,288" in table.sentence
+        "“matrix add, x down the column” requests 12,288 sectors" in table.sentence
         and "kt-badge-counted" in table.html()
     )
-    assert "Each rung asks for 15" in memory_story.mappings("layout", LayoutShape(2, 3, 2, 4), {}).sentence
+    assert (
+        "each kernel requests 15 sectors."
+        in memory_story.mappings("layout", LayoutShape(2, 3, 2, 4), {}).sentence
+    )

@@ -60,7 +60,7 @@ def test_add_ends_in_the_kernels_output_and_every_element_has_one_thread(M, N, m
 def test_warp_without_elements_is_idle_at_the_bounds_check():
     scene = memory_threads.add_scene("add/matrix", AddShape(12, 20), {"TILE": 16})
     idle = [t for t in range(scene.steps) if not scene.lanes.mask[t]]
-    assert len(idle) == 4 and all("leave at the bounds check" in scene.caption(t) for t in idle)
+    assert len(idle) == 4 and all("return at the bounds check" in scene.caption(t) for t in idle)
     line = scene.source.text.splitlines()[int(scene.source.lines[idle[0]]) - scene.source.first]
     assert "return" in line
 
@@ -104,6 +104,11 @@ def test_one_step_per_wavefront(stride, pad):
     for lanes in lanes_of_wavefront:  # no two words of one bank in a wavefront
         banks = trace.element[first][lanes] % 32
         assert len(set(banks)) == len(lanes)
+    words = [scene.caption(t) for t in range(1, scene.steps - 1)]
+    assert all(
+        ("one lane gets" in text) == (len(lanes) == 1)
+        for text, lanes in zip(words, lanes_of_wavefront, strict=True)
+    )
     if pad:  # the padding after a row is never written
         assert np.isnan(m[32]) or m.size <= 32
 

@@ -78,8 +78,5 @@ def test_player_explains_a_cell_and_highlights_its_sources(node):
     lit = {m["name"]: m["cells"] for m in product["marks"] if m["as"] == "read"}
     assert lit == {"X": [5, per_map + 5], "W": [5, per_map + 5]}
     faint = {m["name"]: m["cells"] for m in factor["marks"] if m.get("faint")}
-    assert (
-        faint == {"Y": [5]}
-        and "how much there is of the wave of 1 periods down and 1 across" in factor["text"]
-    )
+    assert faint == {"Y": [5]} and "the amount of the wave that repeats 1× down a" in factor["text"]
     assert "not written yet" in pixel["text"] and "It is d[0, 3] / 36." in pixel["text"]

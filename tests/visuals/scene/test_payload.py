@@ -129,9 +129,9 @@ def test_a_message_is_head_and_block():
     scene = scenes.softmax()
     whole = message(scene, step=3)
     length = int.from_bytes(whole[:4], "little")
-    head, (meta, block) = json.loads(whole[4 : 4 + length]), payload(scene)
+    head, (meta, block) = json.loads(whole[8 : 8 + length]), payload(scene)
     assert head["meta"] == json.loads(json.dumps(meta)) and head["step"] == 3
-    assert whole[4 + length :] == block
+    assert whole[8 + length :] == b"null" + block
 
 
 # -- bytes ------------------------------------------------------------------------------------------

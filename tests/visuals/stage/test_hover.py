@@ -26,7 +26,8 @@ def test_a_pixel_says_how_often_it_was_copied(watch, page, params):
         assert f"x[{c}, {h}, {w}] = {expected.inputs.x(1)[0, c, h, w]:g}." in text
         noun = "column" if len(columns) == 1 else "columns"
         columns_so_far = (columns <= t).sum()
-        assert f"It stands in {columns_so_far} of {len(columns)} {noun} of the data matrix so far." in text
+        copied = f"Copied to {columns_so_far} of {len(columns)} {noun} of the data matrix so far."
+        assert (copied if columns_so_far else "Not yet copied to the data matrix.") in text
         max_columns = max(max_columns, len(columns))
     assert max_columns <= copies_per_pixel(s)
     stage.at_step(t)
@@ -37,7 +38,7 @@ def test_a_pixel_says_how_often_it_was_copied(watch, page, params):
 
 def test_after_the_last_step_an_inner_pixel_is_in_nine_columns(watch):
     text = watch(f"step={TOY_STEPS - 1}").point_at("x", 2 * 8 + 2)
-    assert "It stands in 9 of 9 columns of the data matrix so far." in text
+    assert "Copied to 9 of 9 columns of the data matrix so far." in text
 
 
 def test_a_column_cell_names_its_window_and_its_outputs(watch):
@@ -151,7 +152,7 @@ def test_a_large_shape_says_which_part_it_shows(watch):
     p, q = p + t // 8, q + t % 8
     assert column == p * 224 + q
     expect(stage.caption).to_have_text(scene.caption(t))
-    expect(stage.caption).to_contain_text("in the 3 channels shown")
+    expect(stage.caption).to_contain_text("Only the 3 channels shown are counted.")
     assert f"Column {column} is one window; it gives y[0, {p}, {q}]" in stage.point_at("D", t)
     # The sum includes all 64 channels: those not shown are one term.
     text = stage.point_at("y", t)

@@ -13,7 +13,7 @@ from visuals import stage
 from visuals.stage.standalone import takeaway
 
 MODULES = sorted(stage.HERE.glob("*.js"))
-LIMIT = 63_730  # bytes of the player; lower it when the player shrinks
+LIMIT = 74_600  # bytes of the player; lower it when the player shrinks
 
 # Declarations at the left margin, which all joined modules share.
 _TOP = re.compile(
@@ -130,9 +130,8 @@ def test_the_player_is_within_its_size_limit():
 
 
 def test_every_module_is_sent_after_its_imports():
-    on_download = ("svg", "takeaway", "panels")  # loaded when a reader downloads something
-    assert {module.stem for module in MODULES} == {*stage.SCRIPTS, *on_download}
-    for order in (stage.SCRIPTS, on_download):
+    assert {module.stem for module in MODULES} == {*stage.SCRIPTS, *stage.DOWNLOADS}
+    for order in (stage.SCRIPTS, stage.DOWNLOADS):
         for n, name in enumerate(order):
             text = (stage.HERE / f"{name}.js").read_text("utf-8")
             assert set(re.findall(r'from "\./(\w+)\.js"', text)) <= set(order[:n])

@@ -149,16 +149,17 @@ def test_speed(watch, page):
 def test_the_order_has_a_name_and_its_note_closes(watch, page):
     stage = watch()
     stage.do("order")
-    expect(page.get_by_role("note")).to_contain_text("The GPU first fills the whole data matrix")
+    panel = page.locator("[data-panel=order]")
+    expect(panel).to_contain_text("one launch fills the whole data matrix")
     stage.root.press("Escape")
-    expect(page.get_by_role("note")).to_have_count(0)
+    expect(panel).to_be_hidden()
 
 
 # -- keyboard ------------------------------------------------------------------------------------
 def test_keys_control_the_stage_and_the_page_does_not_scroll(stage, page):
     page.set_viewport_size({"width": 1440, "height": 600})  # so that the page can scroll
     stage = stage()
-    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     stage.root.focus()
     before = scrolled(page)
     for key, step in (
@@ -185,7 +186,7 @@ def test_tab_reaches_the_stage_and_shows_the_focus(stage, page):
     stage = stage()
     outline = "root => getComputedStyle(root).outline"
     assert "solid" not in stage.root.evaluate(outline)
-    page.get_by_role("button", name="more", exact=True).focus()
+    page.get_by_role("button", name="options", exact=True).focus()
     page.keyboard.press("Tab")
     assert stage.root.evaluate("root => root.getRootNode().activeElement === root")
     assert "solid 2px" in stage.root.evaluate(outline)
@@ -274,7 +275,7 @@ def test_with_reduced_motion_nothing_is_animated(watch, page):
 def test_a_phone_shows_the_whole_stage(stage, page, params):
     page.set_viewport_size({"width": 390, "height": 844})
     stage = stage(query(params | {"step": 5}))
-    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert (
         page.evaluate("(m => m.scrollWidth - m.clientWidth)(document.querySelector('[data-testid=stMain]'))")
@@ -286,7 +287,7 @@ def test_a_phone_shows_the_whole_stage(stage, page, params):
     for tensor in scene.tensors:
         last = stage.cell(tensor.name, tensor.size - 1)
         assert last["x"] >= 0 and last["x"] + last["width"] <= 390
-    for name in ("play", "back", "forward", "speed", "order"):
+    for name in ("play", "back", "forward", "speed", "more"):
         button_box = page.locator(f"[data-do={name}]").bounding_box()
         assert button_box["x"] >= 0 and button_box["x"] + button_box["width"] <= 390
     expect(stage.caption).to_have_text(scene.caption(5))

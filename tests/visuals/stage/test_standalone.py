@@ -19,7 +19,7 @@ from visuals.conv.part import part_of
 from visuals.stage import standalone as standalone_module
 from visuals.stage.standalone import SCENE_PLACEHOLDER, standalone
 
-LIMIT = 75_000  # bytes of the toy scene's page
+LIMIT = 85_700  # bytes of the toy scene's page
 
 
 class Elements(HTMLParser):
@@ -61,7 +61,7 @@ def test_the_page_contains_the_message(message):
     ]
     assert b64decode(scripts[0][1], validate=True) == message
     length = int.from_bytes(message[:4], "little")
-    assert json.loads(message[4 : 4 + length])["step"] == 4
+    assert json.loads(message[8 : 8 + length])["step"] == 4
 
 
 def test_without_a_message_the_page_has_one_placeholder(message):

@@ -41,8 +41,8 @@ def test_steps_lanes_and_counts_equal_the_emulator_s(watch, page):
 
 def test_the_order_is_chosen_on_the_page_and_is_in_the_url(stage, page):
     stage = stage("")
-    page.get_by_role("button", name="order: explaining").click()
-    page.get_by_role("radio", name="warps").click()
+    page.locator("[data-do=order]").click()
+    page.get_by_role("button", name="warps", exact=True).click()
     expect(page.locator("[data-do=order]")).to_have_text("as the warps run")
     assert "order=warps" in page.url
     assert stage.root.get_attribute("data-scene").endswith(" warps")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kernels.i18n import mark, tr
 from kernels.ladders import find
 
 
@@ -18,9 +19,9 @@ class Family:
 FAMILIES: dict[str, Family] = {
     family.key: family
     for family in (
-        Family("direct", "direct", "dim"),
+        Family("direct", mark("direct"), "dim"),
         Family("im2col", "im2col", "workspace"),
-        Family("implicit", "implicit GEMM", "input"),
+        Family("implicit", mark("implicit GEMM"), "input"),
         Family("winograd", "Winograd", "filter"),
         Family("fft", "FFT", "output"),
         Family("cudnn", "cuDNN", "accent"),
@@ -35,5 +36,5 @@ def family(rung: str) -> Family:
 
 def short(row: Mapping) -> str:
     """Returns the short title of the rung of a row; the cpu engine calls NumPy's BLAS where a GPU has cuBLAS."""
-    name = find(row["rung"]).short_title
+    name = tr(find(row["rung"]).short_title)
     return name.replace("cuBLAS", "BLAS") if row["engine"] == "cpu" else name

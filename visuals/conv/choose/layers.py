@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from html import escape
 
 from kernels.conv.networks import Layer, Network
+from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.records.statistics import fastest
 from visuals.charts import units
 from visuals.conv.choose.families import family, short
+from visuals.conv.choose.race import style
 
 Row = Mapping
 LADDER = LADDERS["conv"]
 LIBRARY = "cuDNN"
 CUT = 6  # times the shortest bar: longer bars are cut
+FASTER = 1.005  # a smaller ratio of two totals is no difference
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,12 @@ class SingleRungTotal:
 
     def why(self, shapes: int) -> str:
         """Returns why it has no total, out of so many shapes."""
-        counts = ("cannot", self.cannot), ("not recorded", self.missing - self.cannot)
-        return ", ".join(f"{word} {n} of {shapes}" for word, n in counts if n)
+        reasons = []
+        if self.cannot:
+            reasons.append(tr("cannot run {n} of {shapes}", n=self.cannot, shapes=shapes))
+        if missing := self.missing - self.cannot:
+            reasons.append(tr("not recorded {n} of {shapes}", n=missing, shapes=shapes))
+        return ", ".join(reasons)
 
 
 def single_rung_totals(layers: Sequence[Timed]) -> list[SingleRungTotal]:
@@ -112,18 +119,37 @@ def summary(layers: Sequence[Timed]) -> str:
     if best is None:
         return ""
     complete = [entry for entry in single_rung_totals(layers) if entry.ms is not None]
-    text = f"The best rung for each layer: {units.time_(best)} for the network's convolutions."
+    sentences = [
+        tr(
+            "With the best kernel for each layer, the network’s convolutions take {time}.",
+            time=units.time_(best),
+        )
+    ]
     if complete:
-        ratio = units.ratio(complete[0].ms / best)
-        text += f" The best single one, {LADDER.rung(complete[0].rung).title} throughout, takes {ratio} times as long."
-    for name, choice in (
-        ("cuDNN's rungs", lambda entry: entry.library),
-        ("rungs that are not cuDNN's", lambda entry: entry.ours),
-    ):
-        if _both(layers) and (ms := total(layers, choice)):
-            comparison = "as fast" if ms < 1.005 * best else f"{ms / best:.2f} times as long"
-            text += f" Choosing among {name} alone: {comparison}."
-    return text
+        title, ratio = tr(LADDER.rung(complete[0].rung).title), complete[0].ms / best
+        sentences.append(
+            tr(
+                "The best single kernel, {kernel}, takes {ratio}× that time.",
+                kernel=title,
+                ratio=units.ratio(ratio),
+            )
+            if ratio >= FASTER
+            else tr("The best single kernel, {kernel}, takes the same time.", kernel=title)
+        )
+    if _both(layers):
+        if ms := total(layers, lambda entry: entry.library):
+            sentences.append(
+                tr("With the kernels of cuDNN alone: {ratio}× that time.", ratio=f"{ms / best:.2f}")
+                if ms >= FASTER * best
+                else tr("With the kernels of cuDNN alone: the same time.")
+            )
+        if ms := total(layers, lambda entry: entry.ours):
+            sentences.append(
+                tr("Without the kernels of cuDNN: {ratio}× that time.", ratio=f"{ms / best:.2f}")
+                if ms >= FASTER * best
+                else tr("Without the kernels of cuDNN: the same time.")
+            )
+    return " ".join(sentences)
 
 
 def _both(layers: Sequence[Timed]) -> bool:
@@ -137,12 +163,13 @@ def html(layers: Sequence[Timed], href: Callable[[object], str]) -> str:
     that have one."""
     parts = [entry.total_of(entry.best) or 0.0 for entry in layers]
     sums, max_ms, both = sum(parts), max(parts), _both(layers)
-    headings = "".join(
-        f'<th scope="col">{name}</th>'
-        for name in ("layer", "×", "best", "time", "share", *("best of ours", "best of cuDNN")[: 2 * both])
-    )
+    names = [tr("layer"), "×", tr("best"), tr("time"), tr("share")] + [
+        tr("best of ours"),
+        tr("best of cuDNN"),
+    ] * both
+    headings = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = "".join(_line(entry, sums, max_ms, both, href) for entry in layers)
-    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="Layers"><table class="kt-layers"><thead><tr>{headings}</tr></thead><tbody>{lines}</tbody></table></div>'
+    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{tr("Layers")}"><table class="kt-layers"><thead><tr>{headings}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _line(entry: Timed, sums: float, max_ms: float, both: bool, href: Callable[[object], str]) -> str:
@@ -151,7 +178,7 @@ def _line(entry: Timed, sums: float, max_ms: float, both: bool, href: Callable[[
     name = f'<a href="{escape(link)}" target="_self">{escape(layer.name)}</a>' if link else escape(layer.name)
     head = f'<th scope="row"><b>{name}</b> <small>{escape(_shape(layer.shape))}</small></th><td>{layer.count}</td>'
     if not best:
-        return f'<tr>{head}<td colspan="5" class="kt-none">not recorded</td></tr>'
+        return f'<tr>{head}<td colspan="5" class="kt-none">{tr("not recorded")}</td></tr>'
     part = entry.total_of(best) / sums
     return (
         f'<tr style="--kt-hue:var(--kt-{family(best["rung"]).token})">{head}<td class="kt-who">{short(best)}</td>'
@@ -177,10 +204,10 @@ def _shape(s) -> str:
 def totals(layers: Sequence[Timed]) -> str:
     """Returns bars: the best choice, then each rung for all layers. Rungs without a total have their reason."""
     best = total(layers, lambda entry: entry.best)
-    lines = [("best of each layer", best, "", "ink")] if best else []
+    lines = [(tr("best for each layer"), best, "", "ink")] if best else []
     lines += [
         (
-            LADDER.rung(entry.rung).title,
+            tr(LADDER.rung(entry.rung).short_title),
             entry.ms,
             entry.why(len(layers)),
             family(entry.rung).token,
@@ -197,7 +224,8 @@ def _bar(title: str, ms: float | None, why: str, token: str, max_ms: float) -> s
     if ms is None:
         return f'<div class="kt-cannot"><dt>{escape(title)}</dt><dd>{escape(why)}</dd></div>'
     cut = ' class="kt-cut"' if ms > max_ms else ""
+    bar = style(background=f"var(--kt-{token})", width=f"{min(100.0, 100 * ms / max_ms):.2f}%")
     return (
-        f'<div><dt>{escape(title)}</dt><dd><i{cut} style="width:{min(100.0, 100 * ms / max_ms):.2f}%;background:var(--kt-{token})"></i></dd>'
+        f'<div><dt>{escape(title)}</dt><dd><i{cut} style="{bar}"></i></dd>'
         f"<dd><b>{units.time_(ms)}</b></dd></div>"
     )

@@ -13,16 +13,15 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
+from kernels.i18n import decimal, mark, tr
 from kernels.model.rung import Rung
 from kernels.records.statistics import within_spread
 from visuals.charts import units
-from visuals.conv.choose.families import family
+from visuals.conv.choose.families import FAMILIES, family
 
 Row = Mapping
 SECONDS = 4.0  # duration of the race on the page
 LINE = 94  # per cent of a lane where the first ends: the rest is space for its spread
-ORDINALS = ("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
-            "fifteenth sixteenth seventeenth eighteenth").split()  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,47 +81,53 @@ def slowdown(lanes: Sequence[Lane]) -> float:
 
 
 # -- sentences -----------------------------------------------------------------------------------
-def ordinal(rank: int) -> str:
-    return ORDINALS[rank - 1] if rank <= len(ORDINALS) else f"{rank}th"
-
-
 def verdict(lanes: Sequence[Lane], guess: str, title: str, why_not: str = "") -> str:
     """Returns a sentence on a guess (a rung's name and title). `why_not` is the reason why it did not run."""
-    first = winner(lanes)
+    first, n = winner(lanes), len(lanes)
     lane = next((lane for lane in lanes if lane.rung == guess), None)
     if lane is None:
-        return f"You said {title}, which did not run here{f': {why_not}' if why_not else ''}. The first is {first.title}."
+        missing = (
+            tr("Your guess, {guess}, did not run here: {reason}.", guess=title, reason=why_not)
+            if why_not
+            else tr("Your guess, {guess}, did not run here.", guess=title)
+        )
+        return f"{missing} " + tr("The fastest is {kernel}.", kernel=first.title)
     if lane is first or lane.rank == 1:
-        return f"You said {title}: first of {len(lanes)}."
-    rank = "last" if lane.rank == len(lanes) else ordinal(lane.rank)
-    overlap = (
-        " Their spreads overlap: they cannot be told apart." if within_spread(lane.row, first.row) else ""
+        return tr("Your guess, {guess}, is the fastest of {n}.", guess=title, n=n)
+    text = tr(
+        "Your guess, {guess}, is number {rank} of {n}: {ratio}× the time of the fastest, {kernel}.",
+        guess=title,
+        rank=lane.rank,
+        n=n,
+        ratio=units.ratio(lane.ratio),
+        kernel=first.title,
     )
-    return (
-        f"You said {title}: {rank} of {len(lanes)}, {units.ratio(lane.ratio)} times the time of "
-        f"the first, {first.title}.{overlap}"
-    )
+    if within_spread(lane.row, first.row):
+        text += " " + tr("Their spreads overlap: no measurable difference.")
+    return text
 
 
 def finish(lanes: Sequence[Lane]) -> str:
     """Returns a caption on the first, the second and the last."""
     by_time = sorted(lanes, key=lambda lane: lane.row["median_ms"])
+    first, time = by_time[0], units.time_(by_time[0].row["median_ms"])
     if len(by_time) == 1:
-        return f"{by_time[0].title} ran alone: {units.time_(by_time[0].row['median_ms'])}."
-    first, second = by_time[:2]
-    comparison = (
-        f"{second.title} cannot be told apart from it: their spreads overlap"
+        return tr("Only {kernel} ran: {time}.", kernel=first.title, time=time)
+    second, last = by_time[1], by_time[-1]
+    sentences = [
+        tr("The fastest is {kernel}: {time}.", kernel=first.title, time=time),
+        tr("No measurable difference from {kernel}: their spreads overlap.", kernel=second.title)
         if within_spread(first.row, second.row)
-        else f"{second.title} took {units.ratio(second.ratio)} times as long"
-    )
-    last = (
-        f" The last, {by_time[-1].title}, took {units.ratio(by_time[-1].ratio)} times as long."
-        if len(by_time) > 2
-        else ""
-    )
-    text = f"{first.title} is the first after {units.time_(first.row['median_ms'])}; {comparison}.{last}"
+        else tr(
+            "Next is {kernel}: {ratio}× that time.", kernel=second.title, ratio=units.ratio(second.ratio)
+        ),
+    ]
+    if len(by_time) > 2:
+        sentences.append(
+            tr("The slowest is {kernel}: {ratio}×.", kernel=last.title, ratio=units.ratio(last.ratio))
+        )
     titled = [(lane.title, lane.row) for lane in by_time]
-    return " ".join(filter(None, (text, units.waits_note(titled), units.sweeps_note(titled))))
+    return " ".join(filter(None, (*sentences, units.waits_note(titled), units.sweeps_note(titled))))
 
 
 def clock(ms: float) -> tuple[int, str]:
@@ -133,17 +138,32 @@ def clock(ms: float) -> tuple[int, str]:
     return max(1, round(ms * 1e6)), "ns"
 
 
-def _times(ratio: float) -> str:
-    return units.count(float(f"{ratio:.2g}"))
+def pace(lanes: Sequence[Lane]) -> str:
+    """Returns a sentence on how much slower or faster than the machine the page runs."""
+    slower = slowdown(lanes)
+    ratio = slower if slower >= 1 else 1 / slower
+    times = units.count(float(f"{ratio:.2g}"))
+    if slower >= 1:
+        return tr("Slowed {ratio}×; the race stops when the fastest kernel finishes.", ratio=times)
+    return tr("Sped up {ratio}×; the race stops when the fastest kernel finishes.", ratio=times)
 
 
 # -- HTML ----------------------------------------------------------------------------------------
-HEADINGS = ("time, p20 to p80", "× first", "workspace", "relative error", "effective", "actual")
+COLUMNS = {  # by their key, which the style sheet uses
+    "time": mark("time"),
+    "ratio": mark("× fastest"),
+    "workspace": mark("workspace"),
+    "error": mark("relative error"),
+    "effective": mark("effective rate"),
+    "actual": mark("actual rate"),
+}
 
 
 @cache
 def css() -> str:
-    return Path(__file__).with_name("race.css").read_text(encoding="utf-8")
+    """Returns the style sheet of the page, with the colour of each family on its lanes before the start."""
+    hues = "".join(f".st-key-lanes_{f.key} {{ --kt-hue: var(--kt-{f.token}); }}" for f in FAMILIES.values())
+    return Path(__file__).with_name("race.css").read_text(encoding="utf-8") + hues
 
 
 def html(
@@ -152,23 +172,30 @@ def html(
     """Returns the lanes, then the rungs that did not start. At the finish it shows the first one, and the
     sentence `said` on a `guess`. Another `turn` starts the animation again."""
     count, unit = clock(winner(lanes).row["median_ms"])
-    slower = slowdown(lanes)
-    pace = f"slowed {_times(slower)} times" if slower >= 1 else f"sped up {_times(1 / slower)} times"
-    headings = "".join(f'<th scope="col" class="kt-num">{heading}</th>' for heading in HEADINGS)
+    spread_name = f" <small>{tr('p20 to p80')}</small>"
+    headings = "".join(
+        f'<th scope="col" class="kt-num" data-column="{key}">{tr(name)}{spread_name if key == "time" else ""}</th>'
+        for key, name in COLUMNS.items()
+    )
     lines = "".join(_lane(lane, winner(lanes), lane.rung == guess) for lane in lanes)
     not_started = "".join(
-        f'<tr class="kt-out"><td></td><td colspan="{len(HEADINGS) + 2}"><b>{escape(", ".join(o.titles))}</b>: {escape(o.reason)}</td></tr>'
+        f'<tr class="kt-out"><td></td><td colspan="{len(COLUMNS) + 2}"><b>{escape(", ".join(o.titles))}</b>: {escape(o.reason)}</td></tr>'
         for o in out
     )
     return (
-        f'<div class="kt-race kt-turn-{turn % 2}" style="--kt-seconds:{SECONDS:g}s;--kt-count:{count};--kt-end:{LINE}%">'
-        f'<p class="kt-clock" role="timer" aria-label="{count:,} {unit}"><b></b> {unit} '
-        f"<span>{pace}: when the first is done, the picture stops</span></p>"
+        f'<div class="kt-race kt-turn-{turn % 2}" style="--kt-seconds:{SECONDS:g}s;--kt-count:{count};--kt-digits:{len(str(count))};--kt-end:{LINE}%;--kt-rows:{len(lanes) + len(out)}">'
+        f'<p class="kt-clock" role="timer" aria-label="{decimal(f"{count:,}")} {unit}"><b></b> {unit} '
+        f"<span>{escape(pace(lanes))}</span></p>"
         f'<p class="kt-verdict">{escape(said)}</p>'
-        f'<table><thead><tr><td></td><th scope="col">rung</th><th scope="col">how far, when the first is done</th>'
+        f'<table><thead><tr><td></td><th scope="col">{tr("kernel")}</th><th scope="col">{tr("progress when the fastest finishes")}</th>'
         f"{headings}</tr></thead><tbody>{lines}{not_started}</tbody></table>"
         f'<p class="kt-why">{escape(finish(lanes))}</p></div>'
     )
+
+
+def style(**properties: str) -> str:
+    """Returns the value of a style attribute."""
+    return ";".join(f"{name}:{value}" for name, value in properties.items())
 
 
 def _lane(lane: Lane, first: Lane, guessed: bool) -> str:
@@ -177,9 +204,11 @@ def _lane(lane: Lane, first: Lane, guessed: bool) -> str:
     position = LINE * best / row["median_ms"]
     classes = ["kt-first"] * (lane.rank == 1) + ["kt-guess"] * guessed
     classes += ["kt-tied"] * (lane is not first and within_spread(row, first.row))
+    spread_bar = style(left=f"{low:.2f}%", width=f"{max(0.0, min(high, 100.0) - low):.2f}%")
     ms = row["median_ms"]
+    spread = tr("{p20} to {p80}", p20=units.time_(row["p20_ms"]), p80=units.time_(row["p80_ms"]))
     cells = (
-        f"<b>{units.time_(ms)}</b> <small>{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}</small>",
+        f"<b>{units.time_(ms)}</b> <small>{spread}</small>",
         f"{lane.ratio:.2f}" if lane.ratio < 10 else units.ratio(lane.ratio),
         units.bytes_(row["workspace_bytes"]),
         f"{row['error']:.1e}",
@@ -187,13 +216,13 @@ def _lane(lane: Lane, first: Lane, guessed: bool) -> str:
         "–" if lane.executed is None else units.rate(lane.executed, ms),
     )
     cells_html = "".join(
-        f'<td class="kt-num" data-name="{name}"><span>{cell}</span></td>'
-        for name, cell in zip(HEADINGS, cells, strict=True)
+        f'<td class="kt-num" data-column="{key}" data-name="{tr(name)}"><span>{cell}</span></td>'
+        for (key, name), cell in zip(COLUMNS.items(), cells, strict=True)
     )
-    yours = ' <em class="kt-yours">your guess</em>' if guessed else ""
+    yours = f' <em class="kt-yours">{tr("your guess")}</em>' if guessed else ""
     return (
         f'<tr class="{" ".join(classes)}" data-rung="{escape(lane.rung)}" '
         f'style="--kt-to:{position:.2f}%;--kt-hue:var(--kt-{family(lane.rung).token})">'
         f'<td class="kt-place"><span>{lane.rank}</span></td><th scope="row">{escape(lane.title)}{yours}</th>'
-        f'<td class="kt-track"><div><i></i><u style="left:{low:.2f}%;width:{max(0.0, min(high, 100.0) - low):.2f}%"></u></div></td>{cells_html}</tr>'
+        f'<td class="kt-track"><div><i></i><u style="{spread_bar}"></u></div></td>{cells_html}</tr>'
     )

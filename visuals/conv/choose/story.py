@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from kernels import records
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import ConvShape
+from kernels.i18n import cached, mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
@@ -26,18 +26,22 @@ def cost(s: ConvShape) -> str:
     """Returns how much memory our rungs take beside input, filters and output: those without a workspace and the
     one with the largest."""
     workspaces = {}
-    for rung in availability.supported_rungs(LADDER, "cpu", s):
-        workspaces[rung.title] = rung.build(s, rung.default_tiles).nbytes(WORKSPACE)
+    for rung in availability.supported_rungs(LADDER, "emulator", s):
+        workspaces[tr(rung.title)] = rung.build(s, rung.default_tiles).nbytes(WORKSPACE)
     if not any(workspaces.values()):
-        return "No rung of ours that can run this shape takes memory beside input, filters and output."
+        return tr("None of our kernels that can run this shape needs a workspace.")
     without = [title for title, nbytes in workspaces.items() if not nbytes]
     largest, max_bytes = max(workspaces.items(), key=lambda pair: pair[1])
     tensors = 4 * sum(s.elements.values())
-    none = f"No workspace: {'; '.join(without)}. " if without else ""
-    return (
-        f"{none}{capitalized(largest)} takes the most of ours: {units.bytes_(max_bytes)}, {units.ratio(max_bytes / tensors)} times the "
-        f"{units.bytes_(tensors)} of input, filters and output."
+    most = tr(
+        "{kernel} needs the largest workspace of ours: {bytes}, {ratio}× the {tensors} of input, filters and output.",
+        kernel=capitalized(largest),
+        bytes=units.bytes_(max_bytes),
+        ratio=units.ratio(max_bytes / tensors),
+        tensors=units.bytes_(tensors),
     )
+    none = [tr("Without a workspace: {kernels}.", kernels="; ".join(without))] if without else []
+    return " ".join([most, *none])
 
 
 def gain(rows: Mapping[str, Row]) -> str:
@@ -48,43 +52,62 @@ def gain(rows: Mapping[str, Row]) -> str:
     first = fastest(rows.values())
     shape = ConvShape(**first["shape"])
     rung = find(first["rung"])
-    rate = units.rate(shape.flops, first["median_ms"])
-    text = f"The first, {rung.title_on(first['engine'])}, is worth {rate} of direct convolution"
-    executed = executed_flops(rung, shape, first["tiles"])
+    ms, executed = first["median_ms"], executed_flops(rung, shape, first["tiles"])
+    sentences = [
+        tr(
+            "The fastest is {kernel}. Its effective rate, as if it were direct convolution, is {rate}.",
+            kernel=title(first),
+            rate=units.rate(shape.flops, ms),
+        )
+    ]
     if executed is None:
-        text += "; what it executes itself the library does not say."
+        sentences.append(tr("The library does not report the FLOPs that it executes."))
     elif executed == shape.flops:
-        text += ", and executes just that: it does not win by doing less."
+        sentences.append(
+            tr("It executes as many FLOPs as direct convolution: it is faster without doing less work.")
+        )
     else:
-        text += (
-            f" and executes {units.rate(executed, first['median_ms'])}: {units.ratio(executed / shape.flops)} times the "
-            "FLOPs of direct convolution."
+        sentences.append(
+            tr(
+                "It executes {ratio}× the FLOPs of direct convolution, at {rate}.",
+                ratio=units.ratio(executed / shape.flops),
+                rate=units.rate(executed, ms),
+            )
         )
     roof = roof_of(first, "measured")
-    if roof and shape.flops / first["median_ms"] * 1e3 > roof.flops_per_s:
-        peak = units.rate(roof.flops_per_s, 1e3)
-        text += f" Direct convolution could not be so fast on this device: its FP32 peak is {peak}."
-    others = [row for row in rows.values() if row is not first and within_spread(row, first)]
-    if others:
-        text += f" It cannot be told apart from {', '.join(map(title, others))}."
-    return text
+    if roof and shape.flops / ms * 1e3 > roof.flops_per_s:
+        sentences.append(
+            tr(
+                "Direct convolution cannot be that fast on this device: its FP32 peak is {peak}.",
+                peak=units.rate(roof.flops_per_s, 1e3),
+            )
+        )
+    if others := [row for row in rows.values() if row is not first and within_spread(row, first)]:
+        sentences.append(
+            tr(
+                "No measurable difference from {kernels}: their spreads overlap.",
+                kernels=", ".join(map(title, others)),
+            )
+        )
+    return " ".join(sentences)
 
 
 def predicted(s: ConvShape, engine: str) -> tuple[list[str], dict[str, list[str]]]:
     """Returns the titles of our rungs that can run a shape. With them it returns, for each figure, one cell per
     rung: FLOPs executed and memory, by the formulas."""
-    rungs = availability.supported_rungs(LADDER, "cpu", s)
+    rungs = availability.supported_rungs(LADDER, "emulator", s)
     costs = [rung.cost(s, rung.build(s, rung.default_tiles)) for rung in rungs]
     flops = [executed_flops(rung, s, rung.default_tiles) for rung in rungs]
-    return [rung.title_on(engine) for rung in rungs], {
-        "FLOPs executed": [units.count(f) for f in flops],
-        "of direct convolution's": [f"{f / s.flops:.2f}×" for f in flops],
-        "bytes moved, each tensor once a step": [units.bytes_(c.bytes) for c in costs],
-        "workspace": [units.bytes_(c.workspace_bytes) for c in costs],
+    titles = [rung.title_on(engine) if engine in rung.engines else tr(rung.title) for rung in rungs]
+    return titles, {
+        tr("FLOPs executed"): [units.count(f) for f in flops],
+        tr("FLOPs / direct convolution"): [f"{f / s.flops:.2f}×" for f in flops],
+        tr("bytes moved, each tensor once per step"): [units.bytes_(c.bytes) for c in costs],
+        tr("workspace"): [units.bytes_(c.workspace_bytes) for c in costs],
     }
 
 
-@cache
+@cached(1)
 def examples() -> list[tuple[Preset, str]]:
     """Returns, for each family that is fastest somewhere, the preset with its largest lead over the best of the
     other families, from the cold recordings at the default tile sizes."""
@@ -103,10 +126,10 @@ def examples() -> list[tuple[Preset, str]]:
         if other and (lead := other["median_ms"] / rows[0]["median_ms"]) > best.get(winner.key, (0,))[0]:
             best[winner.key] = lead, preset
     return [
-        (best[key][1], f"{FAMILIES[key].title}: {best[key][1].label}, {best[key][0]:.2g}×")
+        (best[key][1], f"{tr(FAMILIES[key].title)}: {tr(best[key][1].label)}, {best[key][0]:.2g}×")
         for key in FAMILIES
         if key in best
     ]
 
 
-CHOOSE = Story(cost, gain, examples, "where a family leads the best of the others by most, recorded:")
+CHOOSE = Story(cost, gain, examples, mark("Largest recorded lead of each family over the others:"))

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.shape import ShapeError
 from kernels.records.statistics import within_spread
@@ -16,7 +17,10 @@ from visuals.conv.choose.families import FAMILIES, family, short
 
 Row = Mapping
 LADDER = LADDERS["conv"]
-HINT = "Under each name: how many times as long the second took. Point at a cell for all times, press it to race there."
+HINT = mark(
+    "Under each name: time of the second fastest / time of the fastest. Point at a cell to see all times. Press it to race "
+    "at that shape."
+)
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ def fixed_values_text(winner_map: Map) -> str:
     fixed = {n: v for n, v in asdict(first).items() if n not in moved and defaults.get(n) != v}
     text = ", ".join(f"{name}={value}" for name, value in fixed.items())
     same = _keeps_size(first) and first.R > 1
-    return f"{text}, padding that keeps the size" if "R" in moved and same else text
+    return tr("{values}, padding that keeps the size", values=text) if "R" in moved and same else text
 
 
 def counts(winner_map: Map) -> dict[str, int]:
@@ -181,17 +185,26 @@ def summary(winner_map: Map) -> str:
     """Returns sentences on how many cells each family wins, and how many are ties."""
     total, tied = len(winner_map.cells), sum(cell.tied for cell in winner_map.cells.values())
     won = ", ".join(
-        f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(winner_map).items(), key=lambda p: -p[1])
+        f"{tr(FAMILIES[key].title)} {n}" for key, n in sorted(counts(winner_map).items(), key=lambda p: -p[1])
     )
-    close = f" In {tied} of them the first two cannot be told apart: their spreads overlap." if tied else ""
+    sentences = [tr("Fastest in {total} cells: {families}.", total=total, families=won)]
+    if tied:
+        sentences.append(
+            tr(
+                "In {tied} of them, the first two show no measurable difference: their spreads overlap.",
+                tied=tied,
+            )
+        )
     present = Counter(
         key for cell in winner_map.cells.values() for key in {family(row["rung"]).key for row in cell.rows}
     )
-    absent = [FAMILIES[key].title for key in FAMILIES if key not in present]
-    partial = [f"{FAMILIES[key].title} in {present[key]}" for key in FAMILIES if 0 < present[key] < total]
-    partly = f" Only some cells have times of: {', '.join(partial)}." if partial else ""
-    without = f" Without {' and '.join(absent)}: no time of theirs is here." if absent else ""
-    return f"Of {total} cells: {won}.{close}{partly}{without}"
+    absent = [tr(FAMILIES[key].title) for key in FAMILIES if key not in present]
+    partial = [f"{tr(FAMILIES[key].title)} {present[key]}" for key in FAMILIES if 0 < present[key] < total]
+    if partial:
+        sentences.append(tr("Timed in only some of the cells: {families}.", families=", ".join(partial)))
+    if absent:
+        sentences.append(tr("Not timed: {families}.", families=", ".join(absent)))
+    return " ".join(sentences)
 
 
 def planned(
@@ -217,17 +230,17 @@ def html(winner_map: Map, here: ConvShape, href) -> str:
         (cell for cell in winner_map.cells.values() if cell.shape == here),
         winner_map.cells[min(winner_map.cells)],
     )
-    heads = "".join(f'<th scope="col">{x:,}</th>' for x in xs)
+    heads = "".join(f'<th scope="col">{decimal(f"{x:,}")}</th>' for x in xs)
     lines = "".join(
-        f'<tr><th scope="row">{y:,}</th>{"".join(_cell(winner_map.cells.get((x, y)), here, first, href) for x in xs)}</tr>'
+        f'<tr><th scope="row">{decimal(f"{y:,}")}</th>{"".join(_cell(winner_map.cells.get((x, y)), here, first, href) for x in xs)}</tr>'
         for y in ys
     )
     keys = "".join(
-        f'<span class="kt-key" style="--kt-hue:var(--kt-{FAMILIES[key].token})">{FAMILIES[key].title} <b>{n}</b></span>'
+        f'<span class="kt-key" style="--kt-hue:var(--kt-{FAMILIES[key].token})">{tr(FAMILIES[key].title)} <b>{n}</b></span>'
         for key, n in counts(winner_map).items()
     )
     return (
-        f'<div class="kt-map"><p class="kt-keys">{keys}<span>{HINT}</span></p><div class="kt-scroll"><table>'
+        f'<div class="kt-map"><p class="kt-keys">{keys}<span>{tr(HINT)}</span></p><div class="kt-scroll"><table>'
         f"<thead><tr><td>{winner_map.across.title} →<br>{winner_map.down.title} ↓</td>{heads}</tr></thead>"
         f"<tbody>{lines}</tbody></table></div></div>"
     )
@@ -237,7 +250,7 @@ def _cell(cell: Cell | None, here: ConvShape, described: Cell, href) -> str:
     if cell is None:
         return '<td class="kt-none">–</td>'
     first = cell.rows[0]
-    lead = "alone" if cell.lead is None else "≈ tie" if cell.tied else f"{cell.lead:.2f}×"
+    lead = tr("only one") if cell.lead is None else tr("≈ tie") if cell.tied else f"{cell.lead:.2f}×"
     link = href(cell.shape)
     attributes = f'href="{escape(link)}" target="_self"' if link else 'tabindex="0"'
     kind = "kt-cell" + " kt-here" * (cell.shape == here) + " kt-described" * (cell is described)

@@ -3,30 +3,71 @@
 from __future__ import annotations
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, tr, trn
 from visuals.conv.part import Part
+
+ONE_ZERO, ZEROS = 1, 2  # added to PIXEL if one, or more, of the values of the window are zeros of the padding
 
 
 def templates(s: ConvShape, part: Part) -> tuple[str, ...]:
-    """Returns the templates TERM, ZERO, STORE, PIXEL. {0} k, {1} p, {2} q, {3} c, {4} r, {5} s, {6} h, {7} w, {8}
-    address, {9} pixel, {10} tap, {11} product, {12} sum, {13} thread, {14} pixels inside, {15} outside, {16}
-    {17} where the window begins."""
-    indices = f"c = {{3}}, r = {{4}}, s = {{5}}: {_index_formula(s)}. "
-    remainder = (
-        f" with the {s.C - part.C:,} channels that are not shown, the [sum](output) is {{12}}"
-        if part.C < s.C
-        else ""
-    )
-    window = "Thread {13}: k = {0}, p = {1}, q = {2}. " + (
-        "Its window begins at row {16}, column {17} of the [input](input)" + _gaps(s)
-    )
+    """Returns the templates TERM, ZERO, STORE, PIXEL, PIXEL + ONE_ZERO, PIXEL + ZEROS. {0} k, {1} p, {2} q, {3} c,
+    {4} r, {5} s, {6} h, {7} w, {8} address, {9} pixel, {10} tap, {11} product, {12} sum, {13} thread, {14} pixels
+    inside, {15} outside, {16} {17} where the window begins."""
+    position = _index_formula(s)
+    window = " ".join(filter(None, (
+        tr("Thread {13}: k = {0}, p = {1}, q = {2}."),
+        tr("Its window starts at row {16}, column {17} of the [input](input)."),
+        _gaps(s),
+        _products(s, part),
+    )))  # fmt: skip
+    total = " ".join(filter(None, (tr("The [sum](output) is {12}."), _hidden_channels(s, part))))
     return (
-        indices + "The [pixel](input) at address {8} is {9}, its [tap](filter) {10}; the product {11} makes the [sum](output) {12}.",
-        indices + "That is in the padding: a zero that nobody reads. The [sum](output) stays {12}.",
-        "The loops over c, r and s have ended" + ("; " + remainder.strip() if remainder else "")
-        + ". Thread {13} stores its [sum](output), {12}, in y[0, {0}, {1}, {2}]. The other pixels have threads of their own.",
-        window + ": {14} [pixels](input)" + ("" if not (s.pad_h or s.pad_w) else " inside, {15} zeros of the padding")
-        + ", each times its [tap](filter)." + (f" Together{remainder}." if remainder else " Their [sum](output) is {12}."),
+        tr(
+            "c = {3}, r = {4}, s = {5}: {position}. The [pixel](input) at address {8} is {9}. Its [tap](filter) is {10}. "
+            "Adding the product {11} makes the [sum](output) {12}.",
+            position=position,
+        ),
+        tr(
+            "c = {3}, r = {4}, s = {5}: {position}. This position is in the padding. Its value is zero and is not loaded. "
+            "The [sum](output) stays {12}.",
+            position=position,
+        ),
+        " ".join(filter(None, (
+            tr("The loops over c, r and s are complete."),
+            _hidden_channels(s, part),
+            tr("Thread {13} stores its [sum](output), {12}, in y[0, {0}, {1}, {2}]."),
+            tr("Every other output pixel has its own thread."),
+        ))),
+        f"{window} {total}",
+        " ".join((window, tr("1 of these values is a zero of the padding."), total)),
+        " ".join((window, tr("{15} of these values are zeros of the padding."), total)),
     )  # fmt: skip
+
+
+def _products(s: ConvShape, part: Part) -> str:
+    """Returns a sentence on the products of one thread, in the channels shown."""
+    terms = part.C * s.R * s.S
+    if part.C < s.C:
+        return tr(
+            "In the {channels} channels shown, the thread multiplies {n} values of the window by their [taps](filter).",
+            channels=part.C,
+            n=terms,
+        )
+    return trn(
+        "The thread multiplies {n} value of the window by its [tap](filter).",
+        "The thread multiplies {n} values of the window by their [taps](filter).",
+        terms,
+    )
+
+
+def _hidden_channels(s: ConvShape, part: Part) -> str:
+    if part.C == s.C:
+        return ""
+    return trn(
+        "The [sum](output) includes {n} channel that is not shown.",
+        "The [sum](output) includes {n} channels that are not shown.",
+        s.C - part.C,
+    )
 
 
 def _index_formula(s: ConvShape) -> str:
@@ -40,34 +81,50 @@ def _index_formula(s: ConvShape) -> str:
 
 
 def _gaps(s: ConvShape) -> str:
-    return f", its pixels {s.dilation_h} × {s.dilation_w} apart" if s.dilation != (1, 1) else ""
+    if s.dilation == (1, 1):
+        return ""
+    return tr(
+        "Dilation sets its taps {rows} × {columns} pixels apart.", rows=s.dilation_h, columns=s.dilation_w
+    )
 
 
 def pixel_templates(s: ConvShape, part: Part) -> tuple[str, ...]:
-    """Returns the templates of a pixel. {0} address in one image, {1} windows of the part that contain it, {2}
-    threads that read it."""
-    address = "Its address is {0}."
-    per_filter = f", once for each of {s.K:,} filters" if s.K > 1 else ""
-    scope = "" if (part.P, part.Q) == (s.P, s.Q) else " of the part shown"
-    return (
-        address + f" It lies in the receptive field of no [output](output) pixel{scope}: it is never read.",
-        address
-        + f" It lies in the receptive field of 1 [output](output) pixel{scope}: {{2}} threads read it{per_filter}.",
-        address
-        + f" It lies in the receptive fields of {{1}} [output](output) pixels{scope}: {{2}} threads read it{per_filter}.",
-    )
+    """Returns the templates of a pixel in no window, in one, in more. {0} address in one image, {1} windows of the
+    part that contain it, {2} threads that read it."""
+    address = tr("Its address is {0}.")
+    if s.K > 1:
+        filters = decimal(f"{s.K:,}")
+        one = tr("It is in 1 window. {2} threads load it: 1 window × {filters} filters.", filters=filters)
+        more = tr(
+            "It is in {1} windows. {2} threads load it: {1} windows × {filters} filters.", filters=filters
+        )
+    else:
+        one = tr("It is in 1 window. 1 thread loads it.")
+        more = tr("It is in {1} windows. {2} threads load it, one per window.")
+    none = tr("It is in no window. No thread loads it.")
+    return tuple(" ".join(filter(None, (address, text, _scope(s, part)))) for text in (none, one, more))
+
+
+def _scope(s: ConvShape, part: Part) -> str:
+    if (part.P, part.Q) == (s.P, s.Q):
+        return ""
+    return tr("Only the [outputs](output) shown are counted.")
 
 
 def tap_templates(s: ConvShape, part: Part) -> tuple[str, ...]:
-    """Returns the template of a tap. {0} k, {1} c, {2} r, {3} s, {4} address, {5} pixels that it is multiplied
-    by."""
-    flip_note = (
-        f" The filter is flipped: it meets row {s.R - 1} − {{2}}, column {s.S - 1} − {{3}} of each window."
-        if s.flip
-        else ""
+    """Returns the templates of a tap that is multiplied by no pixel, one, more. {0} k, {1} c, {2} r, {3} s, {4}
+    address, {5} pixels that it is multiplied by."""
+    name = tr("Filter {0}, channel {1}, tap ({2}, {3}), address {4}.")
+    flip = ""
+    if s.flip:
+        flip = tr(
+            "The filter is flipped: this tap multiplies row {last_row} − {2}, column {last_column} − {3} of each window.",
+            last_row=s.R - 1,
+            last_column=s.S - 1,
+        )
+    products = (
+        tr("It multiplies only zeros of the padding."),
+        tr("It multiplies the outlined [pixel](input)."),
+        tr("It multiplies the {5} outlined [pixels](input), one per [output](output)."),
     )
-    scope = "" if (part.P, part.Q) == (s.P, s.Q) else " of the part shown"
-    return (
-        f"Filter {{0}}, channel {{1}}, tap ({{2}}, {{3}}), address {{4}}.{flip_note} It is multiplied by the {{5}} outlined "
-        f"[pixels](input){scope}, each for another output.",
-    )
+    return tuple(" ".join(filter(None, (name, flip, text, _scope(s, part)))) for text in products)

@@ -14,6 +14,7 @@ import dataclasses
 import numpy as np
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from visuals.conv.direct import captions
 from visuals.conv.part import Part, gather_index, part_of
@@ -24,14 +25,14 @@ from visuals.scene.source import resources, source_of
 
 FILE = "conv/01_direct.cu"
 MARKS = ("channel_sum += input_pixel(", "output[(size_t)")
-TERM, ZERO, STORE, PIXEL = range(4)  # what a step does: one template of captions.py each
+TERM, ZERO, STORE, PIXEL = range(4)  # what a step does; captions.py has its templates
 MARK_INDEX = (0, 0, 1, 0)
 MAX_PIXELS, MAX_TERMS = 1_024, 5_000  # steps of one output pixel each, and all their products
 
-ORDER = "explaining order"
-ORDER_NOTE = (
-    "One thread after the other, the first of them term by term, so that the eye can follow. On the GPU all "
-    "threads of a block walk their windows at the same time, 32 of them in step."
+ORDER = mark("explaining order")
+ORDER_NOTE = mark(
+    "The steps show one thread after another. The first thread takes one step per product. On the GPU all threads of "
+    "a block run at the same time. The 32 threads of a warp execute each instruction together."
 )
 
 
@@ -52,27 +53,27 @@ def direct_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
     launch = rung.build(s, rung.default_tiles).steps[0]
     return Scene(
         key=f"direct {part.p},{part.q},{part.K} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
-        title="direct",
+        title=tr("direct"),
         tensors=(
             *tensors(s, part, steps.x, steps.w),
-            Tensor("win", "pixel", "pixels", "input", part.C, s.R, s.S),
-            Tensor("tap", "tap", "taps", "filter", part.C, s.R, s.S),
-            Tensor("prod", "product", "products", "output", part.C, s.R, s.S, note="pixel × tap"),
-            Tensor("sum", "sum", "sum", "output", 1, 1, 1),
+            Tensor("win", "pixel", tr("pixels"), "input", part.C, s.R, s.S),
+            Tensor("tap", "tap", tr("taps"), "filter", part.C, s.R, s.S),
+            Tensor("prod", "product", tr("products"), "output", part.C, s.R, s.S, note=tr("pixel × tap")),
+            Tensor("sum", "sum", tr("sum"), "output", 1, 1, 1),
         ),
         groups=(
             Group((("x", "w", "y"),)),
-            Group((("win", "tap", "prod", "sum"),), "registers", "registers of a thread"),
+            Group((("win", "tap", "prod", "sum"),), "registers", tr("registers of one thread")),
         ),
         steps=len(kind),
-        step_name="step",
-        order_name=ORDER,
-        order_note=ORDER_NOTE,
+        step_name=tr("step"),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE),
         writes=steps.writes(),
         sums=(output_sum(s, part, steps.index),),
         annotations=annotations(s, part, steps.index),
         readings=steps.readings(),
-        captions=Captions(captions.templates(s, part), kind, steps.args()),
+        captions=Captions(captions.templates(s, part), steps.caption_kind(), steps.args()),
         source=source_of(FILE, MARKS, np.array(MARK_INDEX)[kind], detail=resources(launch)),
     )  # fmt: skip
 
@@ -148,9 +149,14 @@ class Steps:
         added = np.where(is_single_term, 1, self.terms * (self.kind == PIXEL))
         return (
             *names,
-            Reading("pixels read", np.cumsum(read), "predicted"),
-            Reading("multiply-adds", np.cumsum(added), "predicted"),
+            Reading(tr("pixels loaded"), np.cumsum(read), "predicted"),
+            Reading(tr("multiply-adds"), np.cumsum(added), "predicted"),
         )
+
+    def caption_kind(self) -> np.ndarray:
+        """Returns int64[steps]: the caption template of each step. A window over the padding has its own."""
+        zeros = (self.index < 0).sum(axis=0)[self.pixel % self.index.shape[1]]
+        return self.kind + (self.kind == PIXEL) * np.minimum(zeros, captions.ZEROS)
 
     def args(self) -> np.ndarray:
         """Returns float64[steps, n]: the numbers that fill the caption templates."""
@@ -180,20 +186,25 @@ def tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray) -> tuple[Ten
     )
     first = (0, part.h, part.w), (0, part.p, part.q)
     return (
-        Tensor("x", "x", "input", "input", part.C, part.H, part.W, x.ravel(), first[0], plane_name="channel", pad=pad,
+        Tensor("x", "x", tr("input"), "input", part.C, part.H, part.W, x.ravel(), first[0], plane_name=tr("channel"), pad=pad,
                note=part_note((0, part.C, s.C), (part.h, part.H, s.H), (part.w, part.W, s.W), plane="channel")),
-        Tensor("w", "w", "filters", "filter", part.K * part.C, s.R, s.S, w.ravel(), plane_name="map",
+        Tensor("w", "w", tr("filters"), "filter", part.K * part.C, s.R, s.S, w.ravel(), plane_name=tr("map"),
                note=_taps_note(s, part)),
-        Tensor("y", "y", "output", "output", part.K, part.P, part.Q, None, first[1], plane_name="filter",
+        Tensor("y", "y", tr("output"), "output", part.K, part.P, part.Q, None, first[1], plane_name=tr("filter"),
                note=part_note((0, part.K, s.K), (part.p, part.P, s.P), (part.q, part.Q, s.Q), plane="plane")),
     )  # fmt: skip
 
 
 def _taps_note(s: ConvShape, part: Part) -> str:
-    size = f"{s.K:,} × {s.C:,} × {s.R} × {s.S}" if s.C > 1 else f"{s.K:,} of {s.R} × {s.S}"
+    filters, channels = decimal(f"{s.K:,}"), decimal(f"{s.C:,}")
     if (part.K, part.C) == (s.K, s.C):
-        return size
-    return f"filters 0–{part.K - 1}, channels 0–{part.C - 1} of {size}"
+        if s.C > 1:
+            return f"{filters} × {channels} × {s.R} × {s.S}"
+        return tr("{n} of {rows} × {columns}", n=filters, rows=s.R, columns=s.S)
+    shown = [tr("filters 0–{last} of {n}", last=part.K - 1, n=filters)]
+    if s.C > 1:
+        shown.append(tr("channels 0–{last} of {n}", last=part.C - 1, n=channels))
+    return ", ".join([*shown, f"{s.R} × {s.S}"])
 
 
 # -- annotations of cells --------------------------------------------------------------------------
@@ -205,7 +216,7 @@ def output_sum(s: ConvShape, part: Part, index: np.ndarray) -> Sum:
     k = np.repeat(np.arange(part.K), len(output))
     start = np.concatenate([[0], np.cumsum(np.tile(inside.sum(axis=1), part.K))])
     return Sum("y", "x", start, np.tile(index.T[inside], part.K), k * terms + np.tile(term, part.K), left="w",
-               rest="channels" if part.C < s.C else "")  # fmt: skip
+               rest=tr("channels") if part.C < s.C else "")  # fmt: skip
 
 
 def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Annotation, ...]:
@@ -233,7 +244,7 @@ def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Annotation
     pixels = np.stack([address, fields, fields * s.K], axis=1)
     return (
         Annotation("x", Captions(captions.pixel_templates(s, part), np.minimum(fields, 2), pixels)),
-        Annotation("w", Captions(captions.tap_templates(s, part), np.zeros(len(taps), int), taps), {"x": links}),
+        Annotation("w", Captions(captions.tap_templates(s, part), np.minimum(taps[:, 5], 2), taps), {"x": links}),
     )  # fmt: skip
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from kernels.conv.implicit import filter_threads
 from kernels.conv.shape import ConvShape
+from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
@@ -46,15 +46,32 @@ def cost(s: ConvShape) -> str:
     """Returns how many bytes the threads read, how many bytes exist, and how many a tiled block reads."""
     read_bytes, stored_bytes = 4 * values_read(s), 4 * (s.elements["x"] + s.elements["w"])
     rule = next(iter(find(TILED).rules(s, find(TILED).default_tiles)), "")
-    tiled = (
-        f"{units.bytes_(4 * values_tiled(s))} in all." if not rule else f"but here a rule forbids it: {rule}."
+    sentences = (
+        tr("Direct convolution needs no workspace (extra memory)."),
+        tr(
+            "Each pixel is loaded up to {loads}×: once per window and filter, at most R·S·K = {taps}×.",
+            loads=decimal(f"{loads_per_pixel(s):,}"),
+            taps=decimal(f"{s.R * s.S * s.K:,}"),
+        ),
+        tr(
+            "The threads load {loaded} in total. Input and filters hold only {stored}.",
+            loaded=units.bytes_(read_bytes),
+            stored=units.bytes_(stored_bytes),
+        ),
+        tr("Caches supply part of these loads."),
+        tr("The tiled kernel cannot run this shape: {rule}.", rule=rule)
+        if rule
+        else tr(
+            "In the tiled kernel, a block loads its pixels and taps once into shared memory. All its blocks load {loaded}.",
+            loaded=units.bytes_(4 * values_tiled(s)),
+        ),
     )
-    return (
-        f"No workspace. But each pixel is asked for up to {copies_per_pixel(s) * s.K:,} times (R·S·K = {s.R * s.S * s.K:,}): "
-        f"{units.bytes_(read_bytes)} in all, where input and filters hold {units.bytes_(stored_bytes)}. The caches answer what they "
-        "can. Tiled, a block brings each pixel of its patch into shared memory once for all its filters, its taps too: "
-        f"{tiled}"
-    )
+    return " ".join(sentences)
+
+
+def loads_per_pixel(s: ConvShape) -> int:
+    """Returns how many threads of conv/direct load the pixel that most of them load."""
+    return copies_per_pixel(s) * s.K
 
 
 def gain(rows: Mapping[str, Row]) -> str:
@@ -66,25 +83,49 @@ def gain(rows: Mapping[str, Row]) -> str:
     ours = [rows[name] for name in (DIRECT, TILED) if name in rows]
     best, library = fastest(ours), fastest(row for name, row in rows.items() if find(name).library)
     if best and library:
-        ratio = best["median_ms"] / library["median_ms"]
-        sentences.append(
-            f"The fastest of the libraries', {title(library)}, is {units.ratio(ratio)} times as fast as the better of the two."
-            if ratio > 1
-            else f"No library is as fast here: {title(library)} takes {units.ratio(1 / ratio)} times as long."
-        )
+        sentences.append(_against_library(best, library))
     return " ".join(sentences)
 
 
 def _against(tiled: Row, direct: Row) -> str:
     ratio = direct["median_ms"] / tiled["median_ms"]
     if within_spread(tiled, direct):
-        return "Patch and taps in shared memory buy nothing here: the spreads of the two overlap."
+        return tr(
+            "Shared memory makes no measurable difference here: the spreads of the two kernels overlap."
+        )
     if ratio > 1:
-        return f"Patch and taps in shared memory make it {units.ratio(ratio)} times as fast."
-    return f"Patch and taps in shared memory lose here: it takes {units.ratio(1 / ratio)} times as long."
+        return tr(
+            "Staging through shared memory is faster here: {ratio}× as fast as direct.",
+            ratio=units.ratio(ratio),
+        )
+    return tr(
+        "Staging through shared memory is slower here: {ratio}× the time of direct.",
+        ratio=units.ratio(1 / ratio),
+    )
 
 
-@cache
+def _against_library(best: Row, library: Row) -> str:
+    name, ratio = title(library), best["median_ms"] / library["median_ms"]
+    if within_spread(best, library):
+        return tr(
+            "There is no measurable difference between our better kernel and the fastest library kernel, {name}: the spreads "
+            "overlap.",
+            name=name,
+        )
+    if ratio > 1:
+        return tr(
+            "The fastest library kernel, {name}, is {ratio}× as fast as our better kernel.",
+            name=name,
+            ratio=units.ratio(ratio),
+        )
+    return tr(
+        "No library kernel is faster here: {name} takes {ratio}× the time of our better kernel.",
+        name=name,
+        ratio=units.ratio(1 / ratio),
+    )
+
+
+@cached(8)
 def examples() -> list[tuple[Preset, str]]:
     """Returns the presets at which the tiled kernel gains most and least over the plain one, from the cold
     recordings."""
@@ -96,4 +137,4 @@ def examples() -> list[tuple[Preset, str]]:
     return extremes(speedup)
 
 
-STORY = Story(cost, gain, examples, "tiled, times as fast as direct, recorded:")
+STORY = Story(cost, gain, examples, mark("Recorded speed of the tiled kernel, relative to direct:"))

@@ -10,26 +10,48 @@ import numpy as np
 from kernels.conv.shape import ConvShape
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.trace import BlockTrace
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
-from visuals.conv.part import Part
+from visuals.conv.part import SHOWN_IN_PART, Part
 from visuals.scene.parts import Captions, Group, Lanes, Read, Reading, Write
 from visuals.scene.recorder import read_per_step
 from visuals.scene.requests import ORDER, ORDER_NOTE, lanes_of, requested_sectors
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin
 
-NOTE = f"Block 0 as the emulator executed it, one memory request of one warp a step. {ORDER_NOTE}"
+NOTE = mark("Each step is one memory request of one warp of block 0, in the order of the emulator.")
 MAX_REQUESTS = 4_096  # of block 0: more steps are too many to watch
 PIXELS, ONE_PIXEL, TAP, TAPS, STORE, OTHER_BLOCKS = range(6)
-TEMPLATES = (
-    "Warp {0}: {1} of its {11} lanes ask for a [pixel](input) each, x[{4}, {5}, {6}] to x[{7}, {8}, {9}], {10} different ones: "
-    "sectors {2}, fewest possible {3}.",
-    "Warp {0}: {1} of its {11} lanes ask for [pixel](input) x[{4}, {5}, {6}]: sectors {2}.",
-    "Warp {0}: {1} lanes ask for the same [tap](filter), at address {4}: one sector, one load serves them all.",
-    "Warp {0}: {1} lanes ask for {10} [taps](filter), of filters {4} to {7}: sectors {2}, fewest possible {3}.",
-    "Warp {0} stores its {1} [sums](output): sectors {2}, fewest possible {3}.",
-    "The other {0} blocks did the same at the same time, on other SMs: the [output](output) is whole.",
+LOADS = (
+    mark(
+        "Warp {0} loads {10} different [pixels](input), from x[{4}, {5}, {6}] to x[{7}, {8}, {9}]. "
+        "Active lanes: {1} of {11}. Sectors (32 bytes) touched: {2}, minimum {3}."
+    ),
+    mark(
+        "Warp {0} loads one [pixel](input), x[{4}, {5}, {6}]. Active lanes: {1} of {11}. The GPU loads one sector (32 bytes) for all of them."
+    ),
+    mark(
+        "Warp {0} loads one [tap](filter), at address {4}. Active lanes: {1} of {11}. The GPU loads one sector (32 bytes) for all of them."
+    ),
+    mark(
+        "Warp {0} loads {10} [taps](filter), of filters {4} to {7}. "
+        "Active lanes: {1} of {11}. Sectors (32 bytes) touched: {2}, minimum {3}."
+    ),
+    mark(
+        "Warp {0} stores its [sums](output). "
+        "Active lanes: {1} of {11}. Sectors (32 bytes) touched: {2}, minimum {3}."
+    ),
 )
+
+
+def templates(other_blocks: int) -> tuple[str, ...]:
+    """Returns the captions of the kinds of steps, from PIXELS to OTHER_BLOCKS."""
+    others = trn(
+        "The other block computes its [outputs](output) in the same way. The [output](output) is complete.",
+        "The other {n} blocks compute their [outputs](output) in the same way. The [output](output) is complete.",
+        other_blocks,
+    )
+    return *map(tr, LOADS), others
 
 
 def max_requests(s: ConvShape) -> int:
@@ -42,9 +64,13 @@ def max_requests(s: ConvShape) -> int:
 def why_not(s: ConvShape, part: Part) -> str:
     """Returns why the order of the warps cannot be shown for a shape; "" if it can."""
     if s.N > 1 or (s.C, s.K, s.P, s.Q) != (part.C, part.K, part.P, part.Q):
-        return "The order of the warps is shown for shapes that stand on the stage whole; this one is shown in part."
+        return tr(SHOWN_IN_PART)
     if max_requests(s) > MAX_REQUESTS:
-        return f"The order of the warps is shown for up to {MAX_REQUESTS:,} requests of a block, this one has up to {max_requests(s):,}."
+        return tr(
+            "The warp order is limited to {limit} memory requests per block. This block has up to {count}.",
+            limit=decimal(f"{MAX_REQUESTS:,}"),
+            count=decimal(f"{max_requests(s):,}"),
+        )
     return ""
 
 
@@ -112,14 +138,16 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
         tensors=scene.tensors[:3],
         groups=(Group((("x", "w", "y"),)),),
         steps=steps,
-        step_name="request",
-        order_name=ORDER,
-        order_note=NOTE,
+        step_name=tr("request"),
+        order_name=tr(ORDER),
+        order_note=f"{tr(NOTE)} {tr(ORDER_NOTE)}",
         writes=(Write("y", written, y),),
         reads=tuple(_reads(name, requests, extra_steps) for name in ("x", "w")),
         readings=_readings(requests, extra_steps),
         captions=Captions(
-            TEMPLATES, np.array([request.kind() for request in requests] + [OTHER_BLOCKS] * extra_steps), args
+            templates(blocks - 1),
+            np.array([request.kind() for request in requests] + [OTHER_BLOCKS] * extra_steps),
+            args,
         ),
         source=dataclasses.replace(
             scene.source,
@@ -148,15 +176,19 @@ def _readings(requests: list[Request], extra_steps: int) -> tuple[Reading, ...]:
 
     return (
         Reading(
-            "sectors of x", so_far(request.sectors * (request.name == "x") for request in requests), "counted"
+            tr("sectors of x"),
+            so_far(request.sectors * (request.name == "x") for request in requests),
+            "counted",
         ),
         Reading(
-            "sectors of w", so_far(request.sectors * (request.name == "w") for request in requests), "counted"
+            tr("sectors of w"),
+            so_far(request.sectors * (request.name == "w") for request in requests),
+            "counted",
         ),
         Reading(
-            "sectors stored",
+            tr("sectors stored"),
             so_far(request.sectors * (request.name == "y") for request in requests),
             "counted",
         ),
-        Reading("requests", so_far(1 for _ in requests), "counted"),
+        Reading(tr("requests"), so_far(1 for _ in requests), "counted"),
     )

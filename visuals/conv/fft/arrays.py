@@ -14,9 +14,10 @@ import numpy as np
 
 from kernels.conv import common, fft, fft_cpu
 from kernels.conv.shape import ConvShape
+from kernels.i18n import mark
 from kernels.model.launch import ceil
 
-PAD, TOO_SMALL = "pad", "too small"
+PAD, TOO_SMALL = mark("pad"), mark("too small")  # as the URL has them
 
 
 def cut_of(s: ConvShape, tile: int, padding: str = PAD) -> np.void:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, tr, trn
 from visuals.conv.fft.arrays import Arrays
 
 (
@@ -11,62 +12,123 @@ from visuals.conv.fft.arrays import Arrays
 ) = range(12)  # fmt: skip
 ROW_KINDS = {"X": (ROW_INPUT, ROW_INPUT_EMPTY), "W": (ROW_FILTER, ROW_FILTER_EMPTY)}
 COLUMN_KIND = {"X": COLUMN_INPUT, "W": COLUMN_FILTER}
-INPUT, FILTER, OUTPUT, SPACE = (
-    "[input](input)",
-    "[filter](filter)",
-    "[output](output)",
-    "[workspace](workspace)",
-)
-X, W, Y, D = "[X](input)", "[W](filter)", "[Y](output)", "[d](output)"
 
 
 # -- steps ---------------------------------------------------------------------------------------
 def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
-    s, has_channels = a.shape, shape.C > 1
-    first = " in channel 0" if has_channels else ""
-    strides = f", one of every {s.v}," if s.v > 1 else ""
-    dilated = " the zeros of the dilation between them," if s.dilation != (1, 1) else ""
-    over_channels = f" over all {shape.C:,} channels" if has_channels else ""
-    per_channel = " a channel" if has_channels else ""
+    s, channels = a.shape, {"C": decimal(f"{shape.C:,}")}
+    one_channel = shape.C == 1
+    taps = s.R * s.S
+    padded_filter = [
+        trn(
+            "The [filter](filter)’s {n} tap (weight) is copied into the corner of an array of the same size; the rest is zero.",
+            "The [filter](filter)’s {n} taps (weights) are copied into the corner of an array of the same size; the rest is zero.",
+            taps,
+        )
+    ]
+    if s.dilation != (1, 1):
+        padded_filter.append(tr("The dilation puts zeros between them."))
+    padded_filter += [
+        tr("The array has {1} numbers, {2}× as many as the filter."),
+        tr("Two spectra can only be multiplied if they have the same frequencies."),
+    ]
+    product = [
+        tr("Row {0} of the frequencies: [Y](output) = [X](input) · conj([W](filter)).")
+        if one_channel
+        else tr(
+            "Row {0} of the frequencies: [Y](output) = Σ [X](input) · conj([W](filter)) over all {C} channels.",
+            **channels,
+        ),
+        tr("That takes {5} complex multiplications, and no window slides.")
+        if one_channel
+        else tr("That takes {5} complex multiplications per channel, and no window slides."),
+        tr("At ({0}, {1}): |X| = {2}, |W| = {3}, |Y| = {4}.")
+        if one_channel
+        else tr("At ({0}, {1}): |X| = {2} and |W| = {3} in channel 0, |Y| = {4}."),
+    ]
+    picked = [
+        tr("Row {0} of the [output](output) is taken from row {1} of [d](output) and divided by {2}."),
+        *[tr("The stride keeps one pixel of every {v}.", v=s.v)] * (s.v > 1),
+    ]
     return (
-        f"The {INPUT} goes into an array of {{0}} × {{1}} in the {SPACE}{_zeros(a)}",
-        f"The {FILTER}’s {{0}} taps go into the corner of an array as large,{dilated} zeros elsewhere: {{1}} numbers "
-        f"for {{0}}, {{2}} times as many. Spectra can only be multiplied where both have the same frequencies.",
-        _row(INPUT, has_channels, first),
-        f"Row {{0}} of the padded {INPUT} holds zeros alone, so does its transform.",
-        _column(X, first),
-        _row(FILTER, has_channels, first),
-        f"Row {{0}} of the padded {FILTER} holds zeros alone, so does its transform: work that the small filter does not need.",
-        _column(W, first),
-        f"Row {{0}} of the frequencies: {Y} = Σ {X} · conj({W}){over_channels}, {{5}} complex products{per_channel}, and no window slides. "
-        f"At ({{0}}, {{1}}){first} |X| = {{2}} and |W| = {{3}}; |Y| = {{4}}.",
-        f"Back: all frequencies of {Y} together give row {{0}} of {D}, the {OUTPUT} at every place of the filter as if "
-        "the stride were 1. cuFFT leaves it {1} times too large.",
-        f"Row {{0}} of the {OUTPUT}: {{3}} pixels{strides} of row {{1}} of {D}, divided by {{2}}.",
-        f"Row {{0}} of the {OUTPUT} from row {{1}} of {D}, divided by {{2}}: {{4}} of {{3}} pixels had windows that ran over "
-        "the end of the array and went on at its start: wrong, but for chance.",
+        _joined(
+            tr("The [input](input) is copied into an array of {0} × {1} in the [workspace](workspace)."),
+            _zeros(a),
+        ),
+        _joined(*padded_filter),
+        _row(
+            tr("Row {0} of the padded [input](input): its {1} numbers become {2} complex numbers."),
+            one_channel,
+        ),
+        tr("Row {0} of the padded [input](input) is all zeros, so its transform is zero."),
+        _column(
+            tr("X at (0, {0}) is ({2}, {3}).")
+            if one_channel
+            else tr("X at (0, {0}) in channel 0 is ({2}, {3}).")
+        ),
+        _row(
+            tr("Row {0} of the padded [filter](filter): its {1} numbers become {2} complex numbers."),
+            one_channel,
+        ),
+        _joined(
+            tr("Row {0} of the padded [filter](filter) is all zeros, so its transform is zero."),
+            tr("Direct convolution does not need this work."),
+        ),
+        _column(
+            tr("W at (0, {0}) is ({2}, {3}).")
+            if one_channel
+            else tr("W at (0, {0}) in channel 0 is ({2}, {3}).")
+        ),
+        _joined(*product),
+        _joined(
+            tr(
+                "Inverse transform, [d](output) = FFT⁻¹([Y](output)): all frequencies together give row {0} of d."
+            ),
+            tr(
+                "d is the output at every position of the filter, as if the stride were 1. cuFFT’s result is {1}× too large."
+            ),
+        ),
+        _joined(*picked),
+        _joined(
+            *picked,
+            tr(
+                "The windows of {4} of its {3} pixels wrap around the end of the array. These values are wrong, except by chance."
+            ),
+        ),
     )
 
 
 def _zeros(a: Arrays) -> str:
-    """Returns the end of a caption: which zeros surround the picture, or that the array is too small."""
+    """Returns a sentence: which zeros surround the picture, or that the array is too small."""
     s = a.shape
     if a.wrapped_output.any():
-        return ", which is too small: what slides out on one side will come in on the other."
+        return tr("The array is too small: windows that cross its end wrap around to its start.")
     if a.rows > s.H or a.columns > s.W or a.tiles != (1, 1) or max(s.pad):
-        return ". {2} cells of what is shown are zeros: a transform is a circle, and nothing of one side may come in on the other."
-    return " as it is: with padding 0 every window lies inside the map."
+        return tr(
+            "The other cells are zero ({2} of those shown). A transform is periodic: the zeros keep windows from wrapping "
+            "around to the other side."
+        )
+    return tr("No zeros are needed: with padding 0 every window fits inside the input.")
 
 
-def _row(role: str, has_channels: bool, first: str) -> str:
-    return (
-        f"Row {{0}} of the padded {role}: its {{1}} numbers become {{2}} complex ones{' in each channel' if has_channels else ''}; of a "
-        f"real row the others are their mirror image. Frequency 0 is the row’s sum{first}, {{3}}."
+def _row(begin: str, one_channel: bool) -> str:
+    return _joined(
+        begin,
+        tr("The other frequencies of a real row are conjugates of these."),
+        tr("Frequency 0 is the sum of the row, {3}.")
+        if one_channel
+        else tr("Frequency 0 is the sum of the row, {3} in channel 0."),
     )
 
 
-def _column(spectrum: str, first: str) -> str:
-    return (
-        f"Column {{0}}: its {{1}} complex numbers are transformed in turn, and the spectrum is whole there: "
-        f"{spectrum} at (0, {{0}}){first} = ({{2}}, {{3}})."
+def _column(value: str) -> str:
+    return _joined(
+        tr(
+            "Column {0}: its {1} complex numbers are transformed too. The spectrum is now complete in this column."
+        ),
+        value,
     )
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(sentences)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import tr
 from visuals.conv.fft.arrays import Arrays, snap_to_integers
 from visuals.scene.parts import Annotation, Captions
 
@@ -28,8 +29,11 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Annotation:
     args = np.stack(np.broadcast_arrays(values.real, values.imag, down, np.arange(columns)), axis=-1)
     args = args.reshape(-1, 4)
     texts = (
-        f"In the end {name} = ({{0}}, {{1}}) here: how much there is of the wave of {{2}} periods down and {{3}} across.",
-        f"In the end {name} = ({{0}}, {{1}}) here: the sum of all numbers.",
+        tr(
+            "Final value: {name} = ({0}, {1}), the amount of the wave that repeats {2}× down and {3}× across.",
+            name=name,
+        ),
+        tr("Final value: {name} = ({0}, {1}), the sum of all numbers.", name=name),
     )
     return Annotation(name, Captions(texts, (args[:, 2:] == 0).all(axis=1).astype(int), args))
 
@@ -44,7 +48,7 @@ def _product(steps: Steps, shape: ConvShape) -> Annotation:
     terms = [f"({{{4 * c}}}, {{{4 * c + 1}}}) · conj({{{4 * c + 2}}}, {{{4 * c + 3}}})" for c in range(maps)]
     first = 4 * maps
     if maps < shape.C:
-        terms.append(f"({{{first}}}, {{{first + 1}}}) from the channels not shown")
+        terms.append(tr("{value} from the channels not shown", value=f"({{{first}}}, {{{first + 1}}})"))
     text = f"Y = {' + '.join(terms)} = ({{{first + 2}}}, {{{first + 3}}})."
     cells = steps.spectrum.reshape(maps, -1).T
     return Annotation("Y", Captions((text,), np.zeros(len(args), int), args), {"X": cells, "W": cells})
@@ -59,10 +63,14 @@ def _dense(steps: Steps) -> Annotation:
     size = a.rows * a.columns
     args = np.stack([np.full(steps.dense.size, size), (steps.dense / size).ravel()], axis=1).astype(float)
     texts = (  # by 2 * picked + wraps
-        "Right, but no pixel of the output is picked here: computed to be thrown away.",
-        "Its window runs over the end of the array and goes on at the start: wrong, and never picked.",
-        "Divided by {0} it is {1}, a pixel of the output.",
-        "Its window runs over the end of the array and goes on at the start: {1} is wrong, but for chance, and picked all the same.",
+        tr("This value is correct, but the output does not use it."),
+        tr(
+            "The window wraps around the end of the array, so this value is wrong. The output does not use it."
+        ),
+        tr("Divided by {0} it is {1}, a pixel of the output."),
+        tr(
+            "The window wraps around the end of the array, so {1} is wrong (except by chance). It is still copied."
+        ),
     )
     return Annotation("d", Captions(texts, (2 * is_picked + wraps).ravel(), args))
 
@@ -78,8 +86,8 @@ def _output(steps: Steps) -> Annotation:
         float
     )
     texts = (
-        "It is d[{0}, {1}] / {2}.",
-        "It is d[{0}, {1}] / {2}, whose window ran over the end: it should be {3}.",
+        tr("It is d[{0}, {1}] / {2}."),
+        tr("It is d[{0}, {1}] / {2}. The window wraps around: the correct value is {3}."),
     )
     cells = ((rows - p.row) * p.columns + columns - p.column).reshape(-1, 1)
     return Annotation("y", Captions(texts, a.wrapped_output[index].ravel().astype(int), args), {"d": cells})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kernels import records
 from kernels.conv import fft
 from kernels.conv.shape import ConvShape
+from kernels.i18n import mark, tr
 from kernels.model.program import WORKSPACE
 from kernels.model.rung import Ladder, Rung
 from kernels.records import statistics
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
 RUNG = fft.RUNGS[0]
 TAPS = range(1, 32)
 TICKS = (1, 3, 5, 7, 9, 11, 15, 19, 23, 27, 31)
+RULE = "rule"  # the only line of a tiling that a rule forbids
 HEIGHT, WITH_TIMES = 340, 580  # px, without and with measured times under the FLOPs
 
 Row = Mapping
@@ -95,20 +97,34 @@ def caption(s: ConvShape, counts: Sequence[Flops]) -> str:
     """Returns where the curves cross, and the ratio at the page's shape."""
     supported = [f for f in counts if f.fft is not None]
     if not supported:
-        return f"The FFT cannot run this shape: {next(iter(RUNG.rules(s, RUNG.default_tiles)), '')}."
-    crossing_taps = crossing(counts)
-    end = "" if len(supported) == len(counts) else f" A rule ends the curve at R = {supported[-1].taps}."
+        rule = next(iter(RUNG.rules(s, RUNG.default_tiles)), "")
+        return tr("The FFT cannot run this shape: {rule}.", rule=rule)
+    sentences, crossing_taps = [], crossing(counts)
     if crossing_taps is None:
-        return f"The FFT executes more FLOPs than direct convolution at every R it can run here.{end}"
-    text = (
-        f"From R = {crossing_taps} on the FFT executes fewer FLOPs than direct convolution"
-        if crossing_taps > 1
-        else "The FFT executes fewer FLOPs at every R"
-    )
+        sentences.append(
+            tr("The FFT executes more FLOPs than direct convolution at every R that it can run here.")
+        )
+    elif crossing_taps > 1:
+        sentences.append(
+            tr("From R = {R} on, the FFT executes fewer FLOPs than direct convolution.", R=crossing_taps)
+        )
+    else:
+        sentences.append(tr("The FFT executes fewer FLOPs than direct convolution at every R."))
     current = next((f for f in supported if f.taps == s.R), None)
-    if current and s.R == s.S:
-        text += f"; at R = {s.R} it is {units.ratio(current.fft / current.direct)} times as many"
-    return f"{text}. A FLOP is not a time: transforms and spectra move many bytes for few FLOPs.{end}"
+    if crossing_taps is not None:
+        if current and s.R == s.S:
+            ratio = units.ratio(current.fft / current.direct)
+            sentences.append(
+                tr("At R = {R} it executes {ratio}× the FLOPs of direct convolution.", R=s.R, ratio=ratio)
+            )
+        sentences.append(
+            tr("Fewer FLOPs do not always take less time: transforms and spectra move many bytes per FLOP.")
+        )
+    if len(supported) < len(counts):
+        sentences.append(
+            tr("The curve of the FFT ends at R = {R}: a rule forbids larger filters.", R=supported[-1].taps)
+        )
+    return " ".join(sentences)
 
 
 # -- times ---------------------------------------------------------------------------------------
@@ -122,7 +138,7 @@ def recorded(
         lines = {"": dict(tiles_of(rung))}
         if rung.name == RUNG.name:
             lines = {
-                f", {tile_name(tile)}": lines[""] | {"FFT_TILE": tile} for tile in rung.tiles["FFT_TILE"]
+                f", {tr(tile_name(tile))}": lines[""] | {"FFT_TILE": tile} for tile in rung.tiles["FFT_TILE"]
             }
         for suffix, tiles in lines.items():
             rows = [(taps, records.recorded(rung.name, with_taps(s, taps), tiles, timing)) for taps in TAPS]
@@ -142,13 +158,18 @@ def fastest(times: Sequence[tuple[str, Points]]) -> str:
     runs: list[list] = []  # title, first R, last R
     for taps in sorted(by_taps):
         best = statistics.fastest(row for _, row in by_taps[taps])
-        title = " or ".join(title for title, row in by_taps[taps] if statistics.within_spread(row, best))
+        title = " / ".join(title for title, row in by_taps[taps] if statistics.within_spread(row, best))
         if runs and runs[-1][0] == title:
             runs[-1][2] = taps
         else:
             runs.append([title, taps, taps])
-    parts = (f"{title} at R = {a}" + (f" to {b}" if b > a else "") for title, a, b in runs)
-    return f"The fastest as recorded: {'; '.join(parts)}." if runs else ""
+    parts = [
+        tr("{kernels} at R = {first} to {last}", kernels=title, first=a, last=b)
+        if b > a
+        else tr("{kernels} at R = {first}", kernels=title, first=a)
+        for title, a, b in runs
+    ]
+    return tr("Fastest in the recordings: {kernels}.", kernels="; ".join(parts)) if parts else ""
 
 
 def chart(
@@ -160,20 +181,20 @@ def chart(
 
     figure = make_subplots(2 if times else 1, 1, shared_xaxes=True, vertical_spacing=0.08)
     lines = (
-        ("FLOP of direct", "input", "solid", 2.5, [f.direct for f in counts]),
-        ("FLOP of the FFT", "output", "solid", 2.5, [f.fft for f in counts]),
-        ("its products", "output", "dash", 1.5, [f.products for f in counts]),
-        ("its transforms", "workspace", "dot", 1.5, [f.transforms for f in counts]),
+        (tr("FLOPs of direct"), "input", "solid", 2.5, [f.direct for f in counts]),
+        (tr("FLOPs of the FFT"), "output", "solid", 2.5, [f.fft for f in counts]),
+        (tr("products of the FFT"), "output", "dash", 1.5, [f.products for f in counts]),
+        (tr("transforms of the FFT"), "workspace", "dot", 1.5, [f.transforms for f in counts]),
     )
     for name, hue, dash, width, values in lines:
         figure.add_scatter(
             x=list(TAPS), y=values, name=name, mode="lines", line={"color": tokens[hue], "dash": dash, "width": width},
             customdata=["" if v is None else units.count(v) for v in values], row=1, col=1,
-            hovertemplate=f"R = %{{x}}: {name} %{{customdata}}, predicted<extra></extra>",
+            hovertemplate=tr("R = %{x}: {name} %{customdata}, predicted", name=name) + "<extra></extra>",
         )  # fmt: skip
     _times(figure, times, tokens)
     figure.update_yaxes(type="log", exponentformat="SI", dtick=1, gridcolor=tokens["line"], **_axis(tokens))
-    figure.update_yaxes(title={"text": "FLOP, predicted", "standoff": 6}, row=1, col=1)
+    figure.update_yaxes(title={"text": tr("FLOPs, predicted"), "standoff": 6}, row=1, col=1)
     figure.update_xaxes(
         range=[0.5, TAPS[-1] + 0.5],
         tickvals=TICKS,
@@ -182,11 +203,13 @@ def chart(
         showline=True,
         **_axis(tokens),
     )
-    figure.update_xaxes(title={"text": "R = S, taps a side", "standoff": 4}, row=2 if times else 1, col=1)
+    figure.update_xaxes(
+        title={"text": tr("R = S, taps per side"), "standoff": 4}, row=2 if times else 1, col=1
+    )
     if s.R == s.S:
         figure.add_vline(x=s.R, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
         figure.add_annotation(
-            x=s.R, y=1, yref="paper", text=f"yours: R = {s.R}", showarrow=False, yanchor="bottom", xanchor="left",
+            x=s.R, y=1, yref="paper", text=tr("this page: R = {R}", R=s.R), showarrow=False, yanchor="bottom", xanchor="left",
             font={"size": 12, "color": tokens["ink"]},
         )  # fmt: skip
     return figure.update_layout(
@@ -210,11 +233,11 @@ def _times(figure: Figure, times: Sequence[tuple[str, Points]], tokens: Tokens) 
             line={"color": tokens[HUES[n % len(HUES)]], "width": 1.5, "dash": DASHES[n % len(DASHES)]},
             customdata=[[units.time_(r["median_ms"]), units.time_(r["p20_ms"]), units.time_(r["p80_ms"]), r["n"]]
                         for r in rows],
-            hovertemplate=f"{title}, R = %{{x}}: median %{{customdata[0]}}<br>p20 %{{customdata[1]}}, "
-                          "p80 %{customdata[2]}, n = %{customdata[3]}<extra></extra>",
+            hovertemplate=tr("{title}, R = %{x}: median %{customdata[0]}<br>p20 %{customdata[1]}, p80 %{customdata[2]}, "
+                             "n = %{customdata[3]}", title=title) + "<extra></extra>",
         )  # fmt: skip
     if times:
-        figure.update_yaxes(title={"text": "ms, recorded", "standoff": 6}, row=2, col=1)
+        figure.update_yaxes(title={"text": tr("ms, recorded"), "standoff": 6}, row=2, col=1)
 
 
 def _axis(tokens: Tokens) -> dict:
@@ -229,10 +252,14 @@ def tilings(
     """Returns the cost of each FFT_TILE in figures, by its name. `rows` are those of a `kind`, measured or
     recorded, by FFT_TILE. A tile that a rule forbids has only that rule."""
     found = {}
+    if kind == "measured":
+        workspace, time = tr("workspace, measured"), tr("time, measured")
+    else:
+        workspace, time = tr("workspace, recorded"), tr("time, recorded")
     for tile in RUNG.tiles["FFT_TILE"]:
         name, tiles = tile_name(tile), {"FFT_TILE": tile, "SPECTRA": spectra}
         if rule := next(iter(RUNG.rules(s, tiles)), ""):
-            found[name] = {"cannot run": rule}
+            found[name] = {RULE: rule}
             continue
         cut = fft.cut(s, tiles)
         area = int(cut["rows"]) * int(cut["columns"])
@@ -241,18 +268,19 @@ def tilings(
         w, padded, spectrum = story.filter_bytes(s, tiles)
         row = rows.get(tile)
         found[name] = {
-            "a transform": f"{cut['rows']} × {cut['columns']}",
-            "transforms of a map": f"{cut['down']} × {cut['across']}" if transforms > 1 else "1",
-            "pixels of a transform that wrap": units.share(1 - valid / area),
-            "FLOPs executed": units.count(fft.executed_flops(s, tiles)),
-            "filters padded, and their spectra": f"{units.bytes_(padded)} + {units.bytes_(spectrum)}",
-            "times the filters": units.ratio((padded + spectrum) / w),
-            "workspace": units.bytes_(RUNG.build(s, tiles).nbytes(WORKSPACE)),
-            f"workspace, {kind}": units.bytes_(row["workspace_bytes"]) if row else "–",
-            f"time, {kind}": units.time_(row["median_ms"]) if row else "–",
+            tr("size of a transform"): f"{cut['rows']} × {cut['columns']}",
+            tr("transforms per channel"): f"{cut['down']} × {cut['across']}" if transforms > 1 else "1",
+            tr("pixels of a transform that wrap around"): units.share(1 - valid / area),
+            tr("FLOPs executed"): units.count(fft.executed_flops(s, tiles)),
+            tr("padded filters + their spectra"): f"{units.bytes_(padded)} + {units.bytes_(spectrum)}",
+            tr("both / filters"): f"{units.ratio((padded + spectrum) / w)}×",
+            tr("workspace, predicted"): units.bytes_(RUNG.build(s, tiles).nbytes(WORKSPACE)),
+            workspace: units.bytes_(row["workspace_bytes"]) if row else "–",
+            time: units.time_(row["median_ms"]) if row else "–",
         }
     return found
 
 
 def tile_name(tile: int) -> str:
-    return str(tile) if tile else "whole"
+    """Returns the name of an FFT_TILE as the URL has it."""
+    return str(tile) if tile else mark("whole")

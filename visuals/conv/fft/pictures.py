@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.i18n import decimal, tr, trn
 from visuals.conv.fft.arrays import Arrays
 from visuals.conv.fft.steps import part_of
 
@@ -32,25 +33,33 @@ def logarithm(half: np.ndarray, columns: int) -> np.ndarray:
 def pipeline_pictures(a: Arrays, picture: str, name: str, channels: int) -> list[Picture]:
     """Returns (values, role, caption) of every array of one transform: the one on the stage."""
     part, size = part_of(a), f"{a.rows} × {a.columns}"
-    position = "" if a.tiles == (1, 1) else f", transform {part.down}, {part.across}"
-    first = ", first channel" if channels > 1 else ""
+    padded = tr("Padded input: {picture}, {size}", picture=picture, size=size)
+    details = [tr("transform {down}, {across}", down=part.down, across=part.across)] * (a.tiles != (1, 1))
+    details += [tr("first channel")] * (channels > 1)
+    taps = f"{a.shape.R} × {a.shape.S}"
     x, X, Y, d = (array[part.down, part.across] for array in (a.x_padded, a.X, a.Y, a.dense))
     p, q = (np.flatnonzero(np.arange(n) * u // int(step) == tile) for n, u, step, tile in (
         (a.shape.P, a.shape.u, a.cut["step_h"], part.down), (a.shape.Q, a.shape.v, a.cut["step_w"], part.across),
     ))  # fmt: skip
     output = a.y[p[0] : p[-1] + 1, q[0] : q[-1] + 1]
     return [
-        (x[0], "input", f"Padded input: {picture}, {size}{position}{first}"),
-        (logarithm(X[0], a.columns), "input", "Its spectrum"),
-        (a.w_padded[0], "filter", f"Padded filter: {name}, {a.shape.R} × {a.shape.S} taps in {size}"),
-        (logarithm(a.W[0], a.columns), "filter", "Its spectrum"),
+        (x[0], "input", ", ".join([padded, *details])),
+        (logarithm(X[0], a.columns), "input", tr("X = FFT(x), its spectrum")),
+        (
+            a.w_padded[0],
+            "filter",
+            tr("Padded filter: {name}, {taps} taps in {size}", name=name, taps=taps, size=size),
+        ),
+        (logarithm(a.W[0], a.columns), "filter", tr("W = FFT(w), its spectrum")),
         (
             logarithm(Y, a.columns),
             "output",
-            "The product" + (f", all {channels:,} channels" if channels > 1 else ""),
+            tr("Y, the product, over all {n} channels", n=decimal(f"{channels:,}"))
+            if channels > 1
+            else tr("Y, the product"),
         ),
-        (d, "output", f"Transformed back, {size}"),
-        (output, "output", f"What is kept: {output.shape[0]} × {output.shape[1]}"),
+        (d, "output", tr("d = FFT⁻¹(Y), the inverse transform, {size}", size=size)),
+        (output, "output", tr("Output, {size}", size=f"{output.shape[0]} × {output.shape[1]}")),
     ]
 
 
@@ -72,16 +81,21 @@ def wrong(small: Arrays, expected: np.ndarray) -> np.ndarray:
 
 def wrapped_pictures(large: Arrays, small: Arrays, expected: np.ndarray) -> list[Picture]:
     """Returns the correct output, the output of too small a transform, and their differences."""
-    sizes = [f"transforms of {a.rows} × {a.columns}" for a in (large, small)]
-    if small.tiles != (1, 1):
-        sizes = [
-            f"{text}, {'overlapping' if a is large else 'side by side'}"
-            for text, a in zip(sizes, (large, small), strict=True)
-        ]
+    right, wrong_size = (f"{a.rows} × {a.columns}" for a in (large, small))
+    if small.tiles == (1, 1):
+        captions = (
+            tr("Correct: transforms of {size}", size=right),
+            tr("Too small: transforms of {size}", size=wrong_size),
+        )
+    else:
+        captions = (
+            tr("Correct: transforms of {size} that overlap", size=right),
+            tr("Too small: transforms of {size}, side by side", size=wrong_size),
+        )
     return [
-        (large.y, "output", f"Right: {sizes[0]}"),
-        (small.y, "output", f"Too small: {sizes[1]}"),
-        (np.abs(small.y - expected) * wrong(small, expected), "workspace", "How far off each pixel is"),
+        (large.y, "output", captions[0]),
+        (small.y, "output", captions[1]),
+        (np.abs(small.y - expected) * wrong(small, expected), "workspace", tr("Error of each pixel")),
     ]
 
 
@@ -89,18 +103,24 @@ def caption(large: Arrays, small: Arrays, expected: np.ndarray) -> str:
     """Returns how many pixels are wrong, and why."""
     s, at_risk = small.shape, int(small.wrapped_output.sum())
     if (s.span_h, s.span_w) == (1, 1):
-        return "A filter of one tap looks at no neighbour: there is nothing that could wrap."
+        return tr("A filter of one tap reads no neighbours, so nothing can wrap around.")
+    small_size, large_size = (f"{a.rows} × {a.columns}" for a in (small, large))
     if not at_risk:
-        return f"A transform of {small.rows} × {small.columns} has room to spare here: no window runs over its end."
+        return tr("A transform of {size} is large enough here: no window wraps around.", size=small_size)
     bad = int(wrong(small, expected).sum())
-    last = " and ".join(
-        f"{span - 1} {axis}{'s' if span > 2 else ''}"
-        for span, axis in ((s.span_h, "row"), (s.span_w, "column"))
-        if span > 1
-    )
-    overlap = "" if large.tiles == (1, 1) else " with overlap"
-    return (
-        f"A product of spectra slides the filter round a circle. In {small.rows} × {small.columns} the windows of the last "
-        f"{last} run over the end and go on at the start: {at_risk:,} of {s.PQ:,} output pixels are made so, and {bad:,} of "
-        f"them come out wrong. With room for the window, {large.rows} × {large.columns}{overlap}, none is made so."
+    return " ".join(
+        (
+            tr("A product of spectra slides the filter around a circle."),
+            tr("In {size}, windows near the end wrap around to the start.", size=small_size),
+            trn(
+                "{wrapped} of {total} outputs wrap around; {n} is wrong.",
+                "{wrapped} of {total} outputs wrap around; {n} are wrong.",
+                bad,
+                wrapped=decimal(f"{at_risk:,}"),
+                total=decimal(f"{s.PQ:,}"),
+            ),
+            tr("In {size} none wraps around.", size=large_size)
+            if large.tiles == (1, 1)
+            else tr("In overlapping transforms of {size} none wraps around.", size=large_size),
+        )
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from kernels import sources
 from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.program import Launch
 from visuals.conv.fft import captions, cells
@@ -22,10 +23,10 @@ from visuals.scene.parts import Group, Reading, Source, Tensor
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 
-ORDER = "explaining order"
-ORDER_NOTE = (
-    "One transform of one image and one filter, row after row and column after column. A GPU makes all of them at "
-    "once; in what order cuFFT goes about inside one is its own affair, and gives the same."
+ORDER = mark("explaining order")
+ORDER_NOTE = mark(
+    "The stage shows one transform of one image and one filter, row by row and column by column. A GPU computes all "
+    "transforms at once. cuFFT may use another order inside a transform; the result is the same."
 )
 
 
@@ -40,9 +41,9 @@ def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray) -
         tensors=_tensors(steps, shape),
         groups=_groups(steps),
         steps=steps.r.steps,
-        step_name="step",
-        order_name=ORDER,
-        order_note=ORDER_NOTE,
+        step_name=tr("step"),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE),
         writes=steps.writes(),
         reads=steps.reads(),
         captions=steps.r.captions(captions.templates(a, shape)),
@@ -55,41 +56,50 @@ def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray) -
 def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
     a, p, s, C = steps.a, steps.part, steps.a.shape, steps.part.maps
     rows, half = a.rows, a.columns // 2 + 1
-    channel = "channel" if shape.C > 1 else ""
+    channel = tr("channel") if shape.C > 1 else ""
     x = a.x[:C, steps.h.start : steps.h.stop, steps.w.start : steps.w.stop]
     origin = (0, p.row, p.column)
     visible_rows, visible_half = steps.frequencies
     partial = (p.rows, p.columns) != (a.rows, a.columns)
-    tiled = f"transform {p.down}, {p.across} of {a.tiles[0]} × {a.tiles[1]}, " if a.tiles != (1, 1) else ""
-
-    maps = f", {C} of {shape.C:,} channels" if C < shape.C else ""
-    spectrum = part_note((0, visible_rows, rows), (0, visible_half, half))
+    tiled = [
+        tr(
+            "transform {down}, {across} of {tiles}",
+            down=p.down,
+            across=p.across,
+            tiles=f"{a.tiles[0]} × {a.tiles[1]}",
+        )
+    ] * (a.tiles != (1, 1))
+    maps = [tr("{n} of {total} channels", n=C, total=decimal(f"{shape.C:,}"))] * (C < shape.C)
+    spectrum = tr("{size} complex", size=part_note((0, visible_rows, rows), (0, visible_half, half)))
     padded = part_note((p.row, p.rows, rows), (p.column, p.columns, a.columns))
     outputs = part_note((steps.p[0], len(steps.p), s.P), (steps.q[0], len(steps.q), s.Q))
     size = (C, len(steps.h), len(steps.w))
+    inputs = part_note((steps.h.start, size[1], s.H), (steps.w.start, size[2], s.W))
+    taps = f"{s.R} × {s.S}"
+    product = "Y = X · conj(W)" if shape.C == 1 else "Y = Σ X · conj(W)"
     tensors = [
-        Tensor("x", "x", "input", "input", *size, x.ravel(), (0, steps.h.start, steps.w.start),
-               part_note((steps.h.start, size[1], s.H), (steps.w.start, size[2], s.W)) + maps, plane_name=channel),
-        Tensor("w", "w", "filter 0", "filter", C, s.R, s.S, a.w[:C].ravel(), note=f"{s.R} × {s.S}"
-               + (f", of {shape.K:,}" if shape.K > 1 else ""), plane_name=channel),
-        Tensor("y", "y", "output 0", "output", 1, len(steps.p), len(steps.q), None,
+        Tensor("x", "x", tr("input"), "input", *size, x.ravel(), (0, steps.h.start, steps.w.start),
+               ", ".join([inputs, *maps]), plane_name=channel),
+        Tensor("w", "w", tr("filter 0"), "filter", C, s.R, s.S, a.w[:C].ravel(),
+               note=tr("{taps}, of {n}", taps=taps, n=decimal(f"{shape.K:,}")) if shape.K > 1 else taps, plane_name=channel),
+        Tensor("y", "y", tr("output 0"), "output", 1, len(steps.p), len(steps.q), None,
                (0, int(steps.p[0]), int(steps.q[0])), outputs),
-        Tensor("xp", "x", "padded input", "input", C, p.rows, p.columns, None, origin, tiled + padded,
+        Tensor("xp", "x", tr("padded input"), "input", C, p.rows, p.columns, None, origin, ", ".join([*tiled, padded]),
                plane_name=channel, partial=partial),
-        Tensor("X", "|X|", "its spectrum", "input", C, visible_rows, visible_half, note=spectrum + " complex",
+        Tensor("X", "|X|", "X = FFT(x)", "input", C, visible_rows, visible_half, note=spectrum,
                plane_name=channel, partial=partial),
-        Tensor("wp", "w", "padded filter", "filter", C, p.rows, p.columns,
+        Tensor("wp", "w", tr("padded filter"), "filter", C, p.rows, p.columns,
                note=part_note((0, p.rows, rows), (0, p.columns, a.columns)), plane_name=channel, partial=partial),
-        Tensor("W", "|W|", "its spectrum", "filter", C, visible_rows, visible_half, note=spectrum + " complex",
+        Tensor("W", "|W|", "W = FFT(w)", "filter", C, visible_rows, visible_half, note=spectrum,
                plane_name=channel, partial=partial),
-        Tensor("Y", "|Y|", "X · conj(W)", "output", 1, visible_rows, visible_half, note=spectrum + " complex"),
-        Tensor("d", "d", "back from Y", "output", 1, p.rows, p.columns, None, origin, padded, partial=partial),
+        Tensor("Y", "|Y|", product, "output", 1, visible_rows, visible_half, note=spectrum),
+        Tensor("d", "d", "d = FFT⁻¹(Y)", "output", 1, p.rows, p.columns, None, origin, padded, partial=partial),
     ]  # fmt: skip
     if steps.padding == TOO_SMALL:
         expected_part = steps.expected[steps.p[0] : steps.p[-1] + 1, steps.q[0] : steps.q[-1] + 1].astype(
             np.float32
         )
-        tensors.insert(3, Tensor("right", "right", "what y is to be", "output", 1, len(steps.p), len(steps.q),
+        tensors.insert(3, Tensor("right", tr("correct"), tr("correct y"), "output", 1, len(steps.p), len(steps.q),
                              expected_part.ravel(), (0, int(steps.p[0]), int(steps.q[0]))))  # fmt: skip
     return tuple(tensors)
 
@@ -98,15 +108,15 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
     more = ("right",) if steps.padding == TOO_SMALL else ()
     return (
         Group((("x", "w", "y", *more),)),
-        Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", "workspace, in global memory"),
+        Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", tr("workspace, in global memory")),
     )
 
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
     """Returns the numbers of values written and multiplied so far, in the visible part."""
-    titles = {"floats": "floats written to the workspace", "macs": "complex multiply-adds"}
+    titles = {"floats": tr("floats written to the workspace"), "macs": tr("complex multiply-adds")}
     if steps.padding == TOO_SMALL:
-        titles["wrong"] = "pixels from windows that ran over the end"
+        titles["wrong"] = tr("pixels whose windows wrap around")
     return tuple(Reading(title, steps.r.so_far(name), "predicted") for name, title in titles.items())
 
 
@@ -127,9 +137,7 @@ def source(kinds: tuple[int, ...]) -> Source:
     """Returns the rung's launches one after the other, each kernel without its opening comment. A call of cuFFT
     is one comment line."""
     text, highlighted = listing()
-    return Source(
-        "conv/fft, step after step", text, np.array([highlighted[STEP_NAME[kind]] for kind in kinds])
-    )
+    return Source(tr("conv/fft, all steps"), text, np.array([highlighted[STEP_NAME[kind]] for kind in kinds]))
 
 
 @cache
@@ -142,7 +150,7 @@ def listing() -> tuple[str, dict[str, int]]:
     highlighted: dict[str, int] = {}
     for step in program.steps:
         if not isinstance(step, Launch):
-            lines += [f"// cuFFT: {step.args[0]} -> {step.args[1]}", ""]
+            lines += [f"// cuFFT {step.args[0]} -> {step.args[1]}", ""]
             highlighted[step.name] = len(lines) - 1
             continue
         kernel = sources.text(step.source).splitlines()

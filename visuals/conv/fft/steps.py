@@ -184,7 +184,7 @@ class Steps:
         for i in range(rows):
             magnitudes = abs(X[0, i, f]), abs(W[0, i, f]), abs(Y[i, f])
             counts = {"floats": 2 * columns, "macs": columns * self.part.maps}
-            self.r.step(captions.MULTIPLY, i, f, *magnitudes, columns, **counts)
+            self.r.step(captions.MULTIPLY, i, f, *magnitudes, self.a.columns // 2 + 1, **counts)
             self.r.look("X", self.spectrum[:, i])
             self._put("Y", Y[i], self.spectrum[0, i])
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from kernels.conv import fft
 from kernels.conv.shape import ConvShape
+from kernels.i18n import cached, mark, tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
@@ -17,10 +17,10 @@ RUNG = fft.RUNGS[0]
 COMPARED = ("conv/direct", "conv/implicit-gemm")  # the lesson compares these with the FFT
 # The purpose of the rung's steps.
 PARTS = {
-    "padding and transforming the filters": ("fft_pad_filter", "cufft_filter"),
-    "padding and transforming the input": ("fft_pad_input", "cufft_input"),
-    "the products": ("fft_multiply",),
-    "transforming back and picking": ("cufft_output", "fft_pick"),
+    mark("padding and transforming the filters"): ("fft_pad_filter", "fft_filter"),
+    mark("padding and transforming the input"): ("fft_pad_input", "fft_input"),
+    mark("multiplying the spectra"): ("fft_multiply",),
+    mark("inverse transform and output"): ("fft_output", "fft_pick"),
 }
 
 
@@ -39,15 +39,25 @@ def fft_cost(s: ConvShape) -> str:
     """Returns the memory of whole transforms at this shape: the filters, and the share of the output that strides
     discard."""
     if rule := next(iter(RUNG.rules(s, RUNG.default_tiles)), ""):
-        return f"Transforms of whole images cannot run this shape: {rule}."
+        return tr("Transforms of whole images cannot run this shape: {rule}.", rule=rule)
     cut = fft.cut(s, RUNG.default_tiles)
     w, padded, spectra = filter_bytes(s, RUNG.default_tiles)
-    text = (
-        f"With whole images {s.R} × {s.S} taps become {cut['rows']} × {cut['columns']} numbers: the filters’ "
-        f"{units.bytes_(w)} take {units.bytes_(padded)} padded and {units.bytes_(spectra)} as spectra."
+    text = tr(
+        "With whole images, each filter of {R} × {S} taps becomes an array of {rows} × {columns} numbers. All filters take "
+        "{bytes}; padded they take {padded}, and their spectra {spectra}.",
+        R=s.R,
+        S=s.S,
+        rows=cut["rows"],
+        columns=cut["columns"],
+        bytes=units.bytes_(w),
+        padded=units.bytes_(padded),
+        spectra=units.bytes_(spectra),
     )
     if s.stride != (1, 1):
-        text += f" Strides are computed dense and then picked: {units.share(discarded_share(s))} of the pixels are thrown away."
+        text += " " + tr(
+            "The FFT computes every position, then the stride discards {share} of the pixels.",
+            share=units.share(discarded_share(s)),
+        )
     return text
 
 
@@ -64,16 +74,25 @@ def _against(row: Row, rows: Mapping[str, Row]) -> str:
         return ""
     name, ratio = title(best), row["median_ms"] / best["median_ms"]
     if within_spread(best, row):
-        return f"The FFT and {name} cannot be told apart here: their spreads overlap."
+        return tr("No measurable difference between the FFT and {name}: their spreads overlap.", name=name)
     if ratio < 1:
-        return f"The FFT is {units.ratio(1 / ratio)} times as fast as {name}, the fastest without it."
-    return f"The FFT takes {units.ratio(ratio)} times as long as {name}, the fastest without it."
+        return tr(
+            "The FFT is {ratio}× as fast as {name}, the fastest kernel without an FFT.",
+            ratio=units.ratio(1 / ratio),
+            name=name,
+        )
+    return tr(
+        "The FFT takes {ratio}× the time of {name}, the fastest kernel without an FFT.",
+        ratio=units.ratio(ratio),
+        name=name,
+    )
 
 
 def part_shares(row: Row) -> dict[str, float]:
     """Returns the share of each of PARTS in the time of all steps, each timed by itself; empty if they were not
     timed."""
     times = row.get("parts_ms") or {}
+    times = {name.replace("cufft_", "fft_"): ms for name, ms in times.items()}  # as NumPy's steps are named
     if not all(step in times for steps in PARTS.values() for step in steps):
         return {}
     total = sum(times.values())
@@ -87,9 +106,10 @@ def shares_of(row: Row) -> str:
     shares = sorted(part_shares(row).items(), key=lambda pair: -pair[1])
     if not shares:
         return ""
-    (first, share), *others = shares
-    rest = ", ".join(f"{name} {units.share(part)}" for name, part in others)
-    return f"Of its time {first} {'take' if ' and ' in first or first.endswith('s') else 'takes'} {units.share(share)}; {rest}."
+    return tr(
+        "Shares of its time: {shares}.",
+        shares=", ".join(f"{tr(name)} {units.share(part)}" for name, part in shares),
+    )
 
 
 def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
@@ -97,15 +117,13 @@ def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
     if not (best := fastest(r for name, r in rows.items() if "fft" in name and name != RUNG.name)):
         return ""
     ratio = best["median_ms"] / row["median_ms"]
-    comparison = (
-        f"takes {units.ratio(ratio)} times as long as ours"
-        if ratio >= 1
-        else f"takes {units.share(ratio)} of our time"
-    )
-    return f"{find(best['rung']).title} {comparison}."
+    name = tr(find(best["rung"]).title)
+    if ratio >= 1:
+        return tr("{name} takes {ratio}× the time of our FFT.", name=name, ratio=units.ratio(ratio))
+    return tr("{name} takes {share} of the time of our FFT.", name=name, share=units.share(ratio))
 
 
-@cache
+@cached(1)
 def fft_examples() -> list[tuple[Preset, str]]:
     """Returns the presets at which the FFT compares best and worst with the faster of direct and implicit GEMM,
     from the cold recordings at the default tile sizes."""
@@ -122,5 +140,5 @@ FFT = Story(
     fft_cost,
     fft_gain,
     fft_examples,
-    "the FFT’s speed, times that of the fastest of direct and implicit GEMM, recorded:",
+    mark("Recorded speed-up of the FFT over the faster of direct and implicit GEMM:"),
 )

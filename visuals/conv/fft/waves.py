@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels.i18n import tr
 from visuals.charts.bars import FONT
 
 if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
@@ -31,10 +32,18 @@ def heights(x: np.ndarray) -> np.ndarray:
 
 
 def caption(waves: Sequence[Wave] = WAVES) -> str:
-    parts = " and ".join(f"one of {periods} periods, {height:g} high" for periods, height in waves)
-    return (
-        f"{SAMPLES} samples of a sum of waves, {parts}: as samples all are mixed, in the spectrum each wave is a number of "
-        "its own. Multiplying spectra makes each wave louder or softer by itself, and that is what a filter does."
+    parts = "; ".join(
+        tr("{periods} periods, height {height}", periods=periods, height=f"{height:g}")
+        for periods, height in waves
+    )
+    return " ".join(
+        (
+            tr("{n} samples of a sum of waves: {waves}.", n=SAMPLES, waves=parts),
+            tr("In the samples the waves are mixed. In the spectrum each wave is one number."),
+            tr(
+                "A product of spectra makes each wave larger or smaller, independently of the others: that is a filter."
+            ),
+        )
     )
 
 
@@ -42,28 +51,28 @@ def chart(tokens: Mapping[str, str], waves: Sequence[Wave] = WAVES) -> Figure:
     """Returns the waves and their sum on the left, the heights of its spectrum on the right."""
     from plotly.subplots import make_subplots
 
-    figure = make_subplots(1, 2, horizontal_spacing=0.09, subplot_titles=("the sum", "its spectrum"))
+    figure = make_subplots(1, 2, horizontal_spacing=0.09, subplot_titles=(tr("the sum"), tr("its spectrum")))
     parts = [wave(*item) for item in waves]
     for (periods, _), part in zip(waves, parts, strict=True):
         figure.add_scatter(
             y=part, mode="lines", line={"color": tokens["dim"], "width": 1, "dash": "dot"}, row=1, col=1,
-            hovertemplate=f"the wave of {periods} periods: %{{y:.3g}}<extra></extra>",
+            hovertemplate=tr("the wave of {periods} periods: %{y:.3g}", periods=periods) + "<extra></extra>",
         )  # fmt: skip
     total = sum(parts)
     figure.add_scatter(
         y=total, mode="lines+markers", line={"color": tokens["input"], "width": 1.5}, marker={"size": 4}, row=1, col=1,
-        hovertemplate="sample %{x}: %{y:.3g}<extra></extra>",
+        hovertemplate=tr("sample %{x}: %{y:.3g}") + "<extra></extra>",
     )  # fmt: skip
     figure.add_bar(
         y=heights(total), marker={"color": tokens["input"]}, row=1, col=2,
-        hovertemplate="%{x} periods: %{y:.3g}<extra></extra>",
+        hovertemplate=tr("%{x} periods: %{y:.3g}") + "<extra></extra>",
     )  # fmt: skip
     axis = {"fixedrange": True, "automargin": True, "zeroline": False, "gridcolor": tokens["line"], "linecolor": tokens["line"],
             "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
     figure.update_xaxes(showgrid=False, showline=True, **axis)
     figure.update_yaxes(nticks=5, **axis)
-    figure.update_xaxes(title={"text": "sample", "standoff": 4}, col=1)
-    figure.update_xaxes(title={"text": "periods", "standoff": 4}, col=2)
+    figure.update_xaxes(title={"text": tr("sample"), "standoff": 4}, col=1)
+    figure.update_xaxes(title={"text": tr("periods"), "standoff": 4}, col=2)
     figure.update_annotations(font={"size": 12, "color": tokens["dim"]})
     return figure.update_layout(
         height=HEIGHT, margin={"l": 30, "r": 8, "t": 24, "b": 40}, showlegend=False, bargap=0.25,

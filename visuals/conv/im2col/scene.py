@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels import sources
 from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from visuals.conv.part import Part, copies_per_pixel, gather_index
 from visuals.scene.parts import Captions, Group, MatMul, Reading, Source, Tensor, Write
@@ -20,11 +21,10 @@ from visuals.scene.source import resources
 
 FILE = "conv/02_im2col.cu"
 
-ORDER = "explaining order"
-ORDER_NOTE = (
-    "One column at a time, copied and multiplied at once, so that the eye can follow. "
-    "The GPU first fills the whole data matrix, many columns at the same moment, "
-    "and multiplies in a second launch."
+ORDER = mark("explaining order")
+ORDER_NOTE = mark(
+    "Each step copies one column and computes its outputs. On the GPU, one launch fills the whole data matrix, many "
+    "columns at once. A second launch computes the product."
 )
 
 
@@ -68,12 +68,12 @@ def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
         "y": part_note((0, part.K, s.K), (part.p, part.P, s.P), (part.q, part.Q, s.Q), plane="plane"),
     }
     tensors = (
-        Tensor("x", "x", "input", "input", part.C, part.H, part.W, visible_x.ravel(), (0, part.h, part.w),
-               notes["x"], plane_name="channel", pad=pad),
-        Tensor("w", "w", "filters", "filter", 1, part.K, crs, left.ravel(), note=notes["w"]),
-        Tensor("y", "y", "output", "output", part.K, part.P, part.Q, None, (0, part.p, part.q), notes["y"],
-               plane_name="filter"),
-        Tensor("D", "D", "data matrix (workspace)", "workspace", 1, crs, steps, note=_matrix_note(s, part),
+        Tensor("x", "x", tr("input"), "input", part.C, part.H, part.W, visible_x.ravel(), (0, part.h, part.w),
+               notes["x"], plane_name=tr("channel"), pad=pad),
+        Tensor("w", "w", tr("filters"), "filter", 1, part.K, crs, left.ravel(), note=notes["w"]),
+        Tensor("y", "y", tr("output"), "output", part.K, part.P, part.Q, None, (0, part.p, part.q), notes["y"],
+               plane_name=tr("filter")),
+        Tensor("D", "D", tr("data matrix (workspace)"), "workspace", 1, crs, steps, note=_matrix_note(s, part),
                partial=(crs, steps) != (s.CRS, s.PQ),
                col_index=None if steps == s.PQ else _full_matrix_columns(s, part)),
     )  # fmt: skip
@@ -83,9 +83,9 @@ def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
         tensors=tensors,
         groups=(Group((("x", "w", "y"),)), Group((("D",),), "workspace")),
         steps=steps,
-        step_name="column",
-        order_name=ORDER,
-        order_note=ORDER_NOTE,
+        step_name=tr("column"),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE),
         writes=(
             Write("D", np.arange(steps), source="x", index=index.ravel()),
             Write("y", np.arange(steps), np.asarray(y, np.float32).ravel()),
@@ -102,20 +102,23 @@ def _readings(part: Part, index: np.ndarray) -> tuple[Reading, ...]:
     crs, steps = index.shape
     columns = np.arange(1, steps + 1)
     return (
-        Reading("values read", np.cumsum((index >= 0).sum(axis=0)), "predicted"),
-        Reading("values written", columns * crs, "predicted"),
-        Reading("multiply-adds", columns * crs * part.K, "predicted"),
+        Reading(tr("pixels loaded"), np.cumsum((index >= 0).sum(axis=0)), "predicted"),
+        Reading(tr("values stored"), columns * crs, "predicted"),
+        Reading(tr("multiply-adds"), columns * crs * part.K, "predicted"),
     )
 
 
 def _matrix_note(s: ConvShape, part: Part) -> str:
-    note = f"{s.CRS:,} × {s.PQ:,}, each pixel copied up to {copies_per_pixel(s)} times"
+    notes = [
+        decimal(f"{s.CRS:,} × {s.PQ:,}"),
+        trn("each pixel copied up to {n} time", "each pixel copied up to {n} times", copies_per_pixel(s)),
+    ]
     if s.N > 1:
-        note = f"of the first of {s.N} images: " + note
-    visible = part.C * s.R * s.S, part.P * part.Q
-    if visible != (s.CRS, s.PQ):
-        note += f"; part {visible[0]:,} × {visible[1]:,}"
-    return note
+        notes.insert(0, tr("image 0 of {n}", n=s.N))
+    rows, columns = part.C * s.R * s.S, part.P * part.Q
+    if (rows, columns) != (s.CRS, s.PQ):
+        notes.append(tr("part {size}", size=decimal(f"{rows:,} × {columns:,}")))
+    return ", ".join(notes)
 
 
 def _full_matrix_columns(s: ConvShape, part: Part) -> np.ndarray:
@@ -129,16 +132,29 @@ def _captions(s: ConvShape, part: Part, index: np.ndarray) -> Captions:
     step = np.arange(steps)
     row, column = part.p + step // part.Q, part.q + step % part.Q
     args = np.stack([row * s.Q + column, row, column, crs - padding, padding], axis=1)
-    subject = "Thread {0} copies" if s.C == 1 else f"{s.C:,} threads, one for each channel, copy"
-    window = f"{subject} the window of output row {{1}}, column {{2}} from the [input](input) into column {{0}} of the [data matrix](workspace): "
-    outputs = f"{s.K:,} [outputs](output)" if s.K > 1 else "one [output](output)"
-    sums = f"; with the [filters](filter) it gives {outputs}{f', {part.K} of them shown' if part.K < s.K else ''}."
+    copied = (
+        tr("Thread {0} copies the window of output row {1}, column {2} from the [input](input).")
+        if s.C == 1
+        else tr(
+            "{threads} threads, one per channel, copy the window of output row {1}, column {2} from the [input](input).",
+            threads=decimal(f"{s.C:,}"),
+        )
+    )
+    target = tr("It becomes column {0} of the [data matrix](workspace).")
+    outputs = trn(
+        "Multiplied by the [filters](filter), this column gives {n} [output](output).",
+        "Multiplied by the [filters](filter), this column gives {n} [outputs](output).",
+        s.K,
+    )
+    if part.K < s.K:
+        outputs += " " + tr("{n} of them are shown.", n=part.K)
     if part.C < s.C:
-        sums = f" in the {part.C} channels shown" + sums
+        outputs = " ".join((tr("Only the {n} channels shown are counted.", n=part.C), outputs))
+    with_zeros = tr("Loads: {3}. Stores: {n}, {4} of them zeros of the padding.", n=crs)
     return Captions(
         templates=(
-            window + f"{crs} reads, {crs} writes" + sums,
-            window + f"{{3}} reads, {crs} writes, {{4}} of them zeros of the padding" + sums,
+            " ".join((copied, target, tr("Loads: {n}. Stores: {n}.", n=crs), outputs)),
+            " ".join((copied, target, with_zeros, outputs)),
         ),
         kind=(padding > 0).astype(np.int64),
         args=args,

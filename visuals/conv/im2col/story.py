@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import cached, mark, tr, trn
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
 from visuals.charts import units
 from visuals.charts.story import Row, Story, extremes, recorded_at
 from visuals.conv.part import copies_per_pixel
 
-IM2COL_GEMMS = {"conv/im2col-gemm": "our GEMM", "conv/im2col-cublas": "the library's GEMM"}
+IM2COL_GEMMS = {"conv/im2col-gemm": mark("our GEMM"), "conv/im2col-cublas": mark("the library's GEMM")}
 
 
 def im2col_cost(s: ConvShape) -> str:
     """Returns the size of the data matrix at this shape, compared with the input."""
     matrix, x = 4 * s.N * s.CRS * s.PQ, 4 * s.elements["x"]
-    return (
-        f"The data matrix takes {units.bytes_(matrix)}, {matrix / x:.3g} times the input's {units.bytes_(x)}: "
-        f"a pixel stands in up to {copies_per_pixel(s)} columns (R·S = {s.R * s.S})."
+    size = tr(
+        "The data matrix takes {matrix}, {ratio}× the input's {input}.",
+        matrix=units.bytes_(matrix),
+        ratio=units.ratio(matrix / x),
+        input=units.bytes_(x),
     )
+    copies = trn(
+        "Each pixel is copied into up to {n} column (R·S = {taps}).",
+        "Each pixel is copied into up to {n} columns (R·S = {taps}).",
+        copies_per_pixel(s),
+        taps=s.R * s.S,
+    )
+    return f"{size} {copies}"
 
 
 def im2col_gain(rows: Mapping[str, Row]) -> str:
@@ -30,19 +39,23 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
     if not (pair := _direct_and_best(rows)):
         return ""
     direct, best = pair
-    name = IM2COL_GEMMS[best["rung"]]
-    ratio = direct["median_ms"] / best["median_ms"]
+    gemm, ratio = tr(IM2COL_GEMMS[best["rung"]]), direct["median_ms"] / best["median_ms"]
     if within_spread(best, direct):
-        return f"In time it buys nothing here: with {name} the spreads of the two overlap."
+        return tr(
+            "There is no measurable difference between direct and im2col with {gemm}: the spreads overlap.",
+            gemm=gemm,
+        )
     if ratio > 1:
-        return f"It buys time: with {name} im2col is {units.ratio(ratio)} times as fast as direct."
-    return (
-        f"It loses time here: even with {name} im2col takes {units.ratio(1 / ratio)} times as long as direct. "
-        "The copy and a second launch are not won back at this size."
+        return tr("im2col with {gemm} is {ratio}× as fast as direct.", gemm=gemm, ratio=units.ratio(ratio))
+    return tr(
+        "At this size im2col is slower: with {gemm} it takes {ratio}× the time of direct. "
+        "The copy and the extra launch cost more than the faster product saves.",
+        gemm=gemm,
+        ratio=units.ratio(1 / ratio),
     )
 
 
-@cache
+@cached(8)
 def im2col_examples() -> list[tuple[Preset, str]]:
     """Returns the presets at which im2col gains most and least (or loses), from the cold recordings."""
 
@@ -62,4 +75,6 @@ def _direct_and_best(rows: Mapping[str, Row]) -> tuple[Row, Row] | None:
     return (direct, best) if direct and best else None
 
 
-IM2COL = Story(im2col_cost, im2col_gain, im2col_examples, "im2col, times as fast as direct, recorded:")
+IM2COL = Story(
+    im2col_cost, im2col_gain, im2col_examples, mark("Recorded speed of im2col, relative to direct:")
+)

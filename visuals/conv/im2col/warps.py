@@ -14,14 +14,15 @@ import numpy as np
 from kernels.conv.shape import ConvShape
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.trace import BlockTrace
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
-from visuals.conv.part import Part
+from visuals.conv.part import SHOWN_IN_PART, Part
 from visuals.scene.parts import Captions, Lanes, Reading
 from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of, traffic
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin
 
-NOTE = f"Block 0 as the emulator executed it, one store of one warp a step. {ORDER_NOTE}"
+NOTE = mark("Each step is one store of one warp of block 0, in the order of the emulator.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,9 +68,13 @@ def blocks(s: ConvShape) -> int:
 def why_not(s: ConvShape, part: Part) -> str:
     """Returns why the order of the warps cannot be shown for a shape; "" if it can."""
     if s.N > 1 or (s.C, s.P, s.Q) != (part.C, part.P, part.Q):
-        return "The order of the warps is shown for shapes that stand on the stage whole; this one is shown in part."
+        return tr(SHOWN_IN_PART)
     if s.C * s.PQ > MAX_WINDOWS:
-        return f"The order of the warps is shown for up to {MAX_WINDOWS:,} windows, this shape has {s.C * s.PQ:,}."
+        return tr(
+            "The warp order is limited to {limit} windows (one per channel and output pixel). This shape has {count}.",
+            limit=decimal(f"{MAX_WINDOWS:,}"),
+            count=decimal(f"{s.C * s.PQ:,}"),
+        )
     return ""
 
 
@@ -95,15 +100,15 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
         scene,
         key=f"{scene.key} warps",
         steps=steps,
-        step_name="store",
-        order_name=ORDER,
-        order_note=NOTE,
+        step_name=tr("store"),
+        order_name=tr(ORDER),
+        order_note=f"{tr(NOTE)} {tr(ORDER_NOTE)}",
         writes=(
             dataclasses.replace(scene.write("D"), steps=written),
             dataclasses.replace(scene.write("y"), steps=np.array([steps - 1])),
         ),
         readings=_readings(args[: len(stores)], steps),
-        captions=Captions(_TEMPLATES, np.array(_kinds(stores, s.PQ, has_others)), args),
+        captions=Captions(_templates(blocks - 1), np.array(_kinds(stores, s.PQ, has_others)), args),
         source=dataclasses.replace(scene.source, lines=lines, notes=margin(counters, scene.source.file)),
         lanes=Lanes(np.array(warps), np.array(masks, np.uint32)),
     )
@@ -116,25 +121,33 @@ def _readings(args: np.ndarray, steps: int) -> tuple[Reading, ...]:
         return np.cumsum(np.pad(column, (0, steps - len(column))))
 
     return (
-        Reading("sectors read by block 0", so_far(args[:, 6]), "counted"),
-        Reading("sectors written by block 0", so_far(args[:, 9]), "counted"),
-        Reading("stores of its warps", so_far(np.ones(len(args), int)), "counted"),
+        Reading(tr("sectors loaded by block 0"), so_far(args[:, 6]), "counted"),
+        Reading(tr("sectors stored by block 0"), so_far(args[:, 9]), "counted"),
+        Reading(tr("stores of block 0"), so_far(np.ones(len(args), int)), "counted"),
     )
 
 
-_ONE_ROW = "Warp {0} stores row {1}, columns {3} to {4} of the [data matrix](workspace): "
-_ROWS = "Warp {0} stores into rows {1} to {2} of the [data matrix](workspace), one for each channel: "
-_WROTE = "lanes {8}, sectors {9}, fewest possible {10}. "
-_READ = "The values came from the [input](input): lanes {5}, sectors {6}, fewest possible {7}."
-_ZEROS = "All of it zeros of the padding: no lane reads the [input](input)."
-_TEMPLATES = (
-    _ONE_ROW + _WROTE + _READ,
-    _ROWS + _WROTE + _READ,
-    _ONE_ROW + _WROTE + _ZEROS,
-    _ROWS + _WROTE + _ZEROS,
-    "The other {0} blocks did the same at the same time, on other SMs: the [data matrix](workspace) is full.",
-    "Only now a second launch multiplies: [filters](filter) times [data matrix](workspace) gives the [output](output).",
-)
+def _templates(other_blocks: int) -> tuple[str, ...]:
+    """Returns the templates of a store in one row, in several rows, both with zeros alone, of other blocks, of the product.
+    {0} warp, {1} {2} rows, {3} {4} columns, {5} {6} {7} lanes, sectors and fewest sectors of the loads, {8} {9} {10} of
+    the store."""
+    one_row = tr("Warp {0} stores row {1}, columns {3} to {4} of the [data matrix](workspace).")
+    rows = tr("Warp {0} stores in rows {1} to {2} of the [data matrix](workspace), one row per channel.")
+    stored = tr("Active lanes: {8}. Sectors (32 bytes) touched: {9}, minimum {10}.")
+    loaded = tr("The values are loaded from the [input](input): lanes {5}, sectors {6}, minimum {7}.")
+    zeros = tr("All values are zeros of the padding. No lane loads from the [input](input).")
+    return (
+        f"{one_row} {stored} {loaded}",
+        f"{rows} {stored} {loaded}",
+        f"{one_row} {stored} {zeros}",
+        f"{rows} {stored} {zeros}",
+        trn(
+            "The other block copies its windows in the same way. The [data matrix](workspace) is complete.",
+            "The other {n} blocks copy their windows in the same way. The [data matrix](workspace) is complete.",
+            other_blocks,
+        ),
+        tr("A second launch multiplies the [filters](filter) by the [data matrix](workspace). The result is the [output](output)."),
+    )  # fmt: skip
 
 
 def _kinds(stores: list[Store], row: int, has_others: bool) -> list[int]:

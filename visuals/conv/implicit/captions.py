@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, tr, trn
 from kernels.model.fast_division import Magic, magic
+from visuals.charts import units
 from visuals.conv.implicit.plan import RUNGS, Plan
 
 (
@@ -22,52 +26,98 @@ from visuals.conv.implicit.plan import RUNGS, Plan
     OTHER_BLOCKS,
 ) = range(11)
 MARK_INDEX = (0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5)  # index into Plan.marks, by kind of step
-W, X, D, Y = "[filters](filter)", "[pixels](input)", "[data matrix](workspace)", "[output](output)"
 
 
 def templates(plan: Plan) -> tuple[str, ...]:
-    copy = (
-        f"Tile {{0}} of {{1}}: rows {{3}} to {{4}} of the {D} are made in stage {{2}}. Row {{3}} is tap c = {{5}}, r = {{6}}, "
-        f"s = {{7}}. {{8}} {X} are copied from where they lie, {{9}} are zeros."
+    """Returns the template of each kind of step."""
+    filters = tr(
+        "Tile {0} of {1}: the threads start to copy columns {3} to {4} of the [filters](filter) into buffer {2} of shared "
+        "memory. Values: {5}. The copy is transposed."
     )
-    filters = f"Tile {{0}} of {{1}}: columns {{3}} to {{4}} of the {W} are on their way to stage {{2}} of shared memory, {{5}} values, turned"
-    done = (
-        f"Turn {{0}}: tile {{0}} has arrived in stage {{1}}. Each thread adds its {plan.BK} products to each of its "
-        f"{plan.TM * plan.TN} [sums](output): {plan.TM * plan.TN * plan.BK} multiply-adds for {(plan.TM + plan.TN) * plan.BK} "
-        "reads of shared memory. "
+    pixels = tr(
+        "Tile {0} of {1}: the threads start to copy rows {3} to {4} of the [data matrix](workspace) into buffer {2}. "
+        "Row {3} is tap c = {5}, r = {6}, s = {7}. [Pixels](input) copied directly from the input: {8}. Zeros: {9}."
+    )
+    product = tr(
+        "Iteration {0}: tile {0} is in buffer {1}. Each thread adds {depth} products to each of its {sums} [sums](output). "
+        "That is {multiply_adds} multiply-adds for {reads} values read from shared memory.",
+        depth=plan.BK,
+        sums=plan.TM * plan.TN,
+        multiply_adds=decimal(f"{plan.TM * plan.TN * plan.BK:,}"),
+        reads=decimal(f"{(plan.TM + plan.TN) * plan.BK:,}"),
     )
     return (
-        f"Block 0 of {{2}} computes {Y} of filters 0 to {{0}}, columns 0 to {{1}}. {_outside(plan)}Each thread finds the windows of "
-        f"its {plan.BN // 32} columns of the {D} once, by two divisions each, and keeps them.",
-        filters + ".",
-        filters + "; {6} places of the tile lie outside and become zeros.",
-        copy,
-        copy + " Turn {10} does not wait for them.",
-        done + "Meanwhile the copies of tiles {2} to {3} are on their way.",
-        done + "Meanwhile the copies of tile {2} are on their way.",
-        done + "Nothing is on its way any more.",
-        f"The loop goes on in the same way for {{0}} more turns, to row {{1}} of the {D}: not shown one by one.",
-        f"The block stores its {{0}} [sums](output) that lie in the {Y}. Of the {D} nothing is left: it never was in memory.",
-        f"The other {{0}} blocks did the same at the same time, on other SMs: the {Y} is whole.",
-    )  # fmt: skip
+        _start(plan),
+        filters,
+        " ".join((filters, tr("The {6} elements outside the [filters](filter) become zero."))),
+        pixels,
+        " ".join((pixels, tr("Iteration {10} does not wait for this copy."))),
+        " ".join((product, tr("Meanwhile, tiles {2} to {3} are being copied."))),
+        " ".join((product, tr("Meanwhile, tile {2} is being copied."))),
+        " ".join((product, tr("No other tile is being copied."))),
+        tr(
+            "The loop runs {0} more iterations, up to row {1} of the [data matrix](workspace). They are shown as one step."
+        ),
+        trn(
+            "The block stores its {n} [sum](output) in the [output](output). "
+            "The [data matrix](workspace) was never in global memory.",
+            "The block stores its {n} [sums](output) in the [output](output). "
+            "The [data matrix](workspace) was never in global memory.",
+            math.prod(plan.inside),
+        ),
+        trn(
+            "The other block computes its tile in the same way. The [output](output) is complete.",
+            "The other {n} blocks compute their tiles in the same way. The [output](output) is complete.",
+            math.prod(plan.blocks) - 1,
+        ),
+    )
+
+
+def _start(plan: Plan) -> str:
+    """Returns the template of the step that finds the windows."""
+    sentences = [
+        tr("Block 0 of {2} computes the [output](output) of filters 0 to {0}, columns 0 to {1}."),
+        _outside(plan),
+        trn(
+            "Each thread finds the window of its {n} column of the [data matrix](workspace) once.",
+            "Each thread finds the windows of its {n} columns of the [data matrix](workspace) once.",
+            plan.BN // 32,
+        ),
+        tr("This takes two divisions per column."),
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _outside(plan: Plan) -> str:
-    """Returns a sentence on the share of the block's tile that lies outside; "" if none does."""
-    rows, cols = plan.inside
-    part = 1 - rows * cols / (plan.BM * plan.BN)
-    if not part:
+    """Returns a sentence on the share of the block's tile that is outside the output; "" if none is."""
+    share = 1 - math.prod(plan.inside) / (plan.BM * plan.BN)
+    if not share:
         return ""
-    return f"Of its tile of {plan.BM} × {plan.BN} sums {max(part, 0.01):.0%} lie outside: they are computed and not stored. "
+    return tr(
+        "{share} of its {rows} × {columns} sums are outside the [output](output): they are computed but not stored.",
+        share=units.share(share),
+        rows=plan.BM,
+        columns=plan.BN,
+    )
 
 
 def x_note(s: ConvShape, box: tuple[int, ...]) -> str:
+    """Returns the size of the input, or the part of it that is shown."""
     images, channels, h0, H, w0, W = box
-    whole = (s.N, s.C, s.H, s.W)
-    if (images, channels, H, W) == whole:
-        return f"{s.C} channel{'s' * (s.C > 1)} of {s.H} × {s.W}" + (f", {s.N} images" if s.N > 1 else "")
-    part = f"rows {h0}–{h0 + H - 1}, columns {w0}–{w0 + W - 1} of {s.H} × {s.W}, channels 0–{channels - 1} of {s.C}"
-    return part + (f", images 0–{images - 1} of {s.N}" if s.N > 1 else "")
+    size = f"{s.H:,} × {s.W:,}"
+    if (images, channels, H, W) == (s.N, s.C, s.H, s.W):
+        notes = [trn("{n} channel of {size}", "{n} channels of {size}", s.C, size=size)]
+        if s.N > 1:
+            notes.append(trn("{n} image", "{n} images", s.N))
+        return ", ".join(notes)
+    notes = [
+        tr("rows {first}–{last}", first=h0, last=h0 + H - 1),
+        tr("columns {first}–{last} of {size}", first=w0, last=w0 + W - 1, size=size),
+        tr("channels 0–{last} of {n}", last=channels - 1, n=s.C),
+    ]
+    if s.N > 1:
+        notes.append(tr("images 0–{last} of {n}", last=images - 1, n=s.N))
+    return ", ".join(notes)
 
 
 # -- annotations of cells --------------------------------------------------------------------------
@@ -110,15 +160,30 @@ def cell_templates(plan: Plan) -> tuple[str, ...]:
     s = plan.s
     r, t = (f"({s.R - 1} − {{5}})", f"({s.S - 1} − {{6}})") if s.flip else ("{5}", "{6}")
     indices = (
-        f"[\nRow {{0}}](workspace): c = {{0}} / {s.R * s.S} = {{2}}, {{3}} left; r = {{3}} / {s.S} = {{5}}, s = {{6}}."
-        f"[\nColumn {{7}}](workspace): n = {{7}} / {s.PQ} = {{9}}, {{10}} left; p = {{10}} / {s.Q} = {{12}}, q = {{13}}."
-        f"[\nh](input) = {{12}}·{s.u} − {s.pad_h} + {r}·{s.dilation_h} = {{15}}, "
-        f"[w](input) = {{13}}·{s.v} − {s.pad_w} + {t}·{s.dilation_w} = {{16}}"
+        tr(
+            "[\nRow {0}](workspace): c = {0} / {area} = {2}, remainder {3}; r = {3} / {width} = {5}, s = {6}.",
+            area=s.R * s.S,
+            width=s.S,
+        )
+        + tr(
+            "[\nColumn {7}](workspace): n = {7} / {area} = {9}, remainder {10}; p = {10} / {width} = {12}, q = {13}.",
+            area=s.PQ,
+            width=s.Q,
+        )
+        + f"[\nh](input) = {{12}}·{s.u} − {s.pad_h} + {r}·{s.dilation_h} = {{15}}, "
+        f"[w](input) = {{13}}·{s.v} − {s.pad_w} + {t}·{s.dilation_w} = {{16}}. "
     )
     divided = "" if plan.rung == RUNGS[0] else _divided(s)
+    padding = tr("This position is in the padding. Its value is zero and is not loaded.")
+    address = tr(
+        "The address is (({9}·{channels} + {2})·{rows} + {15})·{columns} + {16} = {17}.",
+        channels=s.C,
+        rows=s.H,
+        columns=s.W,
+    )
     return (
-        f"{indices}: address (({{9}}·{s.C} + {{2}})·{s.H} + {{15}})·{s.W} + {{16}} = {{17}}.{divided}",
-        f"{indices}: in the padding, a zero read from nowhere.{divided}",
+        f"{indices}{address}{divided}",
+        f"{indices}{padding}{divided}",
     )
 
 
@@ -135,8 +200,8 @@ def _divided(s: ConvShape) -> str:
         columns.append(
             f"/ {divisor}: 2·{{{n}}}·{m.multiplier} >> 32 = {{{high}}}, >> {m.shift} = {{{result}}}"
         )
-    return "[\nDivisions](output) as the kernel makes them: " + "; ".join(columns) + "."
+    return tr("[\nDivisions](output) as computed in the kernel: {divisions}.", divisions="; ".join(columns))
 
 
 def output_templates(s: ConvShape) -> tuple[str, ...]:
-    return ("Filter {0}, image {9}, row {12}, column {13}.",)
+    return (tr("Filter {0}, image {9}, row {12}, column {13}."),)

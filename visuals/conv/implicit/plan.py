@@ -16,6 +16,7 @@ import numpy as np
 
 from kernels.conv.implicit import PIECE, threads, warp_tile
 from kernels.conv.shape import ConvShape
+from kernels.i18n import tr
 from kernels.ladders import find
 from visuals.scene.why_not import broken_rule
 
@@ -29,7 +30,10 @@ def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
         return rule
     if rung in RUNGS:
         return ""
-    return f"{find(rung).title} is not an implicit GEMM of ours: it is timed below, and its steps are not shown here."
+    return tr(
+        "{kernel} is not one of our implicit GEMM kernels. It is timed below, but its steps are not shown.",
+        kernel=tr(find(rung).title),
+    )
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from kernels.conv.implicit import PART
+from kernels.conv.implicit import PART, PIECE
 from kernels.conv.shape import ConvShape
+from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from visuals.conv.implicit import captions
 from visuals.conv.implicit.plan import Plan, why_not
@@ -26,10 +27,10 @@ from visuals.scene.source import resources, source_of
 
 __all__ = ["implicit_scene", "why_not"]
 
-ORDER = "explaining order"
-ORDER_NOTE = (
-    "Block 0, all its threads together, a copy or a product of a whole tile a step. On the GPU copies and products "
-    "overlap, warps take turns, and many blocks run at the same moment."
+ORDER = mark("explaining order")
+ORDER_NOTE = mark(
+    "The steps show block 0. Each step copies or multiplies one whole tile with all threads. On the GPU, copies and "
+    "products overlap. Warps alternate, and many blocks run at the same time."
 )
 
 
@@ -46,19 +47,19 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
     sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
     return Scene(
         key=f"{rung} {s} {sizes}",
-        title=find(rung).title,
+        title=tr(find(rung).title),
         tensors=steps.tensors(),
         groups=(
-            Group((("x",),), "global", "global memory"),
+            Group((("x",),), "global", tr("global memory")),
             Group((("D",), ("w", "y")), "global"),
-            Group((("As",), ("Bs",)), "shared", "shared memory of the block"),
-            Group((("mine", "acc"),), "registers", "registers of thread 0"),
-            Group((("fly", "use"),), "global", "tiles in time: a column a turn, a row a stage"),
+            Group((("As",), ("Bs",)), "shared", tr("shared memory of the block")),
+            Group((("mine", "acc"),), "registers", tr("registers of thread 0")),
+            Group((("fly", "use"),), "global", tr("one column per iteration, one row per buffer")),
         ),
         steps=len(kind),
-        step_name="step",
-        order_name=ORDER,
-        order_note=ORDER_NOTE,
+        step_name=tr("step"),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE),
         writes=steps.writes(),
         views=(View("D", "x", steps.x_index.ravel()),),
         matmuls=steps.matmuls(),
@@ -179,24 +180,25 @@ class Steps:
         images, channels, h0, H, w0, W = self.box
         x = self.flat[:-1].reshape(-1, s.C, s.H, s.W)[:images, :channels, h0 : h0 + H, w0 : w0 + W]
         rows, cols, columns = plan.rows_shown, plan.columns_shown, plan.iterations_shown + 1
-        stage = "stage" if plan.STAGES > 1 else ""
+        buffer = tr("buffer") if plan.STAGES > 1 else ""
+        buffers = trn("{n} buffer", "{n} buffers", plan.STAGES)
         return (
-            Tensor("x", "x", "input", "input", images * channels, H, W, x.ravel(), (0, h0, w0), captions.x_note(s, self.box),
-                   plane_name="map"),
-            Tensor("D", "D", "data matrix, never stored", "workspace", 1, rows, cols, note=part_note((0, rows, s.CRS), (0, cols, plan.columns)),
+            Tensor("x", "x", tr("input"), "input", images * channels, H, W, x.ravel(), (0, h0, w0), captions.x_note(s, self.box),
+                   plane_name=tr("map")),
+            Tensor("D", "D", tr("data matrix (not stored)"), "workspace", 1, rows, cols, note=part_note((0, rows, s.CRS), (0, cols, plan.columns)),
                    partial=(rows, cols) != (s.CRS, plan.columns)),
-            Tensor("w", "w", "filters", "filter", 1, len(self.filters), rows, self.filters[:, :rows].ravel(),
+            Tensor("w", "w", tr("filters"), "filter", 1, len(self.filters), rows, self.filters[:, :rows].ravel(),
                    note=part_note((0, len(self.filters), s.K), (0, rows, s.CRS)), partial=rows < s.CRS),
-            Tensor("y", "y", "output", "output", 1, len(self.filters), cols,
+            Tensor("y", "y", tr("output"), "output", 1, len(self.filters), cols,
                    note=part_note((0, len(self.filters), s.K), (0, cols, plan.columns))),
-            Tensor("As", "tile_a", "tile of the filters", "filter", plan.STAGES, plan.BK, plan.pitch, plane_name=stage,
-                   note=f"turned, {plan.BK} × {plan.BM} + 4, {plan.STAGES} stages"),
-            Tensor("Bs", "tile_b", "tile of the data matrix", "input", plan.STAGES, plan.BK, plan.BN, plane_name=stage,
-                   note=f"{plan.BK} × {plan.BN}, {plan.STAGES} stages"),
-            Tensor("mine", "window", "windows", "workspace", 1, plan.BN // 32, 3, note="row, column, offset in x: found once"),
-            Tensor("acc", "sum", "sums", "output", 1, plan.TM, plan.TN, note=f"{plan.TM} × {plan.TN}"),
-            Tensor("fly", "tile", "copies on their way", "input", 1, plan.STAGES, columns),
-            Tensor("use", "tile", "multiplied", "output", 1, plan.STAGES, columns),
+            Tensor("As", "tile_a", tr("tile of the filters"), "filter", plan.STAGES, plan.BK, plan.pitch, plane_name=buffer,
+                   note=tr("transposed, {rows} × ({columns} + {pad}), {buffers}", rows=plan.BK, columns=plan.BM, pad=PIECE, buffers=buffers)),
+            Tensor("Bs", "tile_b", tr("tile of the data matrix"), "input", plan.STAGES, plan.BK, plan.BN, plane_name=buffer,
+                   note=f"{plan.BK} × {plan.BN}, {buffers}"),
+            Tensor("mine", "window", tr("windows"), "workspace", 1, plan.BN // 32, 3, note=tr("row, column, offset in x: computed once")),
+            Tensor("acc", "sum", tr("sums"), "output", 1, plan.TM, plan.TN, note=f"{plan.TM} × {plan.TN}"),
+            Tensor("fly", "tile", tr("tiles being copied"), "input", 1, plan.STAGES, columns),
+            Tensor("use", "tile", tr("tiles multiplied"), "output", 1, plan.STAGES, columns),
         )  # fmt: skip
 
     # -- writes ------------------------------------------------------------------------------------
@@ -284,9 +286,9 @@ class Steps:
             multiplied[self.remaining_step :] = plan.iterations * plan.BK
         stored = np.minimum(copied, plan.STAGES * plan.BK * plan.BN)
         return (
-            Reading("values of the data matrix made", copied, "predicted"),
-            Reading("of them in shared memory", stored, "predicted"),
-            Reading("multiply-adds", multiplied * plan.BM * plan.BN, "predicted"),
+            Reading(tr("data matrix: values copied"), copied, "predicted"),
+            Reading(tr("of them in shared memory now"), stored, "predicted"),
+            Reading(tr("multiply-adds, zeros included"), multiplied * plan.BM * plan.BN, "predicted"),
         )
 
     def annotations(self) -> tuple[Annotation, ...]:

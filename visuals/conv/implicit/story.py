@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 
 from kernels.conv.shape import ConvShape
+from kernels.i18n import cached, mark, tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
@@ -23,10 +24,19 @@ def cost(s: ConvShape) -> str:
     matrix = 4 * s.N * s.CRS * s.PQ
     tiles = find(MAGIC).default_tiles
     once = 4 * tiles["STAGES"] * tiles["BK"] * tiles["BN"]
-    return (
-        f"No workspace: the data matrix would take {units.bytes_(matrix)}, written once and read again. Of it a block has "
-        f"{units.bytes_(once)} in shared memory at a time, {tiles['STAGES']} tiles of {tiles['BK']} × {tiles['BN']} at the usual sizes."
+    sentences = (
+        tr("Implicit GEMM needs no workspace (extra memory)."),
+        tr("A stored data matrix would take {size}.", size=units.bytes_(matrix)),
+        tr("im2col writes it once and reads it again."),
+        tr(
+            "A block keeps only {size} of it in shared memory: {n} tiles of {rows} × {columns} at the default tile sizes.",
+            size=units.bytes_(once),
+            n=tiles["STAGES"],
+            rows=tiles["BK"],
+            columns=tiles["BN"],
+        ),
     )
+    return " ".join(sentences)
 
 
 def gain(rows: Mapping[str, Row]) -> str:
@@ -52,24 +62,31 @@ def _first(names: tuple[str, ...], rows: Mapping[str, Row]) -> Row | None:
 def _divisions(magic: Row, plain: Row) -> str:
     ratio = _time(plain) / _time(magic)
     if within_spread(magic, plain):
-        return "Dividing by multiplication and shift buys nothing here: the spreads overlap."
+        return tr("Division by multiply and shift makes no measurable difference here: the spreads overlap.")
     if ratio > 1:
-        return f"Dividing by multiplication and shift makes it {units.ratio(ratio)} times as fast."
-    return (
-        f"Dividing by multiplication and shift loses here: it takes {units.ratio(1 / ratio)} times as long."
+        return tr(
+            "Division by multiply and shift is faster: {ratio}× as fast as plain division.",
+            ratio=units.ratio(ratio),
+        )
+    return tr(
+        "Division by multiply and shift is slower here: {ratio}× the time of plain division.",
+        ratio=units.ratio(1 / ratio),
     )
 
 
 def _against(best: Row, other: Row) -> str:
     name, ratio = title(other), _time(other) / _time(best)
     if within_spread(best, other):
-        return f"Implicit GEMM and {name} cannot be told apart: their spreads overlap."
+        return tr(
+            "There is no measurable difference between implicit GEMM and {name}: the spreads overlap.",
+            name=name,
+        )
     if ratio > 1:
-        return f"Implicit GEMM is {units.ratio(ratio)} times as fast as {name}."
-    return f"Implicit GEMM takes {units.ratio(1 / ratio)} times as long as {name}."
+        return tr("Implicit GEMM is {ratio}× as fast as {name}.", ratio=units.ratio(ratio), name=name)
+    return tr("Implicit GEMM takes {ratio}× the time of {name}.", ratio=units.ratio(1 / ratio), name=name)
 
 
-@cache
+@cached(8)
 def examples() -> list[tuple[Preset, str]]:
     """Returns the presets at which the rung is nearest to the library's implicit GEMM (or faster) and farthest
     from it, from the cold recordings. Uses the hot recordings if there are no cold ones of both rungs."""
@@ -88,5 +105,5 @@ STORY = Story(
     cost,
     gain,
     examples,
-    "share of the speed of cuDNN’s implicit GEMM with indices computed before, recorded:",
+    mark("Recorded speed relative to cuDNN’s implicit GEMM with precomputed indices:"),
 )

@@ -18,6 +18,7 @@ from kernels.conv import winograd_matrices
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import positions, tiles_of
 from kernels.conv.winograd_cpu import R, input_tiles, output_maps, round_up_to_4, transform_2d
+from kernels.i18n import mark, tr, trn
 from kernels.model.verify import relative_error
 from visuals.charts import units
 from visuals.charts.bars import FONT
@@ -30,7 +31,7 @@ MEASURED = (0, *TILES, 8)  # 0: direct convolution
 SIDE, FILTERS = 24, 4  # outputs along each side, number of filters: whole tiles for every m measured
 STORED = {"FP32": np.float32, "FP16": np.float16}
 HEIGHT = 300
-NAMES = {0: "direct", **{m: f"{m}×{m}" for m in MEASURED[1:]}}
+NAMES = {0: mark("direct"), **{m: f"{m}×{m}" for m in MEASURED[1:]}}
 # Rungs with a known tile size m; 0 is direct convolution, None is read from the row.
 RUNGS = {
     "conv/implicit-gemm": 0,
@@ -93,15 +94,27 @@ def work_caption(s: ConvShape) -> str:
     m = min(TILES, key=lambda m: works[m].flops)
     best = works[m]
     won = best.flops < s.flops
-    head = (
-        f"Fewest FLOPs in steps: {m}×{m}, {units.share(best.flops / s.flops)} of direct’s"
-        if won
-        else f"No tile size saves FLOPs here: even {m}×{m} in steps has {units.share(best.flops / s.flops)} of direct’s"
-    )
-    return (
-        f"{head}. {units.share(best.transforms / best.flops)} of them are the transforms’, at {units.ratio(best.transforms / best.moved)} "
-        f"FLOP for each byte they move, where the products have {units.ratio(best.product / (best.U + best.V + best.Z))}: "
-        "with few channels and filters memory sets the pace, whatever is saved."
+    return " ".join(
+        (
+            tr(
+                "Fewest FLOPs in steps: {m}×{m}, with {share} of those of direct convolution.",
+                m=m,
+                share=units.share(best.flops / s.flops),
+            )
+            if won
+            else tr(
+                "No tile size saves FLOPs here: even {m}×{m} in steps executes {share} of those of direct convolution.",
+                m=m,
+                share=units.share(best.flops / s.flops),
+            ),
+            tr("The transforms are {share} of these FLOPs.", share=units.share(best.transforms / best.flops)),
+            tr(
+                "The transforms execute {transforms} FLOP per byte that they move, the products {products}.",
+                transforms=units.ratio(best.transforms / best.moved),
+                products=units.ratio(best.product / (best.U + best.V + best.Z)),
+            ),
+            tr("With few channels and filters, memory bandwidth limits the speed."),
+        )
     )
 
 
@@ -176,10 +189,10 @@ def error_chart(
     for (name, by_tile), role, dash in zip(
         measured.items(), ("input", "workspace"), ("solid", "dash"), strict=True
     ):
-        finite = {NAMES[m]: e for m, e in by_tile.items() if 0 < e < np.inf}
+        finite = {tr(NAMES[m]): e for m, e in by_tile.items() if 0 < e < np.inf}
         figure.add_scatter(
             x=list(finite), y=list(finite.values()), mode="lines+markers", line={"color": tokens[role], "width": 2, "dash": dash},
-            marker={"size": 8}, hovertemplate=f"{name}, %{{x}}: %{{y:.2e}}, measured<extra></extra>",
+            marker={"size": 8}, hovertemplate=tr("{name}, %{x}: %{y:.2e}, measured", name=name) + "<extra></extra>",
         )  # fmt: skip
         if finite:
             last = list(finite)[-1]
@@ -189,20 +202,20 @@ def error_chart(
             )  # fmt: skip
     if rows:
         figure.add_scatter(
-            x=[NAMES[m] for m, _, _ in rows], y=[row["error"] for _, _, row in rows], mode="markers",
+            x=[tr(NAMES[m]) for m, _, _ in rows], y=[row["error"] for _, _, row in rows], mode="markers",
             marker={"symbol": "diamond-open", "size": 12, "color": tokens["write"], "line": {"width": 2}},
             customdata=[[rung.partition("/")[2], row["device"]] for _, rung, row in rows],
-            hovertemplate="%{customdata[0]} on %{customdata[1]}: %{y:.2e}, recorded<extra></extra>",
+            hovertemplate=tr("%{customdata[0]} on %{customdata[1]}: %{y:.2e}, recorded") + "<extra></extra>",
         )  # fmt: skip
     axis = {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
             "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
     figure.update_xaxes(
-        type="category", categoryorder="array", categoryarray=list(NAMES.values()), showgrid=False,
-        range=[-0.4, len(NAMES) - 0.4], title={"text": "outputs of a tile", "standoff": 4}, **axis,
+        type="category", categoryorder="array", categoryarray=list(map(tr, NAMES.values())), showgrid=False,
+        range=[-0.4, len(NAMES) - 0.4], title={"text": tr("outputs per tile"), "standoff": 4}, **axis,
     )  # fmt: skip
     figure.update_yaxes(
         type="log", dtick=1, exponentformat="power", gridcolor=tokens["line"],
-        title={"text": "relative L2 error", "standoff": 6}, **axis,
+        title={"text": tr("relative L2 error"), "standoff": 6}, **axis,
     )  # fmt: skip
     return figure.update_layout(
         height=HEIGHT, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
@@ -215,12 +228,25 @@ def error_caption(C: int, measured: Mapping[str, Mapping[int, float]]) -> str:
     """Returns sentences on the errors: how they grow with the tile, and their size in FP16."""
     single, half = measured["FP32"], measured["FP16"]
     grown = ", ".join(
-        f"{NAMES[m]} {units.ratio(single[m] / single[0])}" for m in MEASURED[1:] if single[m] < np.inf
+        f"{tr(NAMES[m])}: {units.ratio(single[m] / single[0])}×" for m in MEASURED[1:] if single[m] < np.inf
     )
-    text = f"Over {C:,} channel{'s' * (C > 1)} in FP32, times the error of direct convolution ({single[0]:.1e}): {grown}. "
-    overflowed = [NAMES[m] for m in MEASURED if half[m] == np.inf]
+    sentences = [
+        trn(
+            "FP32, {n} channel: errors relative to direct convolution ({direct}). {grown}.",
+            "FP32, {n} channels: errors relative to direct convolution ({direct}). {grown}.",
+            C,
+            direct=f"{single[0]:.1e}",
+            grown=grown,
+        )
+    ]
     if half[4] < np.inf:
-        text += f"Kept in FP16, 4×4 is off by {half[4]:.1e}, {units.ratio(half[4] / half[0])} times direct. "
-    if overflowed:
-        text += f"In FP16 numbers of {', '.join(overflowed)} leave the type: no point is drawn."
-    return text.strip()
+        sentences.append(
+            tr(
+                "If values are stored in FP16, the error of 4×4 is {error}, {ratio}× that of direct convolution.",
+                error=f"{half[4]:.1e}",
+                ratio=units.ratio(half[4] / half[0]),
+            )
+        )
+    if overflowed := [tr(NAMES[m]) for m in MEASURED if half[m] == np.inf]:
+        sentences.append(tr("FP16 overflows for {tiles}: no point is drawn.", tiles=", ".join(overflowed)))
+    return " ".join(sentences)

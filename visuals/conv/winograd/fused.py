@@ -13,6 +13,7 @@ import numpy as np
 from kernels.conv import winograd_matrices
 from kernels.conv.winograd import FUSED_TILES, positions, tiles_of
 from kernels.conv.winograd_cpu import round_up_to_4
+from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.charts.units import bytes_
 from visuals.conv.winograd.part import (
@@ -31,10 +32,10 @@ from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
-ORDER = "explaining order"
-ORDER_NOTE = (
-    "One tile after the other, each from its pixels to its outputs. On the GPU a block holds 32 tiles and {BK} filters: "
-    "its warps transform {BC} channels at a time, all its lanes at once, and many blocks run at the same moment."
+ORDER = mark("explaining order")
+ORDER_NOTE = mark(
+    "The stage shows one tile after the other, each from its pixels to its outputs. On the GPU, a block computes 32 tiles "
+    "and {BK} filters. Its warps transform {BC} channels at a time, in all lanes at once. Many blocks run at the same time."
 )
 MAX_DETAILED = 4  # up to so many tiles, each takes all its steps; of more, only the first two do
 FILTER, LOAD, LOAD_ZEROS, TRANSFORM, MULTIPLY, INVERSE, INVERSE_CUT, TILE = range(8)
@@ -44,12 +45,11 @@ _MARKS = (
 )  # fmt: skip
 # What the steps count, and its name on the stage.
 COUNTED = {
-    "direct": "multiplications of direct convolution",
-    "product": "of U · V",
-    "additions": "additions of the transforms",
-    "multiplications": "their multiplications",
+    "direct": mark("multiplications, direct"),
+    "product": mark("multiplications, U · V"),
+    "additions": mark("additions, transforms"),
+    "multiplications": mark("multiplications, transforms"),
 }
-D, U, V, Z, Y = "[d](input)", "[U](filter)", "[V](input)", "[Z](output)", "[y](output)"
 
 
 def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
@@ -66,16 +66,16 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         title=rung.name,
         tensors=(*common_tensors(part, n), *_tensors(part)),
         groups=(
-            Group((("x", "R"), ("w", "y")), "global", "global memory"),
-            *([Group((("BT", "G", "AT"),), "global", f"F({m}×{m}, 3×3), known when compiling")] if m == 2 else []),
-            Group((("U",),), "workspace", "workspace"),
-            Group((("V",),), "shared", "shared memory"),
-            Group((("d", "Z"),), "registers", "registers"),
+            Group((("x", "R"), ("w", "y")), "global", tr("global memory")),
+            *([Group((("BT", "G", "AT"),), "global", tr("F({m}×{m}, 3×3), known at compile time", m=m))] if m == 2 else []),
+            Group((("U",),), "workspace", tr("workspace")),
+            Group((("V",),), "shared", tr("shared memory")),
+            Group((("d", "Z"),), "registers", tr("registers")),
         ),
         steps=len(kind),
-        step_name="step",
-        order_name=ORDER,
-        order_note=ORDER_NOTE.format(**tiles),
+        step_name=tr("step"),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE, **tiles),
         writes=r.writes(),
         captions=r.captions(_templates(part)),
         readings=readings(r),
@@ -88,7 +88,7 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
 
 
 def readings(r: Recorder) -> tuple[Reading, ...]:
-    return tuple(Reading(title, r.so_far(name), "predicted") for name, title in COUNTED.items())
+    return tuple(Reading(tr(title), r.so_far(name), "predicted") for name, title in COUNTED.items())
 
 
 # -- tensors -------------------------------------------------------------------------------------------
@@ -96,32 +96,41 @@ def common_tensors(part: Part, n: Numbers) -> tuple[Tensor, ...]:
     """Returns the tensors at the start and the end of both scenes, and the number of reads of each pixel."""
     s, (h, H, w, W), (p, P, q, Q) = part.s, part.pixels, part.out
     planes = part.K * part.C
-    plane = "filter" if part.C == 1 else "channel" if part.K == 1 else f"filter · {part.C} + channel"
-    parts = [f"{part.K} of {s.K} filters"] * (part.K < s.K) + [f"{part.C} of {s.C} channels"] * (part.C < s.C)
-    image = f"image 0 of {s.N}, " if s.N > 1 else ""
-    finish = ", before bias and ReLU" if s.bias or s.relu else ""
+    plane = tr("filter · {C} + channel", C=part.C)
+    if part.C == 1 or part.K == 1:
+        plane = tr("filter") if part.C == 1 else tr("channel")
+    filters = [tr("{n} of {total} filters", n=part.K, total=s.K)] * (part.K < s.K)
+    channels = [tr("{n} of {total} channels", n=part.C, total=s.C)] * (part.C < s.C)
+    kept = ", ".join(filters + channels)
+    size = "3 × 3" if planes == 1 else f"{planes} × 3 × 3"
+    image = [tr("image 0 of {n}", n=s.N)] * (s.N > 1)
+    unfinished = [tr("before bias and ReLU")] * (s.bias or s.relu)
+    visible = _note((part.C, s.C, mark("{n} channels of {size}")), (h, H, s.H), (w, W, s.W))
+    computed = _note((part.K, s.K, mark("{n} planes of {size}")), (p, P, s.P), (q, Q, s.Q))
     return (
-        Tensor("x", "x", "input", "input", part.C, H, W, n.x.ravel(), (0, h, w), image + _note((part.C, s.C, "channel"), (h, H, s.H), (w, W, s.W)),
-               plane_name="channel" if s.C > 1 else "", pad=part.pad),
-        Tensor("w", "g", "filters", "filter", planes, 3, 3, n.w.ravel(), note=", ".join(parts) or ("3 × 3" if planes == 1 else f"{planes} of 3 × 3"),
+        Tensor("x", "x", tr("input"), "input", part.C, H, W, n.x.ravel(), (0, h, w), ", ".join([*image, visible]),
+               plane_name=tr("channel") if s.C > 1 else "", pad=part.pad),
+        Tensor("w", "g", tr("filters"), "filter", planes, 3, 3, n.w.ravel(), note=kept or size,
                plane_name="" if s.K * s.C == 1 else plane),
-        Tensor("y", "y", "output", "output", part.K, P, Q, None, (0, p, q), _note((part.K, s.K, "plane"), (p, P, s.P), (q, Q, s.Q)) + finish,
-               plane_name="filter" if s.K > 1 else ""),
-        Tensor("R", "reads", "reads of each pixel", "workspace", 1, H, W, np.zeros(H * W), (0, h, w), "so far, in one channel"),
+        Tensor("y", "y", tr("output"), "output", part.K, P, Q, None, (0, p, q), ", ".join([computed, *unfinished]),
+               plane_name=tr("filter") if s.K > 1 else ""),
+        Tensor("R", "reads", tr("reads of each pixel"), "workspace", 1, H, W, np.zeros(H * W), (0, h, w),
+               tr("so far, in one channel")),
     )  # fmt: skip
 
 
 def _note(planes: tuple[int, int, str], *axes: tuple[int, int, int]) -> str:
-    """Returns the size of a whole tensor and which part of it is visible: (shown, of, name) and (first, count,
-    of)."""
-    shown, total, name = planes
+    """Returns the size of a whole tensor and which part of it is visible: (shown, of, message for several planes) and
+    (first, count, of)."""
+    shown, total, several = planes
     size = " × ".join(f"{of:,}" for _, _, of in axes)
     if shown == total and all(count == of for _, count, of in axes):
-        return size if total == 1 else f"{total} {name}s of {size}"
+        return size if total == 1 else tr(several, n=total, size=size)
     ranges = [f"0–{shown - 1}" if shown > 1 else "0"] * (total > 1) + [
         f"{first}–{first + count - 1}" for first, count, _ in axes
     ]
-    return f"part {', '.join(ranges)} of {f'{total:,} × ' if total > 1 else ''}{size}"
+    whole = f"{total:,} × {size}" if total > 1 else size
+    return tr("part {ranges} of {size}", ranges=", ".join(ranges), size=whole)
 
 
 def matrices(part: Part) -> tuple[Tensor, ...]:
@@ -135,11 +144,11 @@ def matrices(part: Part) -> tuple[Tensor, ...]:
 
 def _tensors(part: Part) -> tuple[Tensor, ...]:
     T, s, T2 = part.T, part.s, positions(part.m)
-    side, channel = f"{T} × {T}", "channel" if s.C > 1 else ""
-    plane_name = "filter" if s.K > 1 else ""
+    side, channel = f"{T} × {T}", tr("channel") if s.C > 1 else ""
+    plane_name = tr("filter") if s.K > 1 else ""
     return (
-        Tensor("U", "U", "U = G g Gᵀ", "filter", part.K * part.C, T, T, plane_name="" if s.K * s.C == 1 else "filter · channel",
-               note=f"{side}, in all {bytes_(4 * T2 * s.C * round_up_to_4(s.K))}"),
+        Tensor("U", "U", "U = G g Gᵀ", "filter", part.K * part.C, T, T, plane_name="" if s.K * s.C == 1 else tr("filter · channel"),
+               note=tr("{side}, {bytes} in all", side=side, bytes=bytes_(4 * T2 * s.C * round_up_to_4(s.K)))),
         Tensor("V", "V", "V = Bᵀ d B", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("d", "d", "d", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("Z", "Z", "Z = Σ U · V", "output", part.K, T, T, plane_name=plane_name),
@@ -154,7 +163,7 @@ def _sums(part: Part) -> tuple[Sum, ...]:
     return (
         sum_of("y", "Z", output_terms(part, lambda position, k, tile: k * T2 + position)),
         sum_of("Z", "V", [(channels * T2 + p, (k * C + channels) * T2 + p) for k in range(K) for p in range(T2)],
-               "U", "channels" if C < part.s.C else ""),
+               "U", tr("channels") if C < part.s.C else ""),
         sum_of("V", "d", [(c * T2 + cells, by) for c in range(C) for cells, by in d]),
         sum_of("U", "w", [(f * 9 + cells, by) for f in range(K * C) for cells, by in g]),
     )  # fmt: skip
@@ -225,30 +234,89 @@ def _tile(
 # -- captions ------------------------------------------------------------------------------------------
 def _templates(part: Part) -> tuple[str, ...]:
     s, m, T = part.s, part.m, part.T
-    counts = winograd_matrices.multiplications_2d(m, 3)
-    total = f"{tiles_of(s, m):,}"
-    subject = "Lane {3} of warp 0 in" if s.C == 1 else "Lane {3} of a warp for each channel in"
-    load = (
-        f"Tile {{0}} of {total}, for output from row {{1}}, column {{2}}. {subject} block {{4}} reads {T} × {T} pixels of "
-        f"the [input](input) into {D}; {{5}} of them were read before, for tiles stand {m} apart and overlap by 2"
+    direct, winograd = winograd_matrices.multiplications_2d(m, 3)
+    one_channel, shows_all = s.C == 1, part.K * part.C == s.K * s.C
+    sizes = {"m": m, "T": T}
+    begin = tr("Tile {0} gives the output from row {1}, column {2}.")
+    read = (
+        tr(
+            "Lane {3} of warp 0 in block {4} reads {T} × {T} pixels of the [input](input) into [d](input).",
+            **sizes,
+        )
+        if one_channel
+        else tr(
+            "In block {4}, lane {3} of one warp per channel reads {T} × {T} pixels of the [input](input) into [d](input).",
+            **sizes,
+        )
     )
-    scope = "" if part.K * part.C == s.K * s.C else " of the filters and channels shown"
-    inverse = (
-        f"Back: Aᵀ {Z} A of each filter, {{3}} additions and {{4}} multiplications, gives {m} × {m} of {Y} from row {{1}}, "
-        "column {2}"
+    before = joined(tr("{5} of them were read before."), *overlap(part))
+    stored = (
+        tr("The {T} × {T} values are stored in shared memory.", **sizes)
+        if one_channel
+        else tr("The {T} × {T} values of each channel are stored in shared memory.", **sizes)
+    )
+    product = (
+        tr("[Z](output) = [U](filter) · [V](input), element by element.")
+        if one_channel
+        else tr("[Z](output) = [U](filter) · [V](input), element by element, summed over the channels.")
+    )
+    multiplied = (
+        tr("That takes {6} multiplications.")
+        if shows_all
+        else tr("That takes {6} multiplications for the filters and channels shown.")
+    )
+    saved = tr(
+        "One filter and channel takes {winograd} of them; direct convolution takes {direct}.",
+        winograd=winograd,
+        direct=direct,
+    )
+    first = (
+        tr("At position (0, 0): {3} × {4} = {5}.")
+        if one_channel
+        else tr("At position (0, 0) the sum is {5}.")
+    )
+    inverse = tr(
+        "Inverse transform: Aᵀ [Z](output) A of each filter gives {m} × {m} values of [y](output), from row {1}, column {2}. "
+        "It takes {3} additions and {4} multiplications.",
+        **sizes,
+    )
+    again = (
+        tr("[U](filter) · [V](input) takes {4} multiplications.")
+        if shows_all
+        else tr("[U](filter) · [V](input) takes {4} multiplications for the filters and channels shown.")
     )
     return (
-        f"Filter {{0}}: {U} = G g Gᵀ, from 3 × 3 to {T} × {T} by {{1}} additions and {{2}} multiplications. A launch before this kernel does it "
-        "once, for all tiles and images.",
-        f"{load}.",
-        f"{load}, and {{6}} are zeros of the padding or beyond the input.",
-        f"{V} = Bᵀ {D} B: Bᵀ on each column of {D}, then on each row: {{3}} additions, {{4}} multiplications. {T} × {T} values"
-        f"{' a channel' if s.C > 1 else ''} go to shared memory.",
-        f"{Z} = {U} · {V}, element by element{', summed over the channels' if s.C > 1 else ''}: {{6}} multiplications{scope}, "
-        f"{counts[1]} a filter and channel where direct convolution takes {counts[0]}. "
-        + ("At position (0, 0): {3} times {4} is {5}." if s.C == 1 else "At position (0, 0) the sum is {5}."),
-        f"{inverse}.",
-        f"{inverse}; {{5}} places stick out of the map and are dropped.",
-        f"Tile {{0}} of {total} in the same way: {{3}} of its pixels were read before; {{4}} multiplications between "
-        f"[U](filter) and [V](input){scope}; output from row {{1}}, column {{2}}.",
+        tr(
+            "Filter {0}: [U](filter) = G g Gᵀ turns 3 × 3 weights into {T} × {T} values, by {1} additions and {2} multiplications. "
+            "An earlier launch does this once for all tiles and images. This kernel receives U.",
+            **sizes,
+        ),
+        joined(begin, read, before),
+        joined(begin, read, before, tr("{6} positions are outside the input: they are loaded as zero.")),
+        joined(
+            tr(
+                "[V](input) = Bᵀ [d](input) B: first Bᵀ times each column of d, then times each row of the result. That takes {3} "
+                "additions and {4} multiplications."
+            ),
+            stored,
+        ),
+        joined(product, multiplied, saved, first),
+        inverse,
+        joined(inverse, tr("{5} values are outside the output and are dropped.")),
+        joined(
+            tr("Tile {0}, with the same steps: {3} of its pixels were read before.", **sizes),
+            again,
+            tr("The output starts at row {1}, column {2}."),
+        ),
     )
+
+
+def overlap(part: Part) -> list[str]:
+    """Returns a sentence on the distance of tiles, if there are several."""
+    if tiles_of(part.s, part.m) == 1:
+        return []
+    return [tr("Neighbouring tiles start {m} pixels apart, so they overlap by 2.", m=part.m)]
+
+
+def joined(*sentences: str) -> str:
+    return " ".join(sentences)

@@ -14,9 +14,10 @@ import numpy as np
 from kernels import sources
 from kernels.conv.winograd import FILTER_BLOCK, positions, tiles_of
 from kernels.conv.winograd_cpu import round_up_to_4
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from visuals.charts.units import bytes_
-from visuals.conv.winograd.fused import common_tensors, counted, readings
+from visuals.conv.winograd.fused import ORDER, common_tensors, counted, joined, overlap, readings
 from visuals.conv.winograd.part import (
     NONFUSED,
     Numbers,
@@ -32,9 +33,9 @@ from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
 
-ORDER_NOTE = (
-    "One thread after the other in the transforms, one position after the other in the products. On the GPU each of the "
-    "four launches runs all its threads at once, and all positions are multiplied at the same moment."
+ORDER_NOTE = mark(
+    "The stage shows one thread after the other in the transforms, and one position after the other in the products. On the "
+    "GPU, each of the four launches runs all its threads at once. All positions are multiplied at the same time."
 )
 FILTER, FILTER_END, INPUT, INPUT_ZEROS, INPUT_END, PRODUCT, OUTPUT, OUTPUT_CUT = range(8)
 _FILES = (
@@ -42,7 +43,6 @@ _FILES = (
     ("09_winograd_product.cu", "sum[i][j] +="), ("09_winograd_output.cu", "transform_2d(AT, z, out)"),
 )  # fmt: skip
 _FILE_INDEX = np.array((0, 0, 1, 1, 1, 2, 3, 3))  # index into _FILES, by kind of step
-U, V, Z, Y = "[U](filter)", "[V](input)", "[Z](output)", "[y](output)"
 
 
 def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
@@ -56,13 +56,14 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         title=rung.name,
         tensors=(*common_tensors(part, n)[:3], *_tensors(part)),
         groups=(
-            Group((("x", "w", "y"),), "global", "global memory"),
-            Group((("U", "V", "Z"),), "workspace", f"workspaces, {positions(part.m)} matrices each, one below the other"),
+            Group((("x", "w", "y"),), "global", tr("global memory")),
+            Group((("U", "V", "Z"),), "workspace",
+                  tr("workspaces: {n} matrices each, one below the other", n=positions(part.m))),
         ),
         steps=r.steps,
-        step_name="step",
-        order_name="explaining order",
-        order_note=ORDER_NOTE,
+        step_name=tr("step"),
+        order_name=tr(ORDER),
+        order_note=tr(ORDER_NOTE),
         writes=r.writes(),
         captions=r.captions(_templates(part)),
         readings=readings(r),
@@ -87,7 +88,11 @@ def _tensors(part: Part) -> tuple[Tensor, ...]:
     def workspace(name, title, role, rows, cols, whole, index=None) -> Tensor:
         size = f"{T2} × {whole[0]:,} × {whole[1]:,}, {bytes_(4 * T2 * whole[0] * whole[1])}"
         partial = (rows, cols) != whole
-        note = f"{rows} × {cols} of each position, of {size}" if partial else size
+        note = (
+            tr("{rows} × {cols} of each position, of {size}", rows=rows, cols=cols, size=size)
+            if partial
+            else size
+        )
         return Tensor(
             name, name, title, role, 1, T2 * rows, cols, note=note, partial=partial, col_index=index
         )
@@ -128,7 +133,7 @@ def _sums(part: Part) -> tuple[Sum, ...]:
     return (
         sum_of("y", "Z", output_terms(part, lambda p, k, tile: (p * K + k) * tiles + tile)),
         sum_of("Z", "V", [pairs(p, k, tile) for p in range(T2) for k in range(K) for tile in range(tiles)],
-               "U", "channels" if C < part.s.C else ""),
+               "U", tr("channels") if C < part.s.C else ""),
         sum_of("V", "x", [pixels(p, c, tile) for p, c in pairs_of_positions for tile in range(tiles)]),
         sum_of("U", "w", [taps(p, c, k) for p, c in pairs_of_positions for k in range(filters)]),
     )  # fmt: skip
@@ -194,48 +199,108 @@ def _input(r: Recorder, part: Part, ops, read_counts: np.ndarray, tile: int, thr
 # -- captions ------------------------------------------------------------------------------------------
 def _templates(part: Part) -> tuple[str, ...]:
     s, m, T, T2 = part.s, part.m, part.T, positions(part.m)
-    ops, count = operations(m), tiles_of(s, m)
-    subject = "thread {0} reads" if s.C == 1 else f"{s.C:,} threads, one for each channel, read"
-    gather = "thread {0} gathers" if s.K == 1 else f"{s.K:,} threads, one for each filter, gather"
+    ops, (filters, tiles) = operations(m), columns(part)
+    sizes = {
+        "m": m,
+        "T": T,
+        "T2": T2,
+        "C": decimal(f"{s.C:,}"),
+        "K": decimal(f"{s.K:,}"),
+        "tiles": decimal(f"{tiles_of(s, m):,}"),
+    }
+
+    def counts(count) -> dict[str, int]:
+        return {"additions": count.additions, "multiplications": count.multiplications}
+
     read = (
-        f"Launch 2, tile {{0}} of {count:,}: {subject} {T} × {T} pixels of the [input](input) for output from row {{1}}, "
-        f"column {{2}}. {{3}} of them were read before: tiles stand {m} apart and overlap by 2"
+        tr("Launch 2, tile {0}: thread {0} reads {T} × {T} pixels of the [input](input).", **sizes)
+        if s.C == 1
+        else tr(
+            "Launch 2, tile {0}: {C} threads, one per channel, read {T} × {T} pixels of the [input](input).",
+            **sizes,
+        )
     )
-    scatter = f". Bᵀ d B, {ops.input.additions} additions and {ops.input.multiplications} multiplications, leaves one value in each of the {T2} matrices {V}."
-    out = (
-        f"Launch 4, tile {{0}}: {gather} {T2} values of {Z}, one from each matrix; Aᵀ {Z} A, {ops.output.additions} additions and "
-        f"{ops.output.multiplications} multiplications, gives {m} × {m} of {Y} from row {{1}}, column {{2}}"
+    before = joined(
+        tr("The tile gives the output from row {1}, column {2}. {3} of its pixels were read before."),
+        *overlap(part),
+    )
+    zeros = tr("{4} positions are outside the input: they are loaded as zero.")
+    transform = tr(
+        "One Bᵀ d B takes {additions} additions and {multiplications} multiplications. It stores one value in each of the {T2} "
+        "matrices [V](input).",
+        **sizes,
+        **counts(ops.input),
+    )
+    gather = (
+        tr(
+            "Launch 4, tile {0}: thread {0} gathers {T2} values of [Z](output), one from each matrix.",
+            **sizes,
+        )
+        if s.K == 1
+        else tr(
+            "Launch 4, tile {0}: {K} threads, one per filter, gather {T2} values of [Z](output) each, one from each matrix.",
+            **sizes,
+        )
+    )
+    inverse = tr(
+        "One Aᵀ Z A takes {additions} additions and {multiplications} multiplications. It gives {m} × {m} values of "
+        "[y](output), from row {1}, column {2}.",
+        **sizes,
+        **counts(ops.output),
     )
     return (
-        f"Launch 1: a thread takes [filter](filter) {{0}}, channel {{1}}: G g Gᵀ, {ops.filter.additions} additions and "
-        f"{ops.filter.multiplications} multiplications, leaves one value in each of the {T2} matrices {U}.",
-        f"Launch 1: {{0}} threads beyond the last filter write zeros: rows of {U} are whole fours, so that the products copy 16 bytes at a time.",
-        f"{read}{scatter}",
-        f"{read}; {{4}} are zeros of the padding or beyond the input{scatter}",
-        f"Launch 2: {{0}} threads beyond the last tile write zeros: rows of {V} are whole fours.",
-        f"Launch 3, position ({{0}}, {{1}}): {Z}[{{2}}] = {U}[{{2}}]ᵀ · {V}[{{2}}], a product of {s.K:,} × {s.C:,} by {s.C:,} × {count:,}, "
-        f"one of {T2} that know nothing of each other. "
-        + (
-            "Its first number: {3} times {4} is {5}."
-            if s.C == 1
-            else "Its first number, a sum over the channels: {5}."
+        tr(
+            "Launch 1: one thread transforms [filter](filter) {0}, channel {1}, by G g Gᵀ. It takes {additions} additions and "
+            "{multiplications} multiplications. It stores one value in each of the {T2} matrices [U](filter).",
+            **sizes,
+            **counts(ops.filter),
         ),
-        f"{out}.",
-        f"{out}; {{3}} places stick out of the map and are dropped.",
+        joined(
+            trn(
+                "Launch 1: {n} thread beyond the last filter stores zeros.",
+                "Launch 1: {n} threads beyond the last filter store zeros.",
+                filters - part.K,
+            ),
+            tr(
+                "The length of a row of [U](filter) is a multiple of 4, so the product copies 16 bytes at a time."
+            ),
+        ),
+        joined(read, before, transform),
+        joined(read, before, zeros, transform),
+        joined(
+            trn(
+                "Launch 2: {n} thread beyond the last tile stores zeros.",
+                "Launch 2: {n} threads beyond the last tile store zeros.",
+                tiles - part.tiles,
+            ),
+            tr("The length of a row of [V](input) is a multiple of 4."),
+        ),
+        joined(
+            tr(
+                "Launch 3, position ({0}, {1}): [Z](output)[{2}] = [U](filter)[{2}]ᵀ · [V](input)[{2}] multiplies a {K} × {C} "
+                "matrix by a {C} × {tiles} matrix. The {T2} products are independent of each other.",
+                **sizes,
+            ),
+            tr("The first value is {3} × {4} = {5}.")
+            if s.C == 1
+            else tr("The first value, a sum over the channels, is {5}."),
+        ),
+        joined(gather, inverse),
+        joined(gather, inverse, tr("{3} values are outside the output and are dropped.")),
     )
 
 
 def _source(kind: np.ndarray) -> Source:
     """Returns the four kernels one below the other, each from its signature on and under its file's name."""
     text, highlighted = [], []
-    for file, mark in _FILES:
+    for file, line in _FILES:
         lines = sources.text(f"conv/{file}").splitlines()
         first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
-        index = next(i for i in range(first, len(lines)) if mark in lines[i])
+        index = next(i for i in range(first, len(lines)) if line in lines[i])
         highlighted.append(len(text) + 2 + index - first)  # from 1, after the name
         text += [f"// {file}", *lines[first:]]
     return Source(
-        "four kernels",
+        tr("four kernels"),
         "\n".join(text),
         np.array(highlighted)[_FILE_INDEX][kind],
         detail="07_winograd_filter.cu, 09_winograd_*.cu",

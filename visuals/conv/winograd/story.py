@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
 
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import FUSED_TILES, RUNGS, tiles_of
+from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import within_spread
@@ -26,12 +26,23 @@ def winograd_cost(s: ConvShape) -> str:
     cannot run."""
     m = find(NONFUSED).default_tiles["M"]
     if reason := why_not(s, m):
-        return f"Winograd cannot run this shape: {reason}."
+        return tr("Winograd cannot run this shape: {reason}.", reason=reason)
     work, stored = charts.work(s, m), 4 * (s.elements["x"] + s.elements["w"])
     workspace = work.U + work.V + work.Z
-    return (
-        f"In steps, {m}×{m}, Winograd writes out and reads again U {units.bytes_(work.U)}, V {units.bytes_(work.V)} and "
-        f"Z {units.bytes_(work.Z)}, {units.ratio(workspace / stored)} times input and filters. Fused it keeps U alone."
+    return " ".join(
+        (
+            tr(
+                "Winograd in steps ({m}×{m}) needs {bytes} of workspace, {ratio}× the bytes of input and filters.",
+                m=m,
+                bytes=units.bytes_(workspace),
+                ratio=units.ratio(workspace / stored),
+            ),
+            tr(
+                "It writes and reads U {U}, V {V} and Z {Z}.",
+                **{name: units.bytes_(getattr(work, name)) for name in "UVZ"},
+            ),
+            tr("The fused kernels store only U."),
+        )
     )
 
 
@@ -55,21 +66,29 @@ def winograd_gain(rows: Mapping[str, Row]) -> str:
     there is nothing to compare."""
     if not (ours := winograd_rows(rows)):
         return ""
-    best, text = ours[0], ""
+    best, sentences = ours[0], []
     name = capitalized(_title(best))
     if base := rows.get(BASE):
-        text += _against(name, best, base, _title(base))
+        sentences.append(_against(name, best, base, _title(base)))
     s, executed_flops = ConvShape(**best["shape"]), executed(best)
-    text += (
-        f"It executes {units.count(executed_flops)} FLOPs where the definition has {units.count(s.flops)}: effective "
-        f"{units.rate(s.flops, best['median_ms'])}, actual {units.rate(executed_flops, best['median_ms'])}. "
-    )
-    text += _share_of_transforms(best)
+    sentences += [
+        tr(
+            "It executes {executed} FLOPs; direct convolution executes {direct}.",
+            executed=units.count(executed_flops),
+            direct=units.count(s.flops),
+        ),
+        tr(
+            "Its actual rate is {actual}. Its effective rate, as if it were direct convolution, is {effective}.",
+            effective=units.rate(s.flops, best["median_ms"]),
+            actual=units.rate(executed_flops, best["median_ms"]),
+        ),
+        _share_of_transforms(best),
+    ]
     if base and best["median_ms"] > base["median_ms"]:
-        text += _loss_reason(best, s, executed_flops)
+        sentences += _loss_reason(best, s, executed_flops)
     if library := rows.get(LIBRARY):
-        text += _against(name, best, library, _title(library))
-    return text.strip()
+        sentences.append(_against(name, best, library, _title(library)))
+    return " ".join(filter(None, sentences))
 
 
 def _title(row: Row) -> str:
@@ -80,10 +99,21 @@ def _title(row: Row) -> str:
 def _against(name: str, row: Row, other: Row, other_name: str) -> str:
     ratio = other["median_ms"] / row["median_ms"]
     if within_spread(row, other):
-        return f"{name} and {other_name} cannot be told apart here: their spreads overlap. "
+        return tr(
+            "No measurable difference between {name} and {other}: their spreads overlap.",
+            name=_title(row),
+            other=other_name,
+        )
     if ratio > 1:
-        return f"{name} is {units.ratio(ratio)} times as fast as {other_name}. "
-    return f"{name} loses here: it takes {units.ratio(1 / ratio)} times as long as {other_name}. "
+        return tr(
+            "{name} is {ratio}× as fast as {other}.", name=name, ratio=units.ratio(ratio), other=other_name
+        )
+    return tr(
+        "{name} takes {ratio}× the time of {other}.",
+        name=name,
+        ratio=units.ratio(1 / ratio),
+        other=other_name,
+    )
 
 
 def _share_of_transforms(row: Row) -> str:
@@ -91,33 +121,52 @@ def _share_of_transforms(row: Row) -> str:
     parts = row.get("parts_ms") or {}
     if not (spent := sum(parts.get(name, 0) for name in TRANSFORMS)):
         return ""
-    subject = (
-        "Its transforms take" if TRANSFORMS[1] in parts else "The launch that transforms the filters takes"
-    )
-    return f"{subject} {units.share(spent / sum(parts.values()))} of its steps’ time. "
+    share = units.share(spent / sum(parts.values()))
+    if TRANSFORMS[1] in parts:
+        return tr("Its transforms take {share} of the time of all steps.", share=share)
+    return tr("The launch that transforms the filters takes {share} of the time of all steps.", share=share)
 
 
-def _loss_reason(row: Row, s: ConvShape, executed_flops: int) -> str:
+def _loss_reason(row: Row, s: ConvShape, executed_flops: int) -> list[str]:
     """Returns the cost of its transforms in FLOPs or bytes, and how often their results are used."""
     m = row["tiles"].get("M") or int(row["rung"][-1])
     work = charts.work(s, m)
     if executed_flops >= s.flops:
-        text = "The transforms cost more FLOPs than the products save: "
+        cost = tr("The transforms cost more FLOPs than the products save.")
     elif row["rung"] == NONFUSED:
-        text = f"The transforms have {units.ratio(work.transforms / work.moved)} FLOP for each byte they move, so memory sets their pace: "
+        cost = tr(
+            "The transforms execute {ratio} FLOP per byte that they move, so memory bandwidth limits them.",
+            ratio=units.ratio(work.transforms / work.moved),
+        )
     else:
-        text = f"Its blocks, of {FUSED_TILES} tiles and {row['tiles']['BK']} filters, are {_blocks(row, s):,}, and each transforms its input anew: "
-    return text + (
-        f"with C = {s.C:,} and K = {s.K:,} what is transformed serves {units.ratio(s.K * s.C / (s.K + s.C))} products "
-        f"for each transform of input and output (C·K / (C + K)), and {tiles_of(s, m):,} tiles share each filter’s. "
-    )
+        cost = trn(
+            "It runs {n} block of {tiles} tiles and {BK} filters.",
+            "It runs {n} blocks of {tiles} tiles and {BK} filters, and each block transforms its input again.",
+            _blocks(row, s),
+            tiles=FUSED_TILES,
+            BK=row["tiles"]["BK"],
+        )
+    return [
+        cost,
+        tr(
+            "With C = {C} and K = {K}, each transform of input and output is used in {ratio} products, C·K / (C + K).",
+            C=decimal(f"{s.C:,}"),
+            K=decimal(f"{s.K:,}"),
+            ratio=units.ratio(s.K * s.C / (s.K + s.C)),
+        ),
+        trn(
+            "Each filter transform is used by {n} tile.",
+            "Each filter transform is used by {n} tiles.",
+            tiles_of(s, m),
+        ),
+    ]
 
 
 def _blocks(row: Row, s: ConvShape) -> int:
     return math.prod(find(row["rung"]).build(s, row["tiles"]).steps[1].grid)
 
 
-@cache
+@cached(1)
 def winograd_examples() -> list[tuple[Preset, str]]:
     """Returns the presets at which Winograd gains most and least (or loses) over implicit GEMM, from the cold
     recordings."""
@@ -134,5 +183,8 @@ def winograd_examples() -> list[tuple[Preset, str]]:
 
 
 WINOGRAD = Story(
-    winograd_cost, winograd_gain, winograd_examples, "Winograd, times as fast as implicit GEMM, recorded:"
+    winograd_cost,
+    winograd_gain,
+    winograd_examples,
+    mark("Recorded speed-up of Winograd over implicit GEMM:"),
 )

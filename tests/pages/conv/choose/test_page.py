@@ -106,7 +106,7 @@ def test_guess_comes_before_the_race(recorded):
     chips = links(at)
     assert chips["FFT"] == {"predict": "fft"} and "cuDNN DIRECT" not in chips  # cuDNN refused this shape
     assert chips["show without guessing"] == {"predict": "show"}
-    assert "keep 17 of 18 rungs from this shape" in html
+    assert "17 of 18 kernels can run this shape." in html
 
 
 def test_guess_is_ranked_and_kept_in_the_url(recorded):
@@ -114,12 +114,9 @@ def test_guess_is_ranked_and_kept_in_the_url(recorded):
     html = texts(at)
     rank = 1 + sum(row["median_ms"] < next(r for r in recorded if r["rung"] == "conv/fft")["median_ms"]
                     for row in recorded[:16])  # fmt: skip
-    assert (
-        f"You said FFT: {['', 'first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh'][rank]} of 16"
-        in html
-    )
-    assert html.count('data-rung="') == 16 and html.count("your guess") == 1
-    assert "cuDNN 9 does not support DIRECT for this shape, called on an GPU X" in html
+    assert f"Your guess, FFT, is number {rank} of 16" in html
+    assert html.count('data-rung="') == 16 and html.count(">your guess<") == 1
+    assert "cuDNN 9 does not support DIRECT for this shape (tried on GPU X, 2026-01-02)" in html
     assert "not recorded cold at this shape" in html  # cuDNN GEMM: neither a row nor a refusal
     assert links(at)["guess again"] == {}
     assert "kt-map" in html and "kt-totals" in html
@@ -127,7 +124,7 @@ def test_guess_is_ranked_and_kept_in_the_url(recorded):
 
 @pytest.mark.slow
 def test_show_skips_the_guess_and_invalid_guess_is_reported():
-    assert "kt-race" in texts(open_at(predict="show")) and "You said" not in texts(open_at(predict="show"))
+    assert "kt-race" in texts(open_at(predict="show")) and "Your guess" not in texts(open_at(predict="show"))
     at = open_at(predict="<b>fastest")
     assert "predict must be one of" in texts(at) and "Guess before you look" in texts(at)
     assert "<b>fastest" not in texts(at)
@@ -138,6 +135,16 @@ def test_preset_link_drops_the_guess_but_keeps_show(recorded):
     to = links(open_at(predict="fft"))["LeNet conv1"]
     assert "predict" not in to and to["H"] == "32"
     assert links(open_at(predict="show"))["LeNet conv1"]["predict"] == "show"
+
+
+@pytest.mark.parametrize(("predict", "picture"), [("", "show without guessing"), ("fft", 'class="kt-race')])
+def test_picture_is_above_its_controls(recorded, predict, picture):
+    main = [str(element.proto) for element in open_at(predict=predict).main]
+    first, run = (
+        next(i for i, proto in enumerate(main) if name in proto)
+        for name in (picture.replace('"', r"\""), "Run here")
+    )
+    assert first < run
 
 
 def test_race_can_be_replayed(recorded):
@@ -166,7 +173,7 @@ def test_every_preset_shows_its_lanes_and_broken_rules(key):
 @pytest.mark.slow
 def test_invalid_input_is_named():
     at = open_at(R="99", C="7", groups="2", H="-1", predict="show")
-    for message in ("R must lie in 1 .. 11", "C and K must be multiples of groups", "H must lie in"):
+    for message in ("R must be 1 to 11", "C and K must be multiples of groups", "H must be 1 to"):
         assert message in texts(at)
 
 
@@ -208,7 +215,7 @@ def test_measured_race_ranks_the_guess():
     html, rows = texts(at), at.session_state["ran"].rows
     assert list(rows) == [r.name for r in availability.supported_rungs(LADDER, "cpu", SMALL)]
     first = min(rows.values(), key=lambda row: row["median_ms"])
-    verdict = "first of 10" if first["rung"] == "conv/winograd-2x2" else "times the time of the first"
+    verdict = "the fastest of 9" if first["rung"] == "conv/winograd-2x2" else "× the time of the fastest"
     assert "kt-badge-measured" in html and verdict in html
     assert "cuDNN FFT, cuDNN FFT_TILING" in html and "</b>: runs on the cuda engine only" in html
     at.number_input(key="K").set_value(4.0).run()
@@ -235,7 +242,7 @@ def test_map_is_measured_cell_by_cell(monkeypatch):
     assert series.tried == 4 and not series.failed
     html = texts(at)
     measured = html[html.index("kt-badge-measured") :]
-    assert measured.index("Of 4 cells") > 0 and measured.count('class="kt-cell') >= 4
+    assert measured.index("Fastest in 4 cells") > 0 and measured.count('class="kt-cell') >= 4
     for shape in series.settings.shapes():
         rows = [row for row in series.rows if row["shape"] == shape.params()]
         assert [row["rung"] for row in rows] == [
@@ -252,8 +259,8 @@ def test_network_totals_sum_recordings(recorded):
     at.run()  # without a browser the URL reaches a control one rerun later
     html = texts(at)
     assert "13 convolutions of 9 shapes, batch 32" in html and "arXiv 1409.1556" in html
-    assert "best of each layer" in html and "13 ms" in html  # the first rung takes 1 ms at each
-    assert html.count("cannot 9 of 9") == 1  # cuDNN DIRECT, refused
+    assert "best for each layer" in html and "13 ms" in html  # the first rung takes 1 ms at each
+    assert html.count("cannot run 9 of 9") == 1  # cuDNN DIRECT, refused
     assert html.count("not recorded 9 of 9") == 1  # cuDNN GEMM
     at = open_at(view="networks")
     assert "shapes have no recording" in texts(at) and "version 1" in texts(at)

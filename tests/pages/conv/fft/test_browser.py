@@ -33,23 +33,25 @@ def test_last_step_and_hover_show_the_product_of_a_frequency(watch):
     numbers = [number(n) for n in re.findall(r"−?\d+(?:\.\d+)?", text.partition("Y = ")[2])]
     assert numbers == pytest.approx([x.real, x.imag, w.real, w.imag, y.real, y.imag], rel=1e-3, abs=1e-3)
     assert "It is d[0, 3] / 64." in stage.point_at("y", 3)
-    assert "wrong, and never picked" in stage.point_at("d", 63)
+    assert "this value is wrong. The output does not use it." in stage.point_at("d", 63)
 
 
 def test_padding_changes_url_and_scene(stage, page):
     stage = stage()
     expect(stage.root).to_have_attribute("data-scene", re.compile(" pad "))
+    page.locator(".st-key-transform_chooser button").click()
     page.locator(".st-key-room").get_by_text("too small", exact=True).click()
     expect(page).to_have_url(re.compile(r"room=too(\+|%20)small"))
     expect(stage.root).to_have_attribute("data-scene", re.compile(" too small "))
     stage.root.focus()
     page.keyboard.press("End")
-    assert "it should be" in stage.point_at("y", 35)
-    expect(page.locator(".st-key-card_wrap")).to_contain_text("20 of 36 output pixels")
+    assert "the correct value is" in stage.point_at("y", 35)
+    expect(page.locator(".st-key-card_wrap")).to_contain_text("20 of 36 outputs wrap around")
 
 
 def test_transform_size_changes_url_and_scene(stage, page):
     stage = stage("H=30&W=30&pad_h=1&pad_w=1")
+    page.locator(".st-key-transform_chooser button").click()
     page.locator(".st-key-transform").get_by_text("16", exact=True).click()
     expect(page).to_have_url(re.compile("transform=16"))
     expect(page.locator(".st-key-params_tiles")).to_contain_text("9 transforms of 16×16")
@@ -61,7 +63,7 @@ def test_run_measures_rows_on_cpu(page, server):
     page.get_by_role("button", name="Run here").click()
     card = page.locator(".st-key-card_time")
     expect(card.locator(".kt-badge-measured").first).to_be_visible(timeout=RUN_MS)
-    expect(card).to_contain_text("Of its time", timeout=RUN_MS)
+    expect(card).to_contain_text("Shares of its time", timeout=RUN_MS)
     expect(page.locator(".st-key-card_tilings")).to_contain_text("workspace, measured")
 
 
@@ -70,7 +72,7 @@ def test_run_measures_rows_on_cpu(page, server):
 def test_page_fits_its_width(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     stage("N=32&C=64&H=56&W=56&K=64&pad_h=1&pad_w=1")
-    for name in ("card_spectra", "card_wrap", "card_tilings", "card_curves", "params_tiles"):
+    for name in ("card_spectra", "card_wrap", "card_tilings", "card_curves"):
         box = page.locator(f".st-key-{name}").bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1, name
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width

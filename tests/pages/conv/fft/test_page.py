@@ -14,7 +14,7 @@ from pages.conv import address as conv_address
 from pages.conv import controls
 from pages.conv.fft import address
 from pages.parts.run_settings import RunSettings
-from tests.helpers.page_runner import open_page, texts
+from tests.helpers.page_runner import components, open_page, texts
 from visuals.charts import units
 from visuals.conv.fft import story
 from visuals.conv.inputs import Inputs
@@ -33,14 +33,16 @@ def at_shape(shape: ConvShape):
 @pytest.mark.slow
 def test_lesson_has_every_part():
     at = open_at()
-    assert len(at.get("bidi_component")) == 1
+    assert len(components(at)) == 1
     html = texts(at)
     for title in ("FFT: a convolution becomes", "Spectra as pictures", "Wrap-around", "Time", "Memory", "Why", "Roofline",
-                  "Whole images or parts of them", "As the filter grows", "Kernel"):  # fmt: skip
+                  "Whole images or tiles", "As the filter grows", "Kernel"):  # fmt: skip
         assert title in html, title
     assert html.count("data:image/png") == 7 + 3
-    assert "20 of 36 output pixels" in html and "taps <b>3×3</b> become <b>64</b> numbers" in html
+    assert "20 of 36 outputs wrap around" in html and "<b>3×3</b> taps become <b>64</b> numbers" in html
     assert "10_fft_multiply.cu" in " ".join(tab.label for tab in at.tabs)
+    # The FFT has no data matrix.
+    assert "data matrix <b>" not in html and "direct convolution: <b>1,296</b> FLOPs" in html
     assert not notes(at)
 
 
@@ -48,7 +50,7 @@ def test_lesson_has_every_part():
 @pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_chip_opens(key):
     at = at_shape(CONV_PRESETS[key].shape)
-    assert len(at.get("bidi_component")) == 1 and not notes(at)
+    assert len(components(at)) == 1 and not notes(at)
 
 
 @pytest.mark.slow
@@ -56,14 +58,14 @@ def test_every_chip_opens(key):
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view, transform="16", room="too small")
     html = texts(at)
-    assert bool(at.get("bidi_component")) == (view == "watch")
+    assert bool(components(at)) == (view == "watch")
     assert bool(at.get("code")) == (view == "kernel")
     assert "kt-title" not in html and "Spectra as pictures" not in html
 
 
 def test_url_sets_transform_size_and_padding():
     at = open_at(transform="16", room="too small", H="30", W="30", pad_h="1", pad_w="1", SPECTRA="8")
-    assert "<b>9</b> transforms of <b>16×16</b>" in texts(at)
+    assert "<b>4</b> transforms of <b>16×16</b>" in texts(at)  # side by side; with overlap there are 9
     assert "16 × 16, side by side" in texts(at)
     assert at.get("pills") or at.get("button_group")
     shape = ConvShape(1, 1, 30, 30, 2, 3, 3, pad=1)
@@ -73,24 +75,33 @@ def test_url_sets_transform_size_and_padding():
     assert small.key != address.scene(inputs, 16, "pad")[0].key != address.scene(inputs, 0, "pad")[0].key
 
 
+def test_sizes_beside_the_controls_are_those_on_the_stage():
+    for room, size in (("pad", 20), ("too small", 18)):
+        at = open_at(room=room, H="20", W="20")
+        assert f"<b>1</b> transform of <b>{size}×{size}</b>" in texts(at)
+        assert f"taps become <b>{size * size}</b> numbers" in texts(at)
+
+
 def test_strides_and_dilation_are_described():
     at = open_at(u="2", v="2", pad_h="1", pad_w="1", dilation_h="2", dilation_w="2", H="20", W="20")
     html = texts(at)
-    assert "the stride throws <b>75 %</b>" in html and "Strides are computed dense and then picked" in html
+    assert "the stride discards <b>75 %</b>" in html and "then the stride discards 75 % of the pixels" in html
 
 
 def test_filter_too_large_for_the_tile_is_reported():
     at = open_at(transform="16", H="60", W="60", R="5", S="5", dilation_h="5", dilation_w="5")
     html = notes(at)
-    assert "dilation_h*(R-1)+1 &lt;= FFT_TILE (16), got 21" in html and "whole images" in html
-    assert len(at.get("bidi_component")) == 1 and "cannot run: 16" in texts(at)
+    assert (
+        "dilation_h*(R-1)+1 &lt;= FFT_TILE (16), got 21" in html and "a transform of the whole image" in html
+    )
+    assert len(components(at)) == 1 and "16 cannot run: " in texts(at)
 
 
 def test_workspace_over_the_limit_is_reported():
     s = ConvShape(1, 512, 224, 224, 512, 3, 3)
     at = at_shape(s)
     assert "workspace must not exceed" in notes(at) and "one image and one filter" in notes(at)
-    assert len(at.get("bidi_component")) == 1
+    assert len(components(at)) == 1
     assert "Transforms of whole images cannot run this shape" in texts(at)
 
 
@@ -103,13 +114,13 @@ def test_groups_have_no_scene_but_a_rule():
 def test_largest_shape_of_the_page():
     largest = {name: conv_address.MAX[name] for name in ("N", "C", "H", "W", "K", "R", "S", "pad_h", "pad_w")}
     at = open_at(**largest, dilation_h="8", dilation_w="8", u="8", v="8")
-    assert len(at.get("bidi_component")) == 1 and "must not exceed" in notes(at)
+    assert len(components(at)) == 1 and "must not exceed" in notes(at)
 
 
 def test_invalid_parameters_are_named_and_escaped():
     at = open_at(transform="<script>", room="../x", SPECTRA="nan", H="inf", R="99", picture="<b>")
-    assert "<script>" not in texts(at) and "H must lie in" in notes(at)
-    assert "a transform of <b>8×8</b>" in texts(at)
+    assert "<script>" not in texts(at) and "H must be 1 to" in notes(at)
+    assert "<b>1</b> transform of <b>8×8</b>" in texts(at)
 
 
 def test_run_request_has_the_tiles_of_the_page():

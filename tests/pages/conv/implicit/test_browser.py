@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from kernels.model.fast_division import magic
 from pages.conv.implicit import address
+from tests.helpers.harness import tile_size
 from visuals.conv.inputs import Inputs
 
 pytestmark = pytest.mark.browser
@@ -21,18 +22,18 @@ def scene(**params):
 
 def test_tiles_are_loaded_and_released(watch):
     stage, expected = watch("step=7"), scene()
-    expect(stage.caption).to_contain_text("Turn 1: tile 1 has arrived in stage 0.")
-    expect(stage.caption).to_contain_text("Meanwhile the copies of tiles 2 to 3 are on their way.")
+    expect(stage.caption).to_contain_text("Iteration 1: tile 1 is in buffer 0.")
+    expect(stage.caption).to_contain_text("Meanwhile, tiles 2 to 3 are being copied.")
     stage.root.press("End")
     stage.at_step(expected.steps - 1)
-    expect(stage.caption).to_contain_text("Of the data matrix nothing is left: it never was in memory.")
+    expect(stage.caption).to_contain_text("The data matrix was never in global memory.")
 
 
 def test_hover_on_a_virtual_cell_shows_address_and_divisions(watch):
     text = watch("step=9").point_at("D", 17 * 64 + 12)
     assert "D[17, 12] is never stored." in text
-    assert "c = 17 / 9 = 1, 8 left; r = 8 / 3 = 2, s = 2" in text and "p = 12 / 8 = 1, q = 4" in text
-    assert "address ((0·6 + 1)·8 + 2)·8 + 5 = 85" in text
+    assert "c = 17 / 9 = 1, remainder 8; r = 8 / 3 = 2, s = 2" in text and "p = 12 / 8 = 1, q = 4" in text
+    assert "The address is ((0·6 + 1)·8 + 2)·8 + 5 = 85" in text
     nine = magic(9)
     assert (
         f"/ 9: 2·17·{nine.multiplier} >> 32 = {2 * 17 * nine.multiplier >> 32}, >> {nine.shift} = 1" in text
@@ -50,11 +51,11 @@ def test_hover_on_a_tile_cell_names_its_pixel_and_matrix_cell(watch):
 def test_tile_size_changes_url_and_scene(stage, page):
     stage = stage()
     expect(stage.root).to_have_attribute("data-scene", re.compile("STAGES=3"))
-    page.locator(".st-key-STAGES").get_by_role("button").click()
+    tile_size(page, "STAGES").get_by_role("button").click()
     page.get_by_role("option", name="2", exact=True).click()
     expect(page).to_have_url(re.compile("STAGES=2"))
     expect(stage.root).to_have_attribute("data-scene", re.compile("STAGES=2"))
-    page.get_by_role("button", name="rung 2").click()
+    page.get_by_role("button", name="kernel 2").click()
     page.get_by_role("link", name="1 implicit GEMM, plain divisions", exact=True).click()
     expect(page).to_have_url(re.compile("rung=implicit-gemm-plain"))
     expect(stage.root).to_have_attribute("data-scene", re.compile("implicit-gemm-plain .*STAGES=2"))

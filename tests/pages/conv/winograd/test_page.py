@@ -14,7 +14,7 @@ from pages import _cards
 from pages.conv.winograd import address, matrices
 from pages.conv.winograd.address import KERNELS
 from pages.parts.worker import worker
-from tests.helpers.page_runner import heads, open_page, texts
+from tests.helpers.page_runner import components, heads, open_page, press, stages, strip, texts
 from visuals.charts import units
 
 
@@ -43,7 +43,7 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
     meta = head(at)
     assert meta["key"].startswith(name) and (f"M={m}," in meta["key"] or "fused" in KERNELS[kernel][2])
     html = texts(at)
-    assert "Multiplications saved" in html and "Digits lost" in html and "kt-note" not in html
+    assert "Fewer multiplications" in html and "Rounding errors" in html and "kt-note" not in html
     assert f"<b>{(m + 2) ** 2}</b>" in html
     files = meta["source"]["file"]
     assert files == ("08_winograd_fused.cu" if "steps" not in kernel else "four kernels")
@@ -58,7 +58,7 @@ def test_every_chip_shows_a_scene_or_the_rule(key):
     if (shape.R, shape.S) == (3, 3):
         assert head(at)["steps"] > 10 and "kt-note" not in html
     else:
-        assert not at.get("bidi_component")
+        assert not stages(at)
         assert f"Winograd cannot run {shape}: R and S must be 3" in html
         assert "Not at this shape: R and S must be 3" in html and "The matrices of F(m, r)" in html
 
@@ -66,24 +66,24 @@ def test_every_chip_shows_a_scene_or_the_rule(key):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "rule"),
-    [({"R": "5"}, "R and S must be 3, got 5 and 3"), ({"u": "2"}, "stride must be 1 each way"), ({"dilation_w": "2"}, "dilation must be 1 each way")],
+    [({"R": "5"}, "R and S must be 3, got 5 and 3"), ({"u": "2"}, "stride must be 1 in both axes"), ({"dilation_w": "2"}, "dilation must be 1 in both axes")],
 )  # fmt: skip
 def test_unsupported_shape_names_the_rule_and_links_to_supported_presets(params, rule):
     at = open_at(**params)
     html = texts(at)
-    assert rule in html and not at.get("bidi_component")
+    assert rule in html and not stages(at)
     labels = {link.proto.label for link in at.get("page_link")}
     assert {preset.label for preset in address.supported_presets()} <= labels
-    assert at.button(key="run")  # the other rungs still run
-    assert "not at this shape: " in html
+    assert strip(at)["run"]["can"]  # the other rungs still run
+    assert "cannot run with these settings</summary>" in html
 
 
 def test_invalid_values_are_named_and_ignored():
     at = open_at(kernel="9x9", BK="7", Fm="99", Fr="abc", H="0", W="x")
     html = texts(at)
-    assert "H must lie in 1 .. 512" in html and "W must be a whole number" in html
+    assert "H must be 1 to 512" in html and "W must be a whole number" in html
     assert head(at)["key"].startswith("conv/winograd-2x2 0,0 BK=64,BC=8")
-    assert "F(2, 3): 2 outputs of 3 taps" in html
+    assert "F(2, 3), with m outputs and r taps," in html
 
 
 def test_tile_sizes_of_the_kernel_come_from_the_url():
@@ -104,7 +104,7 @@ def test_run_request_has_the_kernel_of_the_stage(monkeypatch):
 
     at = open_at(engine="cpu", kernel="6x6-steps", C="2", H="6", W="6")
     monkeypatch.setattr(worker(), "submit", submit)
-    at.button(key="run").click().run()
+    press(at, "run", size="stage")
     assert not at.exception and "try again in a moment" in texts(at)
     (request,) = requests
     assert request.tiles["conv/winograd-nonfused"]["M"] == 6 and request.shape.C == 2
@@ -117,8 +117,8 @@ def test_run_request_has_the_kernel_of_the_stage(monkeypatch):
 def test_each_view_shows_only_its_part(view, stages, cards):
     at = open_at(view=view)
     html = texts(at)
-    assert len(at.get("bidi_component")) == stages and "<h1" not in html and not at.number_input
-    titles = ("Multiplications saved", "Digits lost", "The matrices of F(m, r)")
+    assert len(components(at)) == stages and "<h1" not in html and not at.number_input
+    titles = ("Fewer multiplications", "Rounding errors", "The matrices of F(m, r)")
     assert sum(title in html for title in titles) == cards
 
 
@@ -134,12 +134,12 @@ def test_effective_and_actual_rates_use_different_flops():
     """Effective rates use the definition's FLOPs, actual rates those executed. For cuDNN only the library knows them."""
     shape = CONV_PRESETS["resnet50-res4-3x3-n32"].shape
     html = texts(open_at(**at_preset("resnet50-res4-3x3-n32")))
-    assert "FLOPs executed" in html and "FLOPs of direct convolution" not in html
+    assert "FLOPs executed" in html and ">FLOPs of direct convolution<" not in html
     row = records.recorded("conv/winograd-2x2", shape, find("conv/winograd-2x2").default_tiles)
     assert row["flops"] < shape.flops
     for flops in (shape.flops, row["flops"]):
         assert f"<td>{units.rate(flops, row['median_ms'])}</td>" in html
-    cells = re.search(r"<td>actual rate: FLOPs executed</td>(.*?)</tr>", html).group(1)
+    cells = re.search(r"<td>actual rate: FLOPs executed ÷ time</td>(.*?)</tr>", html).group(1)
     assert cells.count("<td>") >= 4
 
 
@@ -153,7 +153,7 @@ def test_matrices_on_the_page_are_the_derived_ones(m, r):
             "-", "−"
         )
         assert rows in html.replace(' class="kt-zero"', "")
-    assert f"<b>{m + r - 1}</b> multiplication" in html and f"instead of {m * r}" in html
+    assert f"{m} + {r} − 1 = <b>{m + r - 1}</b> multiplications instead of {m} · {r} = {m * r}." in html
 
 
 def test_identity_is_checked_on_other_numbers():

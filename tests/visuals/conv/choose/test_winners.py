@@ -143,8 +143,8 @@ def test_html_names_the_winner_and_every_time():
     assert text.count("kt-here") == 1 and 'href="?N=4&amp;x=&lt;"' in text
     assert text.count("<li>") == 8 and "FFT</span> <b>1 ms</b>" in text
     assert winners.summary(winner_map) == (
-        "Of 4 cells: direct 2, FFT 2. In 1 of them the first two cannot be told apart: their spreads overlap. "
-        "Without im2col and implicit GEMM and Winograd and cuDNN: no time of theirs is here."
+        "Fastest in 4 cells: direct 2, FFT 2. In 1 of them, the first two show no measurable difference: their spreads "
+        "overlap. Not timed: im2col, implicit GEMM, Winograd, cuDNN."
     )
 
 
@@ -153,7 +153,7 @@ def test_family_with_times_in_only_some_cells_is_named():
     cells = [BASE, BASE.with_(N=4), BASE.with_(H=28, W=28), BASE.with_(H=28, W=28, N=4)]
     rows = [timed("conv/direct", s, 2.0) for s in cells] + [timed("conv/cudnn-gemm", cells[1], 3.0)]
     winner_map = winners.winners(winners.by_shape(rows, "cold"), BASE, AXES["N"], AXES["H"])
-    assert "Only some cells have times of: cuDNN in 1. Without im2col" in winners.summary(winner_map)
+    assert "Timed in only some of the cells: cuDNN 1. Not timed: im2col" in winners.summary(winner_map)
 
 
 # -- networks --------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_unsupported_and_unrecorded_shapes_are_counted_separately():
     timed_layers = layers.timed(network, recorded, lambda rung, shape: "a rule" if shape == first else "")
     entry = next(entry for entry in layers.single_rung_totals(timed_layers) if entry.rung == name)
     assert (entry.missing, entry.cannot) == (2, 1)
-    assert f"cannot 1 of {len(timed_layers)}, not recorded 1 of {len(timed_layers)}" in layers.totals(
+    assert f"cannot run 1 of {len(timed_layers)}, not recorded 1 of {len(timed_layers)}" in layers.totals(
         timed_layers
     )
 
@@ -239,5 +239,5 @@ def test_no_comparison_with_cudnn_without_recordings_of_it():
         return layers.html(timed_layers, lambda shape: "") + layers.summary(timed_layers)
 
     alone, beside = text("conv/direct"), text("conv/direct", "conv/cudnn-gemm")
-    assert "best of cuDNN" in beside and "Choosing among" in beside
-    assert "best of" not in alone and "Choosing among" not in alone
+    assert "best of cuDNN" in beside and "Without the kernels of cuDNN" in beside
+    assert "best of" not in alone and "cuDNN" not in alone

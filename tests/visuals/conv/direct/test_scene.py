@@ -19,6 +19,7 @@ from visuals.conv.direct import story
 from visuals.conv.direct import warps as direct_warps
 from visuals.conv.direct.scene import PIXEL, STORE, TERM, ZERO, direct_scene, part_shown
 from visuals.conv.inputs import Inputs, outputs
+from visuals.conv.part import gather_index
 from visuals.scene.payload import payload
 from visuals.scene.scene import number
 
@@ -137,7 +138,36 @@ def test_dilation_leaves_gaps_and_captions_say_so():
     (terms,) = scene.sums
     rows, cols = np.divmod(terms.cells[:9], 8)
     assert sorted(set(rows)) == [0, 2, 4] == sorted(set(cols))
-    assert "its pixels 2 × 2 apart" in scene.caption(int(np.flatnonzero(scene.captions.kind == PIXEL)[0]))
+    assert "Dilation sets its taps 2 × 2 pixels apart." in scene.caption(
+        int(np.flatnonzero(scene.captions.kind == PIXEL)[0])
+    )
+
+
+def test_captions_count_the_zeros_of_a_window():
+    s = ConvShape(1, 1, 3, 3, 1, 2, 2, pad=1)
+    scene, part, *_ = scene_of(s)
+    zeros = (gather_index(s, part) < 0).sum(axis=0)
+    for t in np.flatnonzero(scene.captions.kind >= PIXEL):
+        count, caption = int(zeros[scene.write("y").cells[scene.write("y").steps == t][0]]), scene.caption(t)
+        assert ("1 of these values is a zero of the padding." in caption) == (count == 1)
+        assert (f"{count} of these values are zeros of the padding." in caption) == (count > 1)
+        assert "multiplies 4 values of the window by their taps." in caption
+
+
+def test_annotations_name_pixels_and_taps_that_no_thread_uses():
+    s = ConvShape(1, 1, 4, 4, 2, 1, 1, stride=3)
+    scene, *_ = scene_of(s)
+    pixels, taps = scene.annotations
+    text = [pixels.captions.templates[kind] for kind in pixels.captions.kind]
+    assert "in no window. No thread loads it." in text[1]
+    assert "in 1 window. {2} threads load it: 1 window × 2 filters." in text[0]
+    assert "multiplies the {5} outlined" in taps.captions.templates[taps.captions.kind[0]]
+    far, *_ = scene_of(
+        ConvShape(1, 1, 1, 1, 1, 2, 2, pad=1, stride=2)
+    )  # one window: three of its taps are on the padding
+    used = [far.annotations[1].captions.templates[kind] for kind in far.annotations[1].captions.kind]
+    assert ["only zeros of the padding" in text for text in used] == [True, True, True, False]
+    assert "the outlined [pixel](input)." in used[3]
 
 
 # -- in warp order -----------------------------------------------------------------------------------
@@ -215,11 +245,21 @@ def row(rung: str, ms: float) -> dict:
     [
         ([], ""),
         ([("conv/direct", 2.0)], ""),
-        ([("conv/direct", 2.0), ("conv/direct-tiled", 1.0)], "make it 2 times as fast."),
-        ([("conv/direct", 1.0), ("conv/direct-tiled", 1.0)], "buy nothing here"),
-        ([("conv/direct", 1.0), ("conv/direct-tiled", 4.0)], "lose here: it takes 4 times as long."),
-        ([("conv/direct", 2.0), ("conv/im2col-cublas", 1.0)], "im2col + cuBLAS, is 2 times as fast"),
-        ([("conv/direct", 1.0), ("conv/im2col-cublas", 2.0)], "im2col + cuBLAS takes 2 times as long."),
+        ([("conv/direct", 2.0), ("conv/direct-tiled", 1.0)], "faster here: 2× as fast as direct."),
+        ([("conv/direct", 1.0), ("conv/direct-tiled", 1.0)], "no measurable difference here: the spreads"),
+        ([("conv/direct", 1.0), ("conv/direct-tiled", 4.0)], "slower here: 4× the time of direct."),
+        (
+            [("conv/direct", 2.0), ("conv/im2col-cublas", 1.0)],
+            "im2col + cuBLAS, is 2× as fast as our better kernel.",
+        ),
+        (
+            [("conv/direct", 1.0), ("conv/im2col-cublas", 2.0)],
+            "im2col + cuBLAS takes 2× the time of our better kernel.",
+        ),
+        (
+            [("conv/direct", 1.0), ("conv/im2col-cublas", 1.005)],
+            "no measurable difference between our better kernel",
+        ),
     ],
 )
 def test_gain_sentence(rows, says):

@@ -89,9 +89,9 @@ def test_caption_names_the_crossing_and_the_current_filter():
     current = next(f for f in counts if f.taps == 3)
     text = charts.caption(RES2, counts)
     assert f"From R = {crossing(counts)} on" in text
-    assert f"at R = 3 it is {current.fft / current.direct:.3f}"[:22] in text
+    assert f"At R = 3 it executes {current.fft / current.direct:.3f}"[:27] in text
     text_16 = charts.caption(RES2, curve(RES2, {"FFT_TILE": 16, "SPECTRA": 32}))
-    assert "A rule ends the curve at R = 15" in text_16
+    assert "The curve of the FFT ends at R = 15" in text_16
     grouped = RES2.with_(groups=2)
     assert "groups must be 1" in charts.caption(grouped, curve(grouped, WHOLE))
 
@@ -116,17 +116,17 @@ def test_fastest_line_by_range_of_r():
     slow = [(r, row("conv/direct", float(r))) for r in (1, 3, 5, 7)]
     flat = [(r, row("conv/fft", 4.0)) for r in (3, 5, 7)]
     text = charts.fastest([("direct", slow), ("FFT, whole", flat)])
-    assert text == "The fastest as recorded: direct at R = 1 to 3; FFT, whole at R = 5 to 7."
+    assert text == "Fastest in the recordings: direct at R = 1 to 3; FFT, whole at R = 5 to 7."
     close = [(r, row("conv/winograd", 4.001)) for r in (5, 7)]
     text = charts.fastest([("direct", slow), ("FFT, whole", flat), ("another", close)])
-    assert text.endswith("FFT, whole or another at R = 5 to 7.")
+    assert text.endswith("FFT, whole / another at R = 5 to 7.")
 
 
 def test_without_recordings_there_are_no_times(monkeypatch):
     monkeypatch.setattr(records, "recorded", lambda *_: None)
     assert charts.recorded(address.ladder("fft"), RES2, lambda rung: rung.default_tiles, "cold") == []
     figure = charts.chart(RES2, curve(RES2, WHOLE), [], LIGHT)
-    names = ["FLOP of direct", "FLOP of the FFT", "its products", "its transforms"]
+    names = ["FLOPs of direct", "FLOPs of the FFT", "products of the FFT", "transforms of the FFT"]
     assert [trace.name for trace in figure.data] == names
     assert charts.fastest([]) == ""
     assert figure.layout.height == charts.HEIGHT
@@ -166,7 +166,7 @@ def test_tiling_has_buffer_bytes_or_the_forbidding_rule(s):
     for tile, lines in zip(RUNG.tiles["FFT_TILE"], table.values(), strict=True):
         tiles = {"FFT_TILE": tile, "SPECTRA": 32}
         if rules := list(RUNG.rules(s, tiles)):
-            assert lines == {"cannot run": rules[0]}
+            assert lines == {charts.RULE: rules[0]}
             continue
         w, padded, spectra = story.filter_bytes(s, tiles)
         buffers = {b.name: b.nbytes for b in RUNG.build(s, tiles).buffers}
@@ -178,7 +178,7 @@ def test_measured_row_is_next_to_the_prediction():
     table = tilings(RES2, 32, {16: row("conv/fft", 0.37, workspace_bytes=152_000_000)})
     assert table["16"]["workspace, measured"] == "152 MB" and table["16"]["time, measured"] == "370 µs"
     assert table["whole"]["workspace, measured"] == "–"
-    assert table["16"]["pixels of a transform that wrap"] == "23 %"  # 1 - (14/16)²
+    assert table["16"]["pixels of a transform that wrap around"] == "23 %"  # 1 - (14/16)²
 
 
 # -- sentences -----------------------------------------------------------------------------------------
@@ -187,13 +187,17 @@ def test_strides_discard_all_but_one_of_u_times_v():
     assert story.discarded_share(s) == 0
     assert story.discarded_share(s.with_(u=2, v=2)) == pytest.approx(1 - 1 / 4)
     assert story.discarded_share(s.with_(u=4, v=2)) == pytest.approx(1 - 1 / 8)
-    assert "75 % of the pixels are thrown away" in story.fft_cost(s.with_(u=2, v=2))
-    assert "thrown away" not in story.fft_cost(s)
+    assert "the stride discards 75 % of the pixels" in story.fft_cost(s.with_(u=2, v=2))
+    assert "discards" not in story.fft_cost(s)
 
 
 def test_the_cost_names_bytes_or_the_rule():
     text = story.fft_cost(RES2)
-    assert "3 × 3 taps become 60 × 60 numbers" in text and "147 KB" in text and "59 MB" in text
+    assert (
+        "each filter of 3 × 3 taps becomes an array of 60 × 60 numbers" in text
+        and "147 KB" in text
+        and "59 MB" in text
+    )
     assert "groups must be 1" in story.fft_cost(RES2.with_(groups=4))
     assert "workspace must not exceed" in story.fft_cost(ConvShape(1, 512, 224, 224, 512, 3, 3))
 
@@ -210,19 +214,19 @@ def test_the_gain_is_against_the_fastest_without_an_fft():
         "conv/cudnn-fft-tiling": row("conv/cudnn-fft-tiling", 0.25),
     }  # fmt: skip
     text = story.fft_gain(rows)
-    assert "The FFT takes 3 times as long as implicit GEMM" in text
-    assert "Of its time padding and transforming the filters take 35 %" in text
-    assert "cuDNN FFT_TILING takes 8.3 % of our time" in text
+    assert "The FFT takes 3× the time of implicit GEMM" in text
+    assert "Shares of its time: padding and transforming the filters 35 %" in text
+    assert "cuDNN FFT_TILING takes 8.3 % of the time of our FFT" in text
     rows["conv/fft"] = row("conv/fft", 0.5)
-    assert "2 times as fast as implicit GEMM" in story.fft_gain(rows)
+    assert "2× as fast as implicit GEMM" in story.fft_gain(rows)
     rows["conv/fft"] = row("conv/fft", 1.001)
-    assert "cannot be told apart" in story.fft_gain(rows)
+    assert "No measurable difference" in story.fft_gain(rows)
 
 
 def test_parts_cover_all_steps_of_the_rung():
     step_names = [step for steps in story.PARTS.values() for step in steps]
     program = RUNG.build(CONV_PRESETS["toy"].shape, WHOLE)
-    assert sorted(step_names) == sorted(step.name for step in program.steps)
+    assert sorted(step_names) == sorted(step.name_on_cpu for step in program.steps)
     shares = story.part_shares(row("conv/fft", 1.0, parts_ms=PARTS))
     assert sum(shares.values()) == pytest.approx(1)
     assert story.part_shares(row("conv/fft", 1.0)) == {}

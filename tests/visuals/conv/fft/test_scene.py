@@ -279,9 +279,11 @@ def test_the_toy_wraps_in_its_last_two_rows_and_columns():
     wraps[:4, :4] = False
     np.testing.assert_array_equal(a.wrapped_output, wraps)
     assert scene.readings[-1].values[-1] == wraps.sum()
-    assert "ran over the end" in scene.caption(scene.steps - 1)
+    assert "wrap around the end" in scene.caption(scene.steps - 1)
     np.testing.assert_array_equal(scene.cells("right"), expected.ravel().astype("f4"))
-    assert "20 of 36" in pictures.caption(first_arrays(s, whole_numbers(s), 0), a, expected)
+    assert "20 of 36 outputs wrap around" in pictures.caption(
+        first_arrays(s, whole_numbers(s), 0), a, expected
+    )
     assert "right" not in {t.name for t in scene_of(s)[1].tensors}
 
 
@@ -289,7 +291,16 @@ def test_a_filter_of_one_tap_cannot_wrap():
     s = ConvShape(1, 2, 6, 6, 1, 1, 1)
     a, _, expected = scene_of(s, 0, TOO_SMALL)
     assert not a.wrapped_output.any()
-    assert "nothing that could wrap" in pictures.caption(a, a, expected)
+    assert "nothing can wrap around" in pictures.caption(a, a, expected)
+
+
+def test_stage_and_captions_use_the_same_names():
+    _, scene, _ = scene_of(CONV_PRESETS["toy"].shape)
+    titles = {t.name: t.title for t in scene.tensors}
+    captions = " ".join(scene.caption(t) for t in range(scene.steps))
+    for name in ("X", "W", "Y", "d"):
+        assert titles[name].startswith(name) and name in captions.split()
+    assert titles["Y"] in captions.replace("conj(W).", "conj(W)")
 
 
 # -- pictures, source, size ----------------------------------------------------------------------------
@@ -319,7 +330,7 @@ def test_listing_contains_the_kernels_verbatim():
             kernel = sources.text(step.source)
             assert kernel[kernel.index('extern "C"') :].strip() in text
         else:
-            assert line == f"// cuFFT: {step.args[0]} -> {step.args[1]}"
+            assert line == f"// cuFFT {step.args[0]} -> {step.args[1]}"
 
 
 @pytest.mark.slow

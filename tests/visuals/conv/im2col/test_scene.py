@@ -125,12 +125,10 @@ def test_captions_describe_each_step(s):
     part, matrix = part_of(s), scene.write("D").index.reshape(-1, scene.steps)
     for t in range(scene.steps):
         caption, zeros = scene.caption(t), int((matrix[:, t] < 0).sum())
-        assert (
-            f"the window of output row {t // part.Q}, column {t % part.Q} from the input into column {t}"
-            in caption
-        )
+        assert f"the window of output row {t // part.Q}, column {t % part.Q} from the input." in caption
+        assert f"It becomes column {t} of the data matrix." in caption
         assert caption.startswith(f"Thread {t} copies") == (s.C == 1)
-        assert f"{len(matrix) - zeros} reads, {len(matrix)} writes" in caption
+        assert f"Loads: {len(matrix) - zeros}. Stores: {len(matrix)}" in caption
         assert (f"{zeros} of them zeros of the padding" in caption) == (zeros > 0)
         assert "[" not in caption and "{" not in caption
 
@@ -152,7 +150,7 @@ def test_part_keeps_the_column_numbers_of_the_whole_matrix():
     scene = im2col_scene(s, part, x, w, y)
     t = part.Q + 2  # output row 1, column 2
     assert scene.tensor("D").col_index[t] == s.Q + 2 and scene.tensor("D").partial
-    assert f"row 1, column 2 from the input into column {s.Q + 2} of" in scene.caption(t)
+    assert f"row 1, column 2 from the input. It becomes column {s.Q + 2} of" in scene.caption(t)
 
 
 def test_highlighted_line_is_the_copy():

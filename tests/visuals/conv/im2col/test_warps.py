@@ -65,7 +65,7 @@ def test_first_warp_of_the_toy_writes_a_row():
     first = np.flatnonzero(np.isfinite(warps.cells("D", 0)))
     assert first.tolist() == list(range(32))
     assert warps.caption(0).startswith(
-        "Warp 0 stores row 0, columns 0 to 31 of the data matrix: lanes 32, sectors 4"
+        "Warp 0 stores row 0, columns 0 to 31 of the data matrix. Active lanes: 32. Sectors (32 bytes) touched: 4"
     )
     assert int(warps.lanes.mask[0]) == 0xFFFFFFFF and int(warps.lanes.mask[1]) == 0xF
     line = warps.source.text.splitlines()[int(warps.source.lines[0]) - warps.source.first]

@@ -21,6 +21,7 @@ from kernels.ladders import find
 from kernels.model.fast_division import magic
 from tests.helpers.shapes import conv_shapes
 from tests.visuals.scene.test_payload import check_same_pictures, decoded, read  # noqa: F401
+from visuals.charts.units import bytes_, share
 from visuals.conv.implicit import captions, story
 from visuals.conv.implicit.plan import RUNGS, Plan, why_not
 from visuals.conv.implicit.scene import implicit_scene
@@ -311,8 +312,8 @@ def test_every_preset_has_a_small_scene_that_names_its_part(key):
 
 def test_caption_names_the_share_of_the_tile_outside():
     caption = scene_of(CONV_PRESETS["toy"].shape, find(MAGIC).default_tiles).caption(0)
-    assert f"{1 - 2 * 36 / 64**2:.0%} lie outside" in caption
-    assert "lie outside" not in scene_of(ONE_TILE, find(MAGIC).default_tiles).caption(0)
+    assert f"{share(1 - 2 * 36 / 64**2)} of its 64 × 64 sums are outside" in caption
+    assert "are outside" not in scene_of(ONE_TILE, find(MAGIC).default_tiles).caption(0)
 
 
 @pytest.mark.parametrize("rung", RUNGS)
@@ -336,7 +337,7 @@ def test_highlighted_lines_match_the_steps(rung):
 def test_why_not_names_the_rule():
     assert "BM % 64 == 0, got 32" in why_not(ONE_TILE, MAGIC, find(MAGIC).default_tiles | {"BM": 32, "TM": 8})
     assert "groups" not in why_not(ONE_TILE, MAGIC, find(MAGIC).default_tiles)
-    assert "is not an implicit GEMM of ours" in why_not(ONE_TILE, "conv/direct", {})
+    assert "is not one of our implicit GEMM kernels" in why_not(ONE_TILE, "conv/direct", {})
 
 
 def test_the_player_decodes_the_same_picture(decoded):  # noqa: F811
@@ -383,16 +384,19 @@ def row(rung: str, ms: float) -> dict:
         ([], [""]),
         ([(MAGIC, 1.0)], [""]),
         ([("conv/im2col-cublas", 1.0)], [""]),
-        ([(MAGIC, 1.0), (PLAIN, 1.5)], ["Dividing by multiplication and shift makes it 1.5 times as fast."]),
-        ([(MAGIC, 1.0), (PLAIN, 1.0)], ["buys nothing here"]),
-        ([(MAGIC, 2.0), (PLAIN, 1.0)], ["loses here: it takes 2 times as long"]),
+        (
+            [(MAGIC, 1.0), (PLAIN, 1.5)],
+            ["Division by multiply and shift is faster: 1.5× as fast as plain division."],
+        ),
+        ([(MAGIC, 1.0), (PLAIN, 1.0)], ["makes no measurable difference here"]),
+        ([(MAGIC, 2.0), (PLAIN, 1.0)], ["slower here: 2× the time of plain division."]),
         (
             [(MAGIC, 1.0), ("conv/im2col-cublas", 2.0)],
-            ["Implicit GEMM is 2 times as fast as im2col + cuBLAS."],
+            ["Implicit GEMM is 2× as fast as im2col + cuBLAS."],
         ),
         (
             [(MAGIC, 2.0), ("conv/cudnn-implicit-gemm", 4.0), ("conv/cudnn-implicit-precomp-gemm", 1.0)],
-            ["Implicit GEMM takes 2 times as long as cuDNN"],
+            ["Implicit GEMM takes 2× the time of cuDNN"],
         ),
     ],
 )
@@ -402,7 +406,5 @@ def test_gain_sentence(rows, says):
 
 
 def test_unstored_matrix_has_the_size_of_im2col():
-    from visuals.charts.units import bytes_
-
     program = find("conv/im2col-cublas").build(RAGGED, find("conv/im2col-cublas").default_tiles)
-    assert f"would take {bytes_(program.nbytes('workspace'))}," in story.cost(RAGGED)
+    assert f"would take {bytes_(program.nbytes('workspace'))}." in story.cost(RAGGED)

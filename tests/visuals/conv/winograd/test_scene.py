@@ -358,7 +358,7 @@ def test_highlighted_line_matches_the_caption(how, m):
     lines = scene.source.text.splitlines()
     for t in range(scene.steps):
         line, caption = lines[int(scene.source.lines[t]) - scene.source.first], scene.caption(t)
-        for phrase, code in (("G g Gᵀ", ("U,", "transform_2d(G")), ("element by element", ("sum[",)), ("Back:", ("transform_2d(AT",)),
+        for phrase, code in (("G g Gᵀ", ("U,", "transform_2d(G")), ("element by element", ("sum[",)), ("Inverse transform", ("transform_2d(AT",)),
                             ("Launch 2", ("transform_2d(BT",)), ("Launch 3", ("sum[",)), ("Launch 4", ("transform_2d(AT",))):  # fmt: skip
             if caption.startswith(phrase) or (
                 phrase in caption and not caption.startswith(("Launch", "Tile"))

@@ -1,0 +1,146 @@
+"""The app's texts in the reader's language, by gettext. English is the source; a translation is one .po file in locale/.
+
+* `tr("{title} takes {time}.", title=..., time=...)` translates a sentence and fills the named fields. Numbered fields,
+  {0}, stay: a scene fills them at each step.
+* `trn("{n} block", "{n} blocks", n)` chooses the plural form for n and fills {n}.
+* `mark("a sentence")` marks a constant for extraction. It is translated where it is shown, by `tr(NAME)`.
+
+A language is chosen per reader: `follow` gets a function that returns the language of the current reader. Caches of
+translated things are `cached`, which keeps one cache for each language.
+
+Babel extracts the texts: `make texts` writes locale/kernel_theatre.pot.
+"""
+
+from __future__ import annotations
+
+import gettext
+import re
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache, wraps
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+SOURCE = "en"
+FOLDER = Path(__file__).parents[1] / "locale"
+_FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+
+
+def _source_language() -> str:
+    return SOURCE
+
+
+_current: Callable[[], str] = _source_language
+
+
+def follow(current: Callable[[], str]) -> None:
+    """Takes the language of each text from `current()`, one of `languages()`."""
+    global _current
+    _current = current
+
+
+def language() -> str:
+    """Returns the language of the current reader: "en", "fr", "pt_BR"."""
+    return _current()
+
+
+@cache
+def languages() -> tuple[str, ...]:
+    """Returns the languages that the app can show: English and one for each .po file."""
+    return SOURCE, *sorted(path.stem for path in FOLDER.glob("*.po"))
+
+
+def best_language(wished: str | None) -> str:
+    """Returns the language that fits a wish such as "fr-CA" best: its own, else its first part, else English."""
+    name = (wished or "").replace("-", "_")
+    return next((known for known in (name, name.partition("_")[0]) if known in languages()), SOURCE)
+
+
+def tr(message: str, **fields: object) -> str:
+    """Returns the message in the reader's language, with its named fields filled."""
+    return _fill(_catalog(language()).gettext(message), fields) if message else ""
+
+
+def trn(one: str, many: str, n: int, **fields: object) -> str:
+    """Returns the form of the message for the number n, with its named fields and {n} filled."""
+    return _fill(_catalog(language()).ngettext(one, many, n), {"n": decimal(f"{n:,}")} | fields)
+
+
+def mark(message: str) -> str:
+    """Returns the message unchanged. It is extracted for translation."""
+    return message
+
+
+def tr_filled(text: str, messages: Mapping[str, str]) -> str:
+    """Returns the translation of a text that was filled some time ago and stored: a figure's origin in a recording.
+
+    `messages`: the template that the text was filled from -> the message that says the same now, with the same named
+    fields. A text of no template is a message itself.
+    """
+    for template, message in messages.items():
+        if found := _pattern(template).fullmatch(text):
+            return tr(message, **found.groupdict())
+    return tr(text)
+
+
+def decimal(text: str) -> str:
+    """Returns an English number, "1,234.5", with the separators of the reader's language."""
+    if (chosen := language()) == SOURCE:
+        return text
+    return text.translate(_separators(chosen))
+
+
+def cached(maxsize: int) -> Callable[[Callable], Callable]:
+    """Returns a decorator like functools.lru_cache for results that hold texts: the language is part of the key."""
+
+    def decorate(function: Callable) -> Callable:
+        @lru_cache(maxsize=maxsize)
+        def of_language(_: str, *args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return of_language(language(), *args, **kwargs)
+
+        call.cache_clear, call.cache_info = of_language.cache_clear, of_language.cache_info
+        return call
+
+    return decorate
+
+
+def catalog_texts(messages: tuple[str, ...]) -> dict[str, str]:
+    """Returns the translation of each message that has one. The player in the browser looks its texts up in it."""
+    return {message: text for message in messages if (text := tr(message)) != message}
+
+
+def _fill(text: str, fields: dict[str, object]) -> str:
+    return _FIELD.sub(lambda m: str(fields[m[1]]) if m[1] in fields else m[0], text) if fields else text
+
+
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    """Returns the pattern of the texts that a template gives."""
+    return re.compile(
+        _FIELD.sub(lambda m: f"(?P<{m[1]}>.+)", re.escape(template).replace(r"\{", "{").replace(r"\}", "}"))
+    )
+
+
+@cache
+def _catalog(name: str) -> gettext.NullTranslations:
+    """Returns the translations of a language. Babel compiles the .po file in memory."""
+    if name == SOURCE:
+        return gettext.NullTranslations()
+    from babel.messages import mofile, pofile
+
+    compiled = BytesIO()
+    with (FOLDER / f"{name}.po").open("rb") as file:
+        mofile.write_mo(compiled, pofile.read_po(file, locale=name))
+    compiled.seek(0)
+    return gettext.GNUTranslations(compiled)
+
+
+@cache
+def _separators(name: str) -> dict[int, str]:
+    from babel.numbers import get_decimal_symbol, get_group_symbol
+
+    return str.maketrans({",": get_group_symbol(name), ".": get_decimal_symbol(name)})

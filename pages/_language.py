@@ -1,0 +1,38 @@
+"""The language of the reader: ?lang= if a translation exists, else the one that the browser asks for, else English."""
+
+from __future__ import annotations
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from kernels import i18n
+
+PARAM = "lang"
+_KEY = "_language"
+
+
+def of_reader() -> str:
+    """Returns the language of the session that runs in this thread, English outside of sessions.
+
+    Every text calls it, also in a fragment, for which the frame of the page does not run.
+    """
+    if get_script_run_ctx(suppress_warning=True) is None:
+        return i18n.SOURCE
+    return st.session_state.get(_KEY, i18n.SOURCE)
+
+
+def choose() -> str:
+    """Sets the language of this session and returns it."""
+    wish = st.query_params.get(PARAM)
+    found = wish if wish in i18n.languages() else i18n.best_language(st.context.locale)
+    st.session_state[_KEY] = found
+    return found
+
+
+def kept() -> dict[str, str]:
+    """Returns the URL parameter that links to other pages keep."""
+    wish = st.query_params.get(PARAM)
+    return {PARAM: wish} if wish in i18n.languages() else {}
+
+
+i18n.follow(of_reader)

@@ -1,0 +1,80 @@
+"""The two sizes of a lesson's strip: the shape on the stage, small enough to watch, and a real one, where times count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import streamlit as st
+
+from kernels.model.rung import Rung
+from pages.parts import counts
+from pages.parts.run_settings import RunSettings, card_rows
+from visuals.strip.evidence import Evidence
+from visuals.strip.strip import Size
+
+STAGE, REAL = "stage", "real"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How a lesson names its shapes, and its real one.
+
+    `name(shape)` is a shape in a few words. `real(shape)` is the real shape for a reader who watches `shape`, None if there
+    is none. `tiles` are the tile sizes that the reader chose for the rung on the stage; none: the defaults at the real shape.
+    """
+
+    name: Callable[[Any], str]
+    real: Callable[[Any], Any | None]
+    tiles: Mapping[str, int] = field(default_factory=dict)
+
+
+def settings_by_size(settings: RunSettings, rung: Rung, sizes: Sizes) -> dict[str, RunSettings]:
+    """Returns the settings of Run for each size, the real one first: it is the one that counts.
+
+    There is no real size if the shape on the stage has as much work, or if the rung cannot run it.
+    """
+    found = {STAGE: settings}
+    real = sizes.real(settings.shape)
+    if real is None or real.macs <= settings.shape.macs:
+        return found
+    tiles = {**rung.default_tiles, **sizes.tiles}
+    at_real = replace(settings, shape=real, tiles=tuple(tiles.items()), tiles_rung=rung.name)
+    return ({REAL: at_real} if rung in at_real.supported_rungs() else {}) | found
+
+
+def strip_sizes(by_size: Mapping[str, RunSettings], rung: Rung, sizes: Sizes, can_put: bool) -> list[Size]:
+    """Returns what is known of the rung at each size. `can_put`: the page can show the real one."""
+    return [
+        Size(key, _evidence(settings, rung, sizes), can_put and key == REAL)
+        for key, settings in by_size.items()
+    ]
+
+
+def selected(by_size: Mapping[str, RunSettings]) -> str:
+    """Returns the size to show first: what was last measured here, also if it is stale now; else the real one."""
+    ran = st.session_state.get("ran")
+    first = next(iter(by_size))
+    if not ran:
+        return first
+    measured = next((key for key, settings in by_size.items() if ran.settings == settings), "")
+    return measured or (STAGE if card_rows(by_size[STAGE]).stale else first)
+
+
+def _evidence(settings: RunSettings, rung: Rung, sizes: Sizes) -> Evidence:
+    current = card_rows(settings)
+    count = counts.known(settings, rung) if "emulator" in rung.engines else None
+    return Evidence(
+        settings.ladder,
+        rung,
+        settings.shape,
+        sizes.name(settings.shape),
+        settings.tiles_of(rung),
+        current.rows,
+        current.kind,
+        current.stale,
+        None if count is None or count.uncounted else count.total,
+        "" if rung.library else counts.too_large(settings) if settings.shape.macs > counts.MAX_MACS else "",
+        not_here=rung.not_on(settings.engine),
+    )

@@ -1,0 +1,103 @@
+"""The stage of a lesson with its measured strip, and the job that measures what the strip shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import streamlit as st
+
+from kernels.model.rung import Rung
+from pages.parts import counts, run
+from pages.parts.chapters import OpenChapter, go_to_chapter
+from pages.parts.controls import Link
+from pages.parts.run_settings import RunSettings
+from pages.parts.sizes import STAGE, Sizes, selected, settings_by_size, strip_sizes
+from visuals import stage
+from visuals.scene.scene import Scene
+from visuals.strip import strip
+
+ORDER = "order"  # the URL parameter
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a lesson's stage plays and measures. Without a scene the strip stands alone.
+
+    `link` puts the real size on the stage, if the page can show it. `orders` maps each order in which the stage can play to
+    its explanation. `chapter` is the open chapter of a story.
+    """
+
+    key: str
+    scene: Scene | None
+    settings: RunSettings
+    rung: Rung
+    sizes: Sizes
+    link: Link | None = None
+    orders: Mapping[str, str] = field(default_factory=dict)
+    chapter: OpenChapter | None = None
+
+    def draw(self) -> None:
+        """Draws the stage and its strip, which is polled while something is measured or counted."""
+        counting = counts.request_counts(self.settings, counts.countable(self.settings))
+        every = run.POLL_S if st.session_state.get("job") else counts.next_poll_s(counting)
+        st.fragment(_draw, run_every=every)(self)
+
+
+def _draw(on_stage: Stage) -> None:
+    settings, rung = on_stage.settings, on_stage.rung
+    run.collect()
+    run.restore_run(settings.ladder)
+    by_size = settings_by_size(settings, rung, on_stage.sizes)
+    known = strip_sizes(by_size, rung, on_stage.sizes, can_put=on_stage.link is not None)
+    size, options = selected(by_size), {}
+    if chapter := on_stage.chapter:
+        size = chapter.current.size if chapter.current.size in by_size else size
+        panel = chapter.panel({one.key: one.evidence for one in known})
+        options = {"chapter": panel, "step": chapter.current.step}
+    pressed = stage.mount(
+        on_stage.scene,
+        on_stage.key,
+        strip=strip.strip(known, size, _run_state()),
+        fit=True,
+        orders=tuple(on_stage.orders.items()),
+        **options,
+    ).press
+    if isinstance(pressed, dict):
+        _act(on_stage, pressed, by_size)
+
+
+def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSettings]) -> None:
+    """Does what the reader pressed on the stage: `do` names it."""
+    match pressed:
+        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter:
+            go_to_chapter(number, on_stage.chapter.story)
+        case {"do": "order", "order": order} if order in on_stage.orders:
+            _play_in(order, on_stage.orders)
+        case {"do": "put", "size": size} if size in by_size and on_stage.link:
+            on_stage.link.put(by_size[size].shape)
+        case {"do": "stop"}:
+            run.stop()
+        case {"do": "run", "size": size} if size in by_size:
+            # A processor would take minutes for the real size.
+            run.start(by_size[size if on_stage.settings.engine == "cuda" else STAGE])
+
+
+def _play_in(order: str, orders: Mapping[str, str]) -> None:
+    """Puts an order into the URL, where the first is left out, and runs the page again."""
+    st.session_state[ORDER] = order
+    if order == next(iter(orders)):
+        st.query_params.pop(ORDER, None)
+    else:
+        st.query_params[ORDER] = order
+    st.rerun()
+
+
+def _run_state() -> strip.Run:
+    """Returns how far a run is, and its error."""
+    error = st.session_state.get("run_error", "")
+    if not (pending := st.session_state.get("job")):
+        return strip.Run(error=error)
+    job, _ = pending
+    return strip.Run(running=True, share=job.share, text=run.progress_text(job), error=error)

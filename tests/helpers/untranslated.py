@@ -1,0 +1,88 @@
+"""Finds sentences in source files that do not go through gettext."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+TRANSLATING = {"tr", "trn", "mark"}
+# Errors for programmers, and calls whose texts are names of things.
+FOR_PROGRAMMERS = {
+    "SceneError", "ValueError", "TypeError", "KeyError", "AssertionError", "RuntimeError", "NotImplementedError",
+    "compile", "sub", "match", "search", "fullmatch", "findall", "finditer", "split", "partition", "rpartition",
+    "splitlines", "startswith", "endswith", "removeprefix", "removesuffix", "strip", "lstrip", "rstrip", "find", "index",
+    "open", "getLogger", "TypeVar", "only", "getattr",
+}  # fmt: skip
+TAG = re.compile(r"<[^<>]*>|<[^<>]*$|^[^<>]*>")
+SENTENCE = re.compile(r"(?<![\w-])[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}(?![\w-])|(?<![\w-])[A-Za-z]{2,}[.:] *$")
+LABELS = {"label", "help", "text", "title", "placeholder", "caption", "label_visibility"} - {
+    "label_visibility"
+}
+
+
+def untranslated(path: Path) -> list[tuple[int, str]]:
+    """Returns (line, text) of each literal that reads like a sentence and is not an argument of tr, trn or mark.
+
+    Docstrings, errors for programmers, keys of dicts, compared texts, arguments of re and CSS do not count.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    exempt = {id(node) for root in _exempt(tree) for node in ast.walk(root)}
+    keys = {
+        key.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in exempt:
+            text = TAG.sub(" ", node.value)
+            if node.value not in keys and SENTENCE.search(text) and not _is_code(text):
+                found.append((node.lineno, node.value))
+    return sorted({*found, *_not_extracted(tree)})
+
+
+def _not_extracted(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yields the texts that Babel does not find: before Python 3.12 an f-string is one token, calls in it included."""
+    for outer in ast.walk(tree):
+        if isinstance(outer, ast.JoinedStr):
+            for node in ast.walk(outer):
+                if isinstance(node, ast.Call) and _name(node.func) in TRANSLATING and _constants(node):
+                    yield node.lineno, f"within an f-string: {node.args[0].value}"
+
+
+def _constants(call: ast.Call) -> bool:
+    return bool(call.args) and isinstance(call.args[0], ast.Constant)
+
+
+def _exempt(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and ast.get_docstring(node) is not None
+        ):
+            yield node.body[0]
+        elif (isinstance(node, ast.Call) and _name(node.func) in TRANSLATING) or (
+            isinstance(node, ast.Call) and _name(node.func) in FOR_PROGRAMMERS
+        ):
+            yield from node.args
+        elif isinstance(node, ast.Compare):
+            yield node
+        elif isinstance(node, ast.Dict):
+            yield from (key for key in node.keys if key is not None)
+        elif isinstance(node, ast.Subscript):
+            yield node.slice
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "id", getattr(function, "attr", ""))
+
+
+def _is_code(text: str) -> bool:
+    """Returns whether a text is CSS, CUDA or a list of names rather than a sentence."""
+    return bool(re.search(r"[{};]\s*$|[a-z-]+: [^.]*;|==|\+=|->|\bextern\b|\bconst\b", text))

@@ -1,0 +1,72 @@
+"""Each lesson holds its promise on one screen: picture, Play, caption, Run, a time and bytes, without scrolling."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from pages._lessons import LESSONS
+from tests.helpers.harness import Stage
+
+pytestmark = pytest.mark.browser
+SIZES = [(1440, 900, "light"), (1280, 720, "dark")]
+PATHS = [lesson.path for lesson in LESSONS if lesson.path != "choose"]  # whose first screen is its race
+IN_SIGHT = (
+    "canvas",
+    ".play",
+    ".caption",
+    ".strip-value",
+    ".strip [data-strip=run]",
+    ".strip-legend",
+    ".strip-limits",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [*PATHS, "im2col?view=story&chapter=5"])
+@pytest.mark.parametrize(("width", "height", "theme"), SIZES)
+def test_time_memory_and_limits_are_in_sight_of_the_picture(page, server, path, width, height, theme):
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=theme)
+    page.goto(f"{server}/{path}")
+    Stage(page).ready()
+    expect(page.locator(".strip-value")).not_to_be_empty()
+    for selector in IN_SIGHT:
+        expect(page.locator(f".stage {selector}").first).to_be_in_viewport(ratio=0.99)
+    canvas = page.locator(".stage canvas").bounding_box()
+    frame = page.locator(".stage .canvas-box").bounding_box()
+    assert canvas["height"] <= frame["height"] + 1  # the picture is not cut off
+    expect(page.locator(".strip-legend")).to_contain_text(re.compile(r"\d [KMG]?B"))
+
+
+def test_run_turns_the_strip_to_measured_and_a_change_makes_it_stale(page, server):
+    page.goto(f"{server}/im2col?engine=cpu")
+    Stage(page).ready()
+    page.locator("[data-strip=run]").click()
+    badge = page.locator(".strip-head .badge")
+    expect(badge).to_contain_text("measured here", timeout=120_000)
+    expect(page.locator("[data-strip=size-stage]")).to_have_attribute("aria-pressed", "true")
+    page.get_by_label("H", exact=True).fill("9")
+    page.get_by_label("H", exact=True).press("Enter")
+    expect(page.locator(".strip-stale")).to_contain_text("stale")
+    expect(page.locator(".strip")).to_have_class("strip stale")
+
+
+def test_a_guess_is_answered_by_the_figures(page, server):
+    page.goto(f"{server}/im2col?view=story&chapter=5")
+    Stage(page).ready()
+    reveal = page.locator(".chapter .reveal")
+    expect(reveal).to_be_empty()
+    page.get_by_role("button", name="Faster").press("Enter")
+    expect(reveal).to_contain_text("1.54× the time of direct")
+    expect(page.locator(".answer.right")).to_contain_text("Slower")
+    page.get_by_role("button", name="Next:").click()
+    expect(page.locator(".chapter h2")).to_have_text("At a real size")
+    expect(page.locator("[data-strip=size-real]")).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_chapter_that_does_not_exist_opens_the_first_with_a_note(page, server):
+    page.goto(f"{server}/im2col?view=story&chapter=99")
+    Stage(page).ready()
+    expect(page.locator(".kt-note")).to_contain_text("chapter must be a number from 1 to 7")
+    expect(page.locator(".chapter h2")).to_have_text("A window becomes a column")

@@ -1,0 +1,116 @@
+"""The strip says what the rows behind it say: times, comparisons, memory, limits; and nothing where nothing was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import records
+from kernels.gemm.shape import GemmShape
+from kernels.ladders import LADDERS, find
+from kernels.records.statistics import within_spread
+from visuals.charts import units
+from visuals.strip.evidence import Evidence
+from visuals.strip.limits import LAUNCH, ROOF, limiting
+from visuals.strip.strip import Run, Size, strip
+from visuals.strip.times import MAX_BARS, neighbours
+
+LADDER = LADDERS["gemm"]
+SHAPES = [
+    GemmShape(n, n, n, dtype=dtype)
+    for n, dtype in ((64, "fp32"), (1024, "fp32"), (4096, "fp32"), (4096, "fp16"))
+]
+
+
+def evidence(shape: GemmShape, name: str) -> Evidence:
+    rows = {r.name: records.recorded(r.name, shape, r.default_tiles, "cold") for r in LADDER.rungs}
+    rung = find(name)
+    return Evidence(
+        LADDER, rung, shape, str(shape), rung.default_tiles, {n: row for n, row in rows.items() if row}
+    )
+
+
+def recorded_rungs() -> list[tuple[GemmShape, str]]:
+    return [(shape, name) for shape in SHAPES for name in evidence(shape, "gemm/naive").rows]
+
+
+@pytest.mark.parametrize(("shape", "name"), recorded_rungs(), ids=str)
+def test_figures_are_those_of_the_rows(shape: GemmShape, name: str) -> None:
+    known = evidence(shape, name)
+    (size,) = strip([Size("stage", known)], "stage", Run())["sizes"]
+    row = known.rows[name]
+    assert size["time"]["value"] == units.time_(row["median_ms"])
+    assert f"n = {row['n']}" in size["time"]["badge"]["text"] and size["time"]["badge"]["kind"] == "recorded"
+    bars = size["time"]["bars"]
+    assert 1 <= len(bars) <= MAX_BARS and [bar["current"] for bar in bars].count(True) == 1
+    assert all(0 < bar["low"] <= bar["share"] <= bar["high"] <= 1 for bar in bars)
+    parts = size["memory"]["parts"]
+    assert sum(part["share"] for part in parts) == pytest.approx(1)
+    assert {part["role"]: part["text"] for part in parts} == {
+        role: units.bytes_(row[f"{role}_bytes"])
+        for role in ("input", "output", "workspace")
+        if row[f"{role}_bytes"]
+    }
+    assert units.bytes_(row["peak_bytes"]) in size["memory"]["badge"]["text"]
+    for line in size["limits"]["rows"]:
+        assert line["share"] is None or 0 <= line["share"] <= 1
+
+
+@pytest.mark.parametrize(("shape", "name"), recorded_rungs(), ids=str)
+def test_comparison_is_never_against_the_rows(shape: GemmShape, name: str) -> None:
+    known = evidence(shape, name)
+    text = strip([Size("stage", known)], "stage", Run())["sizes"][0]["time"]["text"]
+    own = known.rows[name]
+    named = [
+        r
+        for r in known.rows.values()
+        if f"{find(r['rung']).title}" in text.partition(". ")[0] and r is not own
+    ]
+    if "spreads overlap" in text:
+        assert any(within_spread(own, row) for row in named)
+    elif "× the time of" in text:
+        assert any(own["median_ms"] > row["median_ms"] for row in named)
+    elif "× as fast as" in text:
+        assert any(own["median_ms"] < row["median_ms"] for row in named)
+
+
+def test_neighbours_keep_the_ladders_order_and_hold_the_library() -> None:
+    known = evidence(SHAPES[2], "gemm/vectorized")
+    names = [row["rung"] for row in neighbours(known)]
+    order = [rung.name for rung in LADDER.rungs]
+    assert names == sorted(names, key=order.index)
+    assert {"gemm/vectorized", "gemm/register-tile-2d", "gemm/bank-free", "gemm/cublas"} == set(names)
+
+
+def test_without_a_row_nothing_is_measured() -> None:
+    known = replace(evidence(SHAPES[0], "gemm/naive"), rows={})
+    (size,) = strip([Size("stage", known)], "stage", Run())["sizes"]
+    assert size["time"]["value"] == "–" and size["time"]["badge"] is None and not size["time"]["bars"]
+    assert "No recording exists" in size["time"]["text"]
+    assert size["memory"]["badge"]["kind"] == "predicted"
+    assert all(line["share"] is None for line in size["limits"]["rows"])
+
+
+def test_sectors_are_those_that_were_counted() -> None:
+    totals = {"sectors_ld": 260.0, "requests_ld": 100.0}
+    known = replace(evidence(SHAPES[0], "gemm/naive"), totals=totals)
+    line = strip([Size("stage", known)], "stage", Run())["sizes"][0]["limits"]["rows"][3]
+    assert line["text"] == "2.6" and line["share"] == pytest.approx(2.6 / 32)
+
+
+SHARE = st.floats(0, 2)
+
+
+@given(st.fixed_dictionaries({}, optional={"launch": SHARE, "memory": SHARE, "arithmetic": SHARE}))
+def test_the_limit_is_the_largest_ceiling_that_is_near_else_launches(shares: dict[str, float]) -> None:
+    limit = limiting(shares)
+    ceilings = {name: share for name, share in shares.items() if name != "launch"}
+    if ceilings and max(ceilings.values()) >= ROOF:
+        assert shares[limit] == max(ceilings.values())
+    elif shares.get("launch", 0) >= LAUNCH:
+        assert limit == "launch"
+    else:
+        assert limit == ""

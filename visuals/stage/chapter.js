@@ -1,0 +1,55 @@
+// The chapter beside the picture: how far the story is, its sentences, a guess, the way on.
+
+import { element, fillText } from "./side_panel.js";
+
+// Parts {text, role} of a sentence in which words of a role are written [text](role).
+export function partsOf(sentence) {
+  return sentence.split(/(\[[^\]]*\]\(\w+\))/).filter(Boolean).map((piece) => {
+    const [, text, role] = piece.match(/^\[([^\]]*)\]\((\w+)\)$/) || [];
+    return text === undefined ? { text: piece, role: "" } : { text, role };
+  });
+}
+
+function paragraph(sentence, className = "") {
+  const node = element("p", className);
+  fillText(node, partsOf(sentence));
+  return node;
+}
+
+function pressable(name, value, className, ...inside) {
+  const made = Object.assign(element("button", className), { type: "button" });
+  made.dataset[name] = value;
+  made.append(...inside);
+  return made;
+}
+
+// Fills the panel; null hides it. `guess` is the index of the chosen answer, or null.
+export function fillChapter(box, chapter, guess) {
+  box.hidden = !chapter;
+  if (!chapter) return;
+  const { number, count, place, title, text, question, nudge } = chapter;
+  const progress = element("div", "chapter-progress"), bar = element("span", "chapter-dots");
+  bar.append(...Array.from({ length: count }, (_, n) => element("i", n < number ? "done" : n === number ? "here" : "")));
+  progress.append(bar, element("span", "dim", place));
+  const way = element("div", "chapter-way");
+  if (number) way.append(pressable("chapter", number - 1, "chip", chapter.back));
+  if (chapter.next) way.append(pressable("chapter", number + 1, "primary", chapter.next));
+  const inside = element("div", "chapter-text");
+  inside.append(...text.map((sentence) => paragraph(sentence)), ...(question ? questionPart(question, guess) : []));
+  if (nudge && (!question || guess !== null)) inside.append(paragraph(nudge, "dim"));
+  box.replaceChildren(progress, element("h2", "", title), inside, way);
+}
+
+function questionPart({ text, answers, right, reveal }, guess) {
+  const list = element("div", "answers");
+  list.setAttribute("role", "group");
+  answers.forEach((answer, n) => {
+    const mark = guess === null ? "" : n === right ? "✓" : n === guess ? "✗" : "";
+    const choice = pressable("answer", n, `answer ${n === guess ? "chosen" : ""} ${mark === "✓" ? "right" : ""}`, answer, element("span", "", mark));
+    choice.setAttribute("aria-pressed", String(n === guess));
+    list.append(choice);
+  });
+  const figures = paragraph(guess === null ? "" : reveal, "reveal");
+  figures.setAttribute("role", "status");
+  return [paragraph(text, "question"), list, figures];
+}

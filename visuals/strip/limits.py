@@ -1,0 +1,87 @@
+"""What limits the kernel on the stage: launch overhead, memory bandwidth, arithmetic and its accesses, as shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels.i18n import tr
+from visuals.charts import bars, roofline, units
+from visuals.strip.evidence import Evidence
+
+LAUNCH, ROOF = 0.2, 0.6  # shares from which launch overhead, or a ceiling, is what limits a kernel
+LANES = 32  # of a warp: a load of one float each needs 4 sectors at best and 32 at worst
+
+
+def limits(evidence: Evidence) -> dict[str, Any]:
+    """Returns four shares of the row's time or of its device's ceilings, and what they say in one sentence."""
+    shares = _shares(evidence)
+    rows = [
+        {"label": tr("launch overhead"), **_share(shares.get("launch"))},
+        {"label": tr("memory bandwidth"), **_share(shares.get("memory"))},
+        {"label": tr("arithmetic (FP32)"), **_share(shares.get("arithmetic"))},
+        sectors(evidence),
+    ]
+    limit = limiting(shares)
+    for name, line in zip(("launch", "memory", "arithmetic"), rows, strict=False):
+        line["main"] = name == limit
+    return {"title": tr("What limits it"), "rows": rows, "text": _sentence(evidence, shares, limit)}
+
+
+def _shares(evidence: Evidence) -> dict[str, float]:
+    """Returns the shares that are known: of the time by launches, of the copy and of the FP32 ceiling."""
+    row, roof = evidence.row, evidence.roof()
+    if row is None:
+        return {}
+    found = {}
+    if overhead := bars.launch_ms(row):
+        found["launch"] = overhead / row["median_ms"]
+    if roof and row.get("predicted_bytes"):
+        found["memory"] = row["predicted_bytes"] / row["median_ms"] * 1e3 / roof.bytes_per_s
+    if roof and row["flops"] and not roofline.row_units(row):
+        found["arithmetic"] = row["flops"] / row["median_ms"] * 1e3 / roof.flops_per_s
+    return found
+
+
+def limiting(shares: dict[str, float]) -> str:
+    """Returns which share limits the kernel; "" if none is large."""
+    if not shares:
+        return ""
+    largest = max((name for name in shares if name != "launch"), key=shares.__getitem__, default="")
+    if largest and shares[largest] >= ROOF:
+        return largest
+    return "launch" if shares.get("launch", 0) >= LAUNCH else ""
+
+
+def _share(part: float | None) -> dict[str, Any]:
+    return (
+        {"share": None, "text": "–"} if part is None else {"share": min(part, 1.0), "text": units.share(part)}
+    )
+
+
+def sectors(evidence: Evidence) -> dict[str, Any]:
+    """Returns the sectors (32 bytes) that a load of a warp reads on average, of the 32 that it can need."""
+    label = tr("sectors per load")
+    totals = evidence.totals
+    if totals is None:
+        return {"label": label, "share": None, "text": "–", "hint": evidence.counting}
+    if not totals["requests_ld"]:
+        return {"label": label, "share": 0.0, "text": "0"}
+    per_load = totals["sectors_ld"] / totals["requests_ld"]
+    hint = tr("A warp's load reads sectors of 32 bytes: 4 for 32 neighbouring floats, 32 at worst. Counted.")
+    return {"label": label, "share": min(1.0, per_load / LANES), "text": units.ratio(per_load), "hint": hint}
+
+
+def _sentence(evidence: Evidence, shares: dict[str, float], limit: str) -> str:
+    if evidence.row is None:
+        return tr("Unknown until it is measured.")
+    if limit == "launch":
+        return tr("Too small to fill the GPU: launching takes much of the time.")
+    if limit == "memory" and shares["memory"] > 1:
+        return tr("It moves bytes faster than memory allows: a part stays in the caches.")
+    if limit == "memory":
+        return tr("Memory bandwidth limits it.")
+    if limit == "arithmetic":
+        return tr("Arithmetic limits it.")
+    if not shares:
+        return tr("No ceilings were measured on this device.")
+    return tr("It is far from every ceiling.")

@@ -1,0 +1,66 @@
+"""The strip as data for the player and for exports: every text is ready to show, every bar a share from 0 to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.i18n import tr
+from visuals.strip.evidence import Evidence
+from visuals.strip.limits import limits
+from visuals.strip.memory import memory
+from visuals.strip.times import times
+
+
+@dataclass(frozen=True)
+class Run:
+    """The state of Run: what its button does, and how far a run is."""
+
+    can: bool = True  # whether a press can measure anything here; False: no button
+    running: bool = False
+    share: float = 0.0
+    text: str = ""  # how far a run is, or why there is none
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size that the strip can show, "stage" or "real", and whether it can be put on the stage."""
+
+    key: str
+    evidence: Evidence
+    can_put: bool = False
+
+
+def strip(sizes: Sequence[Size], selected: str, run: Run) -> dict[str, Any]:
+    """Returns the strip of these sizes, the selected one first shown."""
+    return {
+        "sizes": [_size(size) for size in sizes],
+        "selected": selected,
+        "run": {
+            "can": run.can,
+            "running": run.running,
+            "share": run.share,
+            "text": run.text,
+            "error": run.error,
+            "label": tr("Stop") if run.running else tr("Run here"),
+        },
+        "texts": {"put": tr("Show it on the stage")},
+    }
+
+
+def _size(size: Size) -> dict[str, Any]:
+    evidence = size.evidence
+    on_stage = tr("{shape}, on the stage", shape=evidence.shape_text)
+    time = times(evidence)
+    return {
+        "key": size.key,
+        "label": on_stage if size.key == "stage" else evidence.shape_text,
+        "shape": evidence.shape_text,
+        "stale": tr("stale: measured at other settings") if evidence.stale else "",
+        "canPut": size.can_put,
+        "time": time,
+        "memory": memory(evidence),
+        "limits": limits(evidence),
+    }

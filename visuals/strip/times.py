@@ -1,0 +1,128 @@
+"""The time of the kernel on the stage: the figure, its badge, its neighbours as bars, and the comparison in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernels.i18n import tr
+from kernels.records.statistics import within_spread
+from visuals.charts import units
+from visuals.charts.story import fastest_library
+from visuals.strip.evidence import Evidence, Row
+
+MAX_BARS = 4
+
+
+def times(evidence: Evidence) -> dict[str, Any]:
+    """Returns the texts and bars of the time of a kernel, or why there is none."""
+    row = evidence.row
+    if row is None:
+        return {
+            "value": "–",
+            "badge": None,
+            "name": evidence.title,
+            "text": _no_time(evidence),
+            "bars": _bars(evidence),
+        }
+    return {
+        "value": units.time_(row["median_ms"]),
+        "badge": badge(row, evidence.kind),
+        "name": evidence.title,
+        "spread": _spread(row),
+        "text": verdict(evidence),
+        "bars": _bars(evidence),
+    }
+
+
+def badge(row: Row, kind: str) -> dict[str, str]:
+    """Returns the kind of a row and its source: device, cache mode, n."""
+    device = str(row["device"]).removeprefix("NVIDIA ")
+    text = {"measured": tr("measured here"), "recorded": tr("recorded")}[kind]
+    return {"kind": kind, "text": f"{text} · {device} · {row['mode']} · n = {row['n']}"}
+
+
+def _spread(row: Row) -> str:
+    low, high = (units.time_(row[key]) for key in ("p20_ms", "p80_ms"))
+    return low if low == high else tr("{low} to {high} (p20 to p80)", low=low, high=high)
+
+
+def _no_time(evidence: Evidence) -> str:
+    if any(evidence.rung.rules(evidence.shape, evidence.tiles)):
+        return tr("This kernel cannot run this shape.")
+    if evidence.not_here:
+        return tr("Run does not measure this kernel here: {why}.", why=evidence.not_here)
+    if not evidence.tiles or dict(evidence.tiles) == evidence.rung.default_tiles:
+        return tr("No recording exists for this shape. Press Run to measure it here.")
+    sizes = ", ".join(f"{name} {size}" for name, size in evidence.tiles.items())
+    return tr("No recording exists for {sizes} at this shape. Press Run to measure it here.", sizes=sizes)
+
+
+def verdict(evidence: Evidence) -> str:
+    """Returns how the kernel compares with the rung before it, and with the fastest library."""
+    row = evidence.row
+    sentences = []
+    if other := _compared_with(evidence):
+        sentences.append(compared(row, other, evidence))
+    library = fastest_library(evidence.rows.values())
+    if library and library is not row and library is not other:
+        name = evidence.ladder.rung(library["rung"]).title_on(library["engine"])
+        share = units.share(library["median_ms"] / row["median_ms"])
+        sentences.append(tr("{share} of the speed of {name}.", share=share, name=name))
+    return " ".join(sentences)
+
+
+def compared(row: Row, other: Row, evidence: Evidence) -> str:
+    """Returns one sentence that compares a row with another one of the same shape."""
+    name = evidence.ladder.rung(other["rung"]).title_on(other["engine"])
+    if within_spread(row, other):
+        return tr("As fast as {name}: the spreads overlap.", name=name)
+    ratio = row["median_ms"] / other["median_ms"]
+    if ratio > 1:
+        return tr("{ratio}× the time of {name}.", ratio=units.ratio(ratio), name=name)
+    return tr("{ratio}× as fast as {name}.", ratio=units.ratio(1 / ratio), name=name)
+
+
+def _timed(evidence: Evidence) -> list[Row]:
+    return [evidence.rows[r.name] for r in evidence.ladder.rungs if r.name in evidence.rows]
+
+
+def _compared_with(evidence: Evidence) -> Row | None:
+    """Returns the row of the rung before; for the first rung that of the next. A library's is the last choice."""
+    rows, row = _timed(evidence), evidence.row
+    own = [r for r in rows if r is row or not evidence.ladder.rung(r["rung"]).library]
+    pool = own if len(own) > 1 else rows
+    at = pool.index(row)
+    return pool[at - 1] if at else next(iter(pool[1:]), None)
+
+
+def _bars(evidence: Evidence) -> list[dict[str, Any]]:
+    rows = neighbours(evidence)
+    longest = max((row["p80_ms"] for row in rows), default=1.0)
+    return [_bar(row, longest, evidence) for row in rows]
+
+
+def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
+    return {
+        "title": evidence.ladder.rung(row["rung"]).title_on(row["engine"]),
+        "share": row["median_ms"] / longest,
+        "low": row["p20_ms"] / longest,
+        "high": row["p80_ms"] / longest,
+        "text": units.time_(row["median_ms"]),
+        "current": row is evidence.row,
+    }
+
+
+def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
+    """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, those beside it, the fastest library."""
+    rows, row = _timed(evidence), evidence.row
+    if len(rows) <= MAX_BARS:
+        return rows
+    at = rows.index(row) if row else 0
+    library = fastest_library(rows)
+    wanted = (at, at - 1, at + 1, rows.index(library) if library else -1, at - 2, at + 2, at - 3)
+    kept: list[int] = []
+    for n in wanted:
+        if 0 <= n < len(rows) and n not in kept and len(kept) < MAX_BARS:
+            kept.append(n)
+    return [rows[n] for n in sorted(kept)]
