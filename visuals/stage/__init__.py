@@ -113,8 +113,8 @@ def message(
 
 
 def mount(scene: Scene | None, key: str, on_press: Callable[[], None] | None = None, **options) -> Any:
-    """Show the scene, or the strip alone if there is none. A rerun with the same `key` keeps the player. While `scene.key` stays the same, the player keeps
-    its step and goes on playing.
+    """Show the scene, or the strip alone if there is none. A rerun with the same `key` keeps the player. While
+    `scene.key` stays the same, the player keeps its step and goes on playing.
 
     step: the first step, unless the URL names one (default 0).
     height: pixels of the whole stage, caption included, at 900 px and wider (default 560).
