@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
-from types import MappingProxyType
 
 import numpy as np
 import streamlit as st
@@ -53,14 +52,13 @@ def inputs(
     fields: parts_address.Fields = FIELDS,
     chips: Mapping[str, str] = CHIPS,
     derived: Callable[[ConvShape], str] | None = None,
-    preset: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Inputs, Link]:
     """Draws the controls; returns valid inputs and a function that links to another preset.
 
     The link keeps all other settings. `page` is the page's file. `fields` are those of pages.conv.address, possibly with
     other defaults. `derived(shape)`, HTML, ends the line of fields. The default is im2col's data matrix. If not `visible`,
-    only the URL is read, and `preset` for what it leaves out."""
-    values, notes = url_query.current_values(fields, visible, preset)
+    only the URL is read."""
+    values, notes = url_query.current_values(fields, visible)
     query = address.query_of(values)
     link = preset_link(page, fields, lambda shape: fields.write(replace(query, shape=shape).params()))
     upload = None

@@ -2,7 +2,6 @@
 
 from kernels.i18n import tr
 from pages.conv import controls, im2col_chapters, lesson, scenes
-from pages.parts.chapters import Story
 from visuals.conv.im2col.story import IM2COL
 
 lesson.draw_with_orders(
@@ -20,5 +19,5 @@ lesson.draw_with_orders(
     IM2COL,
     controls.data_matrix,
     "conv/im2col-gemm",
-    Story(im2col_chapters.CHAPTERS, im2col_chapters.facts),
+    im2col_chapters.STORY,
 )

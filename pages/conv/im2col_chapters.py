@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from kernels.i18n import mark, tr
-from kernels.records.statistics import within_spread
-from pages.parts.chapters import Chapter, Evidences, Facts, Question
+from kernels.i18n import mark
+from pages.parts.chapters import FASTER_SLOWER, Chapter, Question, Story
 from visuals.charts import units
 from visuals.conv.part import copies_per_pixel
-from visuals.strip.evidence import Evidence
-from visuals.strip.times import compared
+from visuals.strip.facts import Evidences, Facts, against
 
 DIRECT = "conv/direct"
-FASTER, SLOWER, SAME = range(3)
-ANSWERS = (mark("Faster"), mark("Slower"), mark("The same"))
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the figures of the sentences: sizes at the stage's shape, ratios at both."""
-    stage = evidences["stage"]
-    s = stage.shape
+    """Returns the sizes of the matrices at the stage's shape."""
+    s = evidences["stage"].shape
     matrix, x = 4 * s.N * s.CRS * s.PQ, 4 * s.elements["x"]
-    found = {
+    return {
         "taps": f"{s.R}×{s.S}",
         "count": units.count(s.R * s.S),
         "filters": units.count(s.K),
@@ -33,45 +26,6 @@ def facts(evidences: Evidences) -> Facts:
         "growth": units.ratio(matrix / x),
         "input": f"{s.H}×{s.W}",
     }
-    for size, evidence in evidences.items():
-        found[f"{size}_shape"] = evidence.shape_text
-        found[f"{size}_result"] = _result(evidence)
-        share = _workspace_share(evidence)
-        found[f"{size}_workspace"] = share
-    return found
-
-
-def comparison(size: str) -> Callable[[Evidences], int | None]:
-    """Returns a function: the index in ANSWERS of how im2col compares with direct at a size; None without both times."""
-
-    def right(evidences: Evidences) -> int | None:
-        if not (evidence := evidences.get(size)) or not (row := evidence.row):
-            return None
-        if not (direct := evidence.rows.get(DIRECT)):
-            return None
-        if within_spread(row, direct):
-            return SAME
-        return FASTER if row["median_ms"] < direct["median_ms"] else SLOWER
-
-    return right
-
-
-def _result(evidence: Evidence) -> str:
-    """Returns the time and the comparison with direct, as in the strip; "" without both times."""
-    row, direct = evidence.row, evidence.rows.get(DIRECT)
-    if not row or not direct:
-        return ""
-    time = tr("im2col takes {time}.", time=units.time_(row["median_ms"]))
-    return f"{time} {compared(row, direct, evidence)}"
-
-
-def _workspace_share(evidence: Evidence) -> str:
-    row = evidence.row
-    if not row:
-        return "–"
-    return units.share(
-        row["workspace_bytes"] / (row["input_bytes"] + row["output_bytes"] + row["workspace_bytes"])
-    )
 
 
 NUMBERS = {"picture": "numbers"}
@@ -130,9 +84,9 @@ CHAPTERS = (
         step=9,
         question=Question(
             mark("Your guess: on this {input} image, is im2col faster than the direct loop?"),
-            ANSWERS,
-            comparison("stage"),
-            "{stage_result}",
+            FASTER_SLOWER,
+            against(DIRECT, "stage"),
+            mark("im2col takes {stage_time}. {stage_against_direct}"),
         ),
         nudge=mark("The strip below shows both times. What limits the kernel at this size?"),
     ),
@@ -146,7 +100,10 @@ CHAPTERS = (
         step=20,
         size="real",
         question=Question(
-            mark("Your guess: is im2col faster than the direct loop there?"), ANSWERS, comparison("real"), "{real_result}"
+            mark("Your guess: is im2col faster than the direct loop there?"),
+            FASTER_SLOWER,
+            against(DIRECT, "real"),
+            mark("im2col takes {real_time}. {real_against_direct}"),
         ),
         nudge=mark("The direct loop loads each pixel again for every filter. A GEMM kernel loads a tile once and uses it for many filters."),
     ),
@@ -163,3 +120,4 @@ CHAPTERS = (
         nudge=mark("Switch to Explore to set your own shape and press Run."),
     ),
 )  # fmt: skip
+STORY = Story(CHAPTERS, facts)

@@ -27,26 +27,20 @@ def draw_with_orders(
     gain: charts_story.Story,
     derived: Callable[[ConvShape], str],
     rung: str,
-    story_of: Story = NO_STORY,
+    chapters: Story = NO_STORY,
 ) -> None:
     """Draws the whole lesson `name`. Its stage plays `scene`, which shows `rung`, in one of `orders`. `derived` as for
-    controls.inputs. `story_of` are its chapters."""
+    controls.inputs. `chapters`: those of the lesson."""
     ladder, page = address.ladder(name), f"conv/{name}.py"
-    chapter, wrong = story_of.open()
-    parts, whole = lesson.begin(title, page=page if story_of.chapters else "")
+    chapter = chapters.open()
+    parts, whole = lesson.begin(title, page=page if chapters.chapters else "", chapter=chapter)
     translated = {order: tr(text) for order, text in orders.items()}
     visible = whole and not chapter
     with lesson.controls(visible):
-        inputs, link = controls.inputs(
-            page, visible=visible, derived=derived, preset=chapter.current.params if chapter else {}
-        )
+        inputs, link = controls.inputs(page, visible=visible, derived=derived)
         settings = run.options(ladder, inputs.shape, visible=visible)
-    note(*wrong)
     if "watch" in parts:
-        order = (
-            chapter.current.params.get("order", next(iter(orders))) if chapter else chosen("order", orders)
-        )
-        drawn, reason = scene(inputs, order)
+        drawn, reason = scene(inputs, chosen("order", orders))
         if reason:
             note(reason)
         on_stage = ladder.rung(rung)

@@ -4,6 +4,7 @@ import streamlit as st
 
 from kernels.i18n import mark, tr
 from pages.memory import address, cards, sizes
+from pages.memory.chapters import STORY
 from pages.parts import lesson, query, run, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
@@ -80,16 +81,18 @@ def controls(topic: str, fields: Fields, values: address.Values) -> None:
         st.html(f'<p class="kt-derived">{tr(rung.idea)}</p>')
 
 
-topic = address.topic(st.query_params)
+chapter = STORY.open()
+topic = address.topic(query.url_values())
 title, about = map(tr, IDEAS[topic])
-parts, whole = lesson.begin(title)
+parts, whole = lesson.begin(title, page=PAGE, chapter=chapter)
+visible = whole and not chapter
 fields = address.fields(topic)
-values, notes = query.current_values(fields, whole)
+values, notes = query.current_values(fields, visible)
 if st.session_state.get("_topic", topic) != topic:  # a link led here: show the topic in the browser's URL
     st.query_params.update({})
 st.session_state["_topic"] = topic
-with lesson.controls(whole):
-    if whole:
+with lesson.controls(visible):
+    if visible:
         controls(topic, fields, values)
 note(*notes)
 if "watch" in parts:
@@ -98,7 +101,9 @@ if "watch" in parts:
     settings = run.options(
         address.ladder(topic), address.shape(topic, values), (rung.name, tiles), visible=False
     )
-    Stage("threads", address.scene(topic, values), settings, rung, sizes.sizes(topic, values)).draw()
+    Stage(
+        "threads", address.scene(topic, values), settings, rung, sizes.sizes(topic, values), chapter=chapter
+    ).draw()
 if whole:
     idea(about)
 if {"run", "why"} & parts:

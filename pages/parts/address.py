@@ -19,6 +19,8 @@ from kernels.model.shape import ShapeError
 MAX_TEXT_CHARS = 2_000
 # Parameters that the stage writes about the moment it shows. They are valid for one shape only.
 STAGE = ("step", "pin", "zoom", "loop")
+VIEW, STORY, EXPLORE = "view", "story", "explore"  # the parameter, and the modes of a lesson
+CHAPTER = "chapter"  # of a story, from 1
 
 Value = str | float | int | None
 Values = dict[str, Any]

@@ -1,42 +1,54 @@
 """A lesson in chapters. Each sets the stage and has two to four sentences about it; some have a guess before the figure.
 
-A chapter is data. Figures in its sentences are fields, filled from the same evidence that the strip shows.
+A chapter is data. Figures in its sentences are fields, filled from the same evidence that the strip shows
+(visuals.strip.facts). The parameters that a chapter sets are in effect unless the URL sets them otherwise.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import streamlit as st
 
-from kernels.i18n import tr
-from pages.parts import address
-from visuals.strip.evidence import Evidence
+from kernels.i18n import mark, tr
+from pages import _language
+from pages.parts import address, query
+from pages.parts.address import CHAPTER, EXPLORE, STORY, VIEW
+from visuals.strip import facts as figures
+from visuals.strip.facts import Evidences, Facts, Right
 
-VIEW, STORY, EXPLORE = "view", "story", "explore"  # the URL parameter, and the modes of a lesson
-CHAPTER = "chapter"  # the URL parameter, from 1
-Evidences = Mapping[str, Evidence]  # by size, "stage" and "real"
-Facts = Mapping[str, str]  # fields of sentences
+PAGE_WIDE = ("embed", "embed_options", "engine", "caches", "present", "hide")  # kept from chapter to chapter
+FASTER_SLOWER = (mark("Faster"), mark("Slower"), mark("The same"))  # answers for figures.against
+LIMITS = (
+    mark("Launch overhead"),
+    mark("Memory bandwidth"),
+    mark("Arithmetic"),
+    mark("None of these"),
+)  # figures.limited_by
+_FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 @dataclass(frozen=True)
 class Question:
-    """A guess before the figure: `right(evidences)` is the index of the right answer, None if nothing was measured."""
+    """A guess before the figure. `right(evidences)` is the index of the right answer, None if nothing was measured."""
 
     text: str
     answers: tuple[str, ...]
-    right: Callable[[Evidences], int | None]
+    right: Right
     reveal: str  # what the figures say, shown after a guess
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter. Texts are marked for translation; words of a role are written [text](role).
+    """One chapter. Texts are marked for translation; words of a role are written [text](role), figures {field}.
 
     `params` are the URL parameters of the lesson that it sets; `step`, `loop` (first and last step) and `pin` ("y:0") the
-    state of the stage; `size` is the size of the strip that it speaks of.
+    state of the stage; `size` is the size of the strip that it speaks of. `holds(evidences)` is whether the claims of its
+    sentences are what the figures say, None where nothing was measured.
     """
 
     title: str
@@ -48,46 +60,77 @@ class Chapter:
     size: str = "stage"
     question: Question | None = None
     nudge: str = ""
+    holds: Callable[[Evidences], bool | None] = lambda evidences: True
+
+
+def no_facts(evidences: Evidences) -> Facts:
+    return {}
 
 
 @dataclass(frozen=True)
 class Story:
-    """The chapters of a lesson and `facts(evidences)`, the fields of their sentences."""
+    """The chapters of a lesson. `facts(evidences)` are the fields of their sentences that only this lesson has."""
 
     chapters: Sequence[Chapter] = ()
-    facts: Callable[[Evidences], Facts] = lambda evidences: {}
+    facts: Callable[[Evidences], Facts] = no_facts
 
-    def open(self) -> tuple[OpenChapter | None, list[str]]:
-        """Returns the chapter that the URL opens, None in another mode, and a note if there is no such chapter."""
+    def open(self) -> OpenChapter | None:
+        """Returns the chapter that the URL opens, whose parameters are in effect from now on; None in another mode."""
+        chapter = self._chapter_of_url()
+        query.set_by_chapter(chapter.current.params if chapter else {})
+        return chapter
+
+    def _chapter_of_url(self) -> OpenChapter | None:
         if not self.chapters or mode() != STORY:
-            return None, []
+            return None
         at, wrong = number(len(self.chapters))
-        return OpenChapter(self, at), [wrong] if wrong else []
+        return OpenChapter(self, at, (wrong,) if wrong else ())
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """Returns the names of the parameters that any chapter sets."""
+        return frozenset(name for chapter in self.chapters for name in chapter.params)
 
 
 @dataclass(frozen=True)
 class OpenChapter:
-    """The chapter of a story that is open, by its number from 0."""
+    """The chapter of a story that is open, by its number from 0. `wrong`: what is wrong with its number in the URL."""
 
     story: Story
     at: int
+    wrong: tuple[str, ...] = ()
 
     @property
     def current(self) -> Chapter:
         return self.story.chapters[self.at]
 
+    def notes(self) -> list[str]:
+        """Returns what the reader must know of the URL: a chapter that does not exist, parameters against the chapter's."""
+        own = self.current.params
+        against = {
+            name: value
+            for name, value in st.query_params.items()
+            if name in self.story.parameters and own.get(name) != value
+        }
+        if not against:
+            return list(self.wrong)
+        values = ", ".join(f"{name}={value[:20]}" for name, value in against.items())
+        note = tr("The link sets {values}. The chapter was written for other settings.", values=values)
+        return [*self.wrong, note]
+
     def panel(self, evidences: Evidences) -> dict[str, Any]:
         """Returns the chapter as data for the player."""
-        chapter, facts, all_chapters = self.current, self.story.facts(evidences), self.story.chapters
+        chapter, all_chapters = self.current, self.story.chapters
+        facts = {**figures.facts(evidences), **self.story.facts(evidences)}
         following = all_chapters[self.at + 1 : self.at + 2]
         return {
             "number": self.at,
             "count": len(all_chapters),
             "place": tr("{n} of {count}", n=self.at + 1, count=len(all_chapters)),
             "title": tr(chapter.title),
-            "text": [tr(text, **facts) for text in chapter.text],
+            "text": list(filter(None, (filled(text, facts) for text in chapter.text))),
             "question": chapter.question and _question(chapter.question, evidences, facts),
-            "nudge": tr(chapter.nudge, **facts),
+            "nudge": filled(chapter.nudge, facts),
             "back": tr("Back"),
             "next": "".join(tr("Next: {title}", title=tr(one.title)) for one in following),
             "loop": chapter.loop and list(chapter.loop),
@@ -95,16 +138,26 @@ class OpenChapter:
         }
 
 
+def filled(text: str, facts: Facts) -> str:
+    """Returns a sentence with its figures; "" if one of them was not measured."""
+    return tr(text, **facts) if all(facts.get(name) for name in fields(text)) else ""
+
+
+def fields(text: str) -> list[str]:
+    """Returns the names of the figures in a sentence."""
+    return _FIELD.findall(text)
+
+
 def _question(question: Question, evidences: Evidences, facts: Facts) -> dict[str, Any] | None:
     """Returns a question as data for the player; None if nothing was measured that answers it."""
-    right = question.right(evidences)
-    if right is None:
+    right, text = question.right(evidences), filled(question.text, facts)
+    if right is None or not text:
         return None
     return {
-        "text": tr(question.text, **facts),
-        "answers": [tr(answer) for answer in question.answers],
+        "text": text,
+        "answers": [filled(answer, facts) for answer in question.answers],
         "right": right,
-        "reveal": tr(question.reveal, **facts),
+        "reveal": filled(question.reveal, facts),
     }
 
 
@@ -129,20 +182,25 @@ def number(count: int) -> tuple[int, str]:
 
 
 def go_to_chapter(at: int, story: Story) -> None:
-    """Opens a chapter of the story, from 0, if there is one. It sets the moment of the stage anew."""
+    """Opens a chapter of the story, from 0, if there is one. It sets the stage anew."""
     if at not in range(len(story.chapters)):
         return
-    for name in address.STAGE:
+    for name in (*address.STAGE, *story.parameters):
         st.query_params.pop(name, None)
     st.query_params[CHAPTER] = str(at + 1)
     st.rerun()
 
 
-def switch(page: str, here: str) -> None:
-    """Draws the links between the modes of a lesson."""
-    kept = {k: v for k, v in st.query_params.items() if k not in (VIEW, CHAPTER, *address.STAGE)}
+def switch(page: str, chapter: OpenChapter | None) -> None:
+    """Draws the links between the modes of a lesson. Explore opens with what the chapter sets."""
+    wide = {name: st.query_params[name] for name in PAGE_WIDE if name in st.query_params} | _language.kept()
+    left_out = (VIEW, CHAPTER, *address.STAGE)
+    settings = {name: value for name, value in query.url_values().items() if name not in left_out}
+    modes = (
+        (STORY, tr("Story"), wide | {VIEW: STORY}),
+        (EXPLORE, tr("Explore"), settings | {VIEW: EXPLORE}),
+    )
+    here = STORY if chapter else EXPLORE
     with st.container(key="modes", horizontal=True, gap=None, width="content"):
-        for name, label in ((STORY, tr("Story")), (EXPLORE, tr("Explore"))):
-            st.page_link(
-                page, label=f"**{label}**" if name == here else label, query_params=kept | {VIEW: name}
-            )
+        for name, label, params in modes:
+            st.page_link(page, label=f"**{label}**" if name == here else label, query_params=params)

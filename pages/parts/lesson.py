@@ -25,8 +25,9 @@ import streamlit as st
 
 from kernels.i18n import tr
 from pages.parts import address, chapters
+from pages.parts.chapters import OpenChapter
 from pages.parts.query import url_is_stale
-from pages.parts.text import heading
+from pages.parts.text import heading, note
 
 # -- the parts of a page ---------------------------------------------------------------------------
 PARTS = frozenset({"watch", "kernel", "run", "why"})
@@ -43,10 +44,12 @@ def parts(*more: str) -> frozenset[str]:
     return frozenset({view}) if view in every else every
 
 
-def begin(title: str, *more: str, page: str = "") -> tuple[frozenset[str], bool]:
+def begin(
+    title: str, *more: str, page: str = "", chapter: OpenChapter | None = None
+) -> tuple[frozenset[str], bool]:
     """Returns the parts to draw (`more` as in `parts`) and whether they are the whole page. Draws its heading if so.
 
-    `page` is the file of a lesson that has a story: links switch between its modes.
+    `page` is the file of a lesson that has a story: links switch between its modes. `chapter` is the open one.
     """
     visible = parts(*more)
     whole = len(visible) > 1
@@ -54,7 +57,9 @@ def begin(title: str, *more: str, page: str = "") -> tuple[frozenset[str], bool]
         with st.container(key="title_row", horizontal=True, vertical_alignment="center"):
             heading(title)
             if page:
-                chapters.switch(page, chapters.mode())
+                chapters.switch(page, chapter)
+    if chapter:
+        note(*chapter.notes())
     return visible, whole
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -12,27 +11,34 @@ from pages.parts import address
 from pages.parts.address import Fields, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
+_CHAPTER = "_set_by_chapter"
 
 
 # -- reading the URL -----------------------------------------------------------------------------
-def current_values(
-    fields: Fields, visible: bool, preset: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Values, list[str]]:
-    """Returns the current values of the parameters, and a note for each one that is not valid. `preset` are the values of
-    parameters that the URL leaves out.
+def set_by_chapter(params: Mapping[str, str]) -> None:
+    """Takes parameters that the URL may leave out: those of the open chapter, none without a chapter."""
+    st.session_state[_CHAPTER] = dict(params)
+
+
+def url_values() -> dict[str, str]:
+    """Returns the URL's parameters, and those of the open chapter that the URL leaves out."""
+    return {**st.session_state.get(_CHAPTER, {}), **st.query_params.to_dict()}
+
+
+def current_values(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
+    """Returns the current values of the parameters, and a note for each one that is not valid.
 
     In a browser they come from the URL. Without a browser (tests) they come from the controls if these have changed.
     `visible`: the controls are drawn.
     """
     state, key = st.session_state, f"_asked_{fields.lesson}"
-    given = {**preset, **st.query_params.to_dict()}
-    url_values = {name: value for name, value in given.items() if name in fields.by_name}
+    given = {name: value for name, value in url_values().items() if name in fields.by_name}
     widget_values = {name: state.get(name) for name in fields.by_name}
     previous = state.get(key)  # of the last run
     changed = bool(visible and previous) and any(
         (widget_values[n] if n in widget_values else state.get(n)) != v for n, v in previous["values"].items()
     )
-    values, notes = fields.read(widget_values if changed and st.context.url is None else url_values)
+    values, notes = fields.read(widget_values if changed and st.context.url is None else given)
     if previous is None:
         if notes:  # one entry in the browser's history; the controls would each add their own
             others = {k: v for k, v in st.query_params.items() if k not in fields.by_name}
@@ -61,10 +67,8 @@ def url_is_stale() -> bool:
     context = get_script_run_ctx()
     if context is None or st.context.url is None:
         return False
-    url_values = st.query_params.to_dict()
-    url_changed = any(
-        fields.read(url_values)[0] != values for fields, values in st.session_state.get(NOW, ())
-    )
+    given = url_values()
+    url_changed = any(fields.read(given)[0] != values for fields, values in st.session_state.get(NOW, ()))
     return url_changed or len(context.fragment_ids_this_run or ()) > 1
 
 
@@ -74,10 +78,13 @@ def chosen(name: str, choices: Iterable[str]) -> str:
     The URL is read and not the control, because a control in a closed popover misses changes by a link or Back.
     """
     in_url = st.context.url or name not in st.session_state  # without a browser a control is ahead of the URL
-    value = st.query_params.get(name) if in_url else st.session_state.get(name)
+    value = url_values().get(name) if in_url else st.session_state.get(name)
     return value if value in choices else next(iter(choices))
 
 
 def others(fields: Fields) -> dict[str, str]:
-    """Returns the URL parameters that links keep: neither the lesson's own nor the moment of the stage."""
-    return {k: v for k, v in st.query_params.items() if k not in (*fields.by_name, *address.STAGE)}
+    """Returns the URL parameters that links keep: neither the lesson's own nor the moment of the stage. A link leads out
+    of a chapter."""
+    left_out = {*fields.by_name, *address.STAGE, address.CHAPTER}
+    kept = {k: v for k, v in url_values().items() if k not in left_out}
+    return {k: v for k, v in kept.items() if (k, v) != (address.VIEW, address.STORY)}

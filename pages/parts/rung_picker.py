@@ -53,7 +53,7 @@ def selection(
 
     `controls` draws the controls of the shape, above the line of the rung. With None only the URL is read.
     """
-    fields = address.fields[address.selected_name(st.query_params)]
+    fields = address.fields[address.selected_name(query.url_values())]
     values, notes = query.current_values(fields, bool(controls))
     selection = address.selection(values)
     link = preset_link(page, fields, lambda shape: address.at_shape(selection, shape))

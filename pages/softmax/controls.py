@@ -10,7 +10,7 @@ from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_picker
 from pages.parts.address import MAX_TEXT_CHARS, Fields
 from pages.parts.controls import Link, chooser, limits, numbers, presets
-from pages.parts.query import chosen
+from pages.parts.query import chosen, url_values
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from pages.parts.text import note, quiet
@@ -52,7 +52,7 @@ def name(s: SoftmaxShape) -> str:
 
 
 def _row(s: SoftmaxShape) -> address.Row:
-    text = st.query_params.get(NUMBERS) if st.context.url else st.session_state.get(NUMBERS)
+    text = url_values().get(NUMBERS) if st.context.url else st.session_state.get(NUMBERS)
     return address.row(s, chosen(LOGITS, inputs.LOGITS), text or "")
 
 

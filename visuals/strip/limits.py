@@ -14,20 +14,20 @@ LANES = 32  # of a warp: a load of one float each needs 4 sectors at best and 32
 
 def limits(evidence: Evidence) -> dict[str, Any]:
     """Returns four shares of the row's time or of its device's ceilings, and what they say in one sentence."""
-    shares = _shares(evidence)
+    found = shares(evidence)
     rows = [
-        {"label": tr("launch overhead"), **_share(shares.get("launch"))},
-        {"label": tr("memory bandwidth"), **_share(shares.get("memory"))},
-        {"label": tr("arithmetic (FP32)"), **_share(shares.get("arithmetic"))},
+        {"label": tr("launch overhead"), **_share(found.get("launch"))},
+        {"label": tr("memory bandwidth"), **_share(found.get("memory"))},
+        {"label": tr("arithmetic (FP32)"), **_share(found.get("arithmetic"))},
         sectors(evidence),
     ]
-    limit = limiting(shares)
+    limit = limiting(found)
     for name, line in zip(("launch", "memory", "arithmetic"), rows, strict=False):
         line["main"] = name == limit
-    return {"title": tr("What limits it"), "rows": rows, "text": _sentence(evidence, shares, limit)}
+    return {"title": tr("What limits it"), "rows": rows, "text": _sentence(evidence, found, limit)}
 
 
-def _shares(evidence: Evidence) -> dict[str, float]:
+def shares(evidence: Evidence) -> dict[str, float]:
     """Returns the shares that are known: of the time by launches, of the copy and of the FP32 ceiling."""
     row, roof = evidence.row, evidence.roof()
     if row is None:

@@ -1,0 +1,146 @@
+"""Figures of the strip as fields of sentences, so that a lesson's text never states a figure of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kernels.model.program import WORKSPACE
+from kernels.records.statistics import within_spread
+from visuals.charts import units
+from visuals.charts.story import fastest_library
+from visuals.strip import limits
+from visuals.strip.evidence import Evidence, Row
+from visuals.strip.times import compared, verdict
+
+Evidences = Mapping[str, Evidence]  # by size, "stage" and "real"
+Facts = Mapping[str, str]  # fields of sentences; "" if nothing was measured
+Right = Callable[[Evidences], int | None]  # the index of the right answer; None if nothing was measured
+FASTER, SLOWER, SAME = range(3)  # the answers to which `against` refers
+
+
+def facts(evidences: Evidences) -> dict[str, str]:
+    """Returns the fields that every lesson has, each with the size before it: "real_time", "stage_workspace".
+
+    shape, kernel, time, verdict (against the kernel before and the fastest library), peak and workspace (share of all
+    memory in use), launch, memory and arithmetic (shares as in the strip), sectors (per load), and for each other kernel
+    of the ladder its time, `time_naive`, and a sentence that compares, `against_naive`.
+    """
+    found = {}
+    for size, evidence in evidences.items():
+        named = {**_of_kernel(evidence), **_of_others(evidence)}
+        found |= {f"{size}_{name}": text for name, text in named.items()}
+    return found
+
+
+def short(rung: str) -> str:
+    """Returns the name of a rung as a field's name has it: "gemm/shared-tile" -> "shared_tile"."""
+    return rung.partition("/")[2].replace("-", "_")
+
+
+def _of_kernel(evidence: Evidence) -> dict[str, str]:
+    row, shares = evidence.row, limits.shares(evidence)
+    found = {"shape": evidence.shape_text, "kernel": evidence.title, "time": "", "verdict": ""}
+    if row:
+        used = sum(row[f"{role}_bytes"] for role in evidence.predicted_bytes())
+        found |= {
+            "time": units.time_(row["median_ms"]),
+            "verdict": verdict(evidence),
+            "peak": units.bytes_(row["peak_bytes"]),
+            "workspace": units.share(row[f"{WORKSPACE}_bytes"] / used),
+            "workspace_bytes": units.bytes_(row[f"{WORKSPACE}_bytes"]),
+        }
+    for name in ("launch", "memory", "arithmetic"):
+        found[name] = units.share(shares[name]) if name in shares else ""
+    if evidence.totals:
+        found["sectors"] = limits.sectors(evidence)["text"]
+        found["requested"] = units.bytes_(requested_bytes(evidence))
+    return found
+
+
+def requested_bytes(evidence: Evidence) -> float:
+    """Returns the bytes of the sectors (32 bytes) that the kernel's loads and stores request from global memory."""
+    return 32 * (evidence.totals["sectors_ld"] + evidence.totals["sectors_st"])
+
+
+def _of_others(evidence: Evidence) -> dict[str, str]:
+    found = {}
+    for rung, row in evidence.rows.items():
+        found[f"time_{short(rung)}"] = units.time_(row["median_ms"])
+        if evidence.row and row is not evidence.row:
+            found[f"against_{short(rung)}"] = compared(evidence.row, row, evidence)
+    return found
+
+
+# -- right answers ---------------------------------------------------------------------------------
+def against(rung: str, size: str) -> Right:
+    """Returns the right answer to "is the kernel faster than this rung at this size?": FASTER, SLOWER or SAME."""
+
+    def right(evidences: Evidences) -> int | None:
+        evidence = evidences.get(size)
+        other = evidence and evidence.rows.get(rung)
+        if not other or not evidence.row:
+            return None
+        if within_spread(evidence.row, other):
+            return SAME
+        return FASTER if evidence.row["median_ms"] < other["median_ms"] else SLOWER
+
+    return right
+
+
+def fastest(rungs: tuple[str, ...], size: str) -> Right:
+    """Returns the right answer to "which of these is the fastest at this size?". None if two share the first place."""
+
+    def right(evidences: Evidences) -> int | None:
+        evidence = evidences.get(size)
+        rows = [evidence.rows.get(rung) for rung in rungs] if evidence else []
+        if not rows or None in rows:
+            return None
+        first, second, *_ = sorted(rows, key=_median)
+        return None if within_spread(first, second) else rows.index(first)
+
+    return right
+
+
+def limited_by(size: str) -> Right:
+    """Returns the right answer to "what limits it?": launch overhead, memory bandwidth, arithmetic, none of them."""
+
+    def right(evidences: Evidences) -> int | None:
+        shares = limits.shares(evidences[size]) if size in evidences else {}
+        return ("launch", "memory", "arithmetic", "").index(limits.limiting(shares)) if shares else None
+
+    return right
+
+
+def fact_is(name: str, *answers: str) -> Right:
+    """Returns the right answer where each is a value of the field `name` of `facts`: "4", "32". None if none is."""
+
+    def right(evidences: Evidences) -> int | None:
+        value = facts(evidences).get(name)
+        return answers.index(value) if value in answers else None
+
+    return right
+
+
+def ratio(evidence: Evidence, rung: str) -> float | None:
+    """Returns the time of a rung over that of the kernel; None without both."""
+    other = evidence.rows.get(rung)
+    return other["median_ms"] / evidence.row["median_ms"] if other and evidence.row else None
+
+
+def within(edges: tuple[float, ...], value: Callable[[Evidences], float | None]) -> Right:
+    """Returns the right answer where the answers are ranges, from below the first of `edges` to above the last."""
+
+    def right(evidences: Evidences) -> int | None:
+        found = value(evidences)
+        return None if found is None else sum(found >= edge for edge in edges)
+
+    return right
+
+
+def library(evidence: Evidence) -> Row | None:
+    """Returns the row of the fastest library at the shape."""
+    return fastest_library(evidence.rows.values())
+
+
+def _median(row: Row) -> float:
+    return row["median_ms"]
