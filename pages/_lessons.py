@@ -15,18 +15,19 @@ class Lesson:
     page: str  # its file in this folder
     path: str  # its address
     title: str  # in the navigation bar, translated where it is shown
+    chapters: str = ""  # the module of its STORY
 
 
 LESSONS = (
-    Lesson("memory/page.py", "threads", mark("threads")),
-    Lesson("gemm/page.py", "tiling", mark("tiling")),
-    Lesson("conv/direct.py", "direct", mark("direct")),
-    Lesson("conv/im2col.py", "im2col", mark("im2col")),
-    Lesson("conv/implicit/page.py", "implicit", mark("implicit GEMM")),
-    Lesson("conv/winograd/page.py", "winograd", mark("Winograd")),
-    Lesson("conv/fft/page.py", "fft", mark("FFT")),
+    Lesson("memory/page.py", "threads", mark("threads"), "pages.memory.chapters"),
+    Lesson("gemm/page.py", "tiling", mark("tiling"), "pages.gemm.chapters"),
+    Lesson("conv/direct.py", "direct", mark("direct"), "pages.conv.direct_chapters"),
+    Lesson("conv/im2col.py", "im2col", mark("im2col"), "pages.conv.im2col_chapters"),
+    Lesson("conv/implicit/page.py", "implicit", mark("implicit GEMM"), "pages.conv.implicit.chapters"),
+    Lesson("conv/winograd/page.py", "winograd", mark("Winograd"), "pages.conv.winograd.chapters"),
+    Lesson("conv/fft/page.py", "fft", mark("FFT"), "pages.conv.fft.chapters"),
     Lesson("conv/choose/page.py", "choose", mark("choose")),
-    Lesson("softmax/page.py", "softmax", mark("softmax")),
-    Lesson("attention/page.py", "attention", mark("attention")),
-    Lesson("fusion/page.py", "fusion", mark("fusion")),
+    Lesson("softmax/page.py", "softmax", mark("softmax"), "pages.softmax.chapters"),
+    Lesson("attention/page.py", "attention", mark("attention"), "pages.attention.chapters"),
+    Lesson("fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters"),
 )

@@ -3,6 +3,7 @@
 from kernels.i18n import tr
 from pages.attention import address, cards, controls, cpu
 from pages.attention.address import LADDER
+from pages.attention.chapters import STORY
 from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
@@ -12,21 +13,25 @@ from visuals.attention import story
 PAGE = "attention/page.py"
 PROCESSOR = "processor"  # the page part with the loops on this processor
 
+chapter = STORY.open()
 parts, whole = lesson.begin(
     tr("From attention to flash attention"),
     cards.MEMORY,
     cards.TRAFFIC,
     PROCESSOR,
+    page=PAGE,
+    chapter=chapter,
 )
-with lesson.controls(whole):
-    query, link = controls.read(PAGE, visible=whole)
-    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=whole)
+visible = whole and not chapter
+with lesson.controls(visible):
+    query, link = controls.read(PAGE, visible=visible)
+    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 if "watch" in parts:
     values = chosen(address.VALUES, address.KINDS)
     scene, reason = address.scene(query.shape, query.rung.name, tuple(query.tiles.items()), values)
     if reason and not query.broken:  # a broken rule is already named beside the tile sizes
         note(reason)
-    Stage("attention", scene, settings, query.rung, controls.sizes(query), link).draw()
+    Stage("attention", scene, settings, query.rung, controls.sizes(query), link, chapter=chapter).draw()
 if whole:
     idea(
         tr(

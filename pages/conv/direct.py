@@ -1,7 +1,7 @@
 """Direct convolution: seven loops and their memory accesses."""
 
 from kernels.i18n import tr
-from pages.conv import controls, lesson, scenes
+from pages.conv import controls, direct_chapters, lesson, scenes
 from visuals.conv.direct import story
 
 FORMULA = (
@@ -23,4 +23,5 @@ lesson.draw_with_orders(
     story.STORY,
     controls.direct_work,
     "conv/direct",
+    direct_chapters.STORY,
 )

@@ -111,8 +111,8 @@ CHAPTERS = (
         mark("Where next"),
         (
             mark("im2col trades memory for a fast matrix product."),
-            mark("The lesson *implicit GEMM* keeps the product and drops the matrix: it computes each tile when it is needed."),
-            mark("*Winograd* and *FFT* reduce the number of multiplications instead."),
+            mark("[Implicit GEMM](/implicit) keeps the product and drops the matrix: it computes each tile when it is needed."),
+            mark("[Winograd](/winograd) and [FFT](/fft) reduce the number of multiplications instead."),
         ),
         {},
         step=35,

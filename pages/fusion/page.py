@@ -3,6 +3,7 @@
 from kernels.i18n import tr
 from pages.fusion import address, cards, controls
 from pages.fusion.address import LADDER
+from pages.fusion.chapters import STORY
 from pages.parts import lesson, run, sources
 from pages.parts.stage import Stage
 from pages.parts.text import idea
@@ -10,14 +11,20 @@ from visuals.fusion import story
 
 PAGE = "fusion/page.py"
 
+chapter = STORY.open()
 parts, whole = lesson.begin(
     tr("Fusion: many blocks, one kernel"),
+    page=PAGE,
+    chapter=chapter,
 )
-with lesson.controls(whole):
-    query, link = controls.read(PAGE, visible=whole)
-    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=whole)
+visible = whole and not chapter
+with lesson.controls(visible):
+    query, link = controls.read(PAGE, visible=visible)
+    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 if "watch" in parts:
-    Stage("fusion", address.scene(query), settings, query.rung, controls.sizes(query), link).draw()
+    Stage(
+        "fusion", address.scene(query), settings, query.rung, controls.sizes(query), link, chapter=chapter
+    ).draw()
 if whole:
     idea(
         tr(

@@ -3,6 +3,7 @@
 from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from pages.gemm import controls, cpu_curve
+from pages.gemm.chapters import STORY
 from pages.gemm.scene import gemm, gemm_orders
 from pages.parts import autotune, lesson, run, sources
 from pages.parts.query import chosen
@@ -12,20 +13,24 @@ from visuals.gemm import story
 
 PAGE, LADDER = "gemm/page.py", LADDERS["gemm"]
 
+chapter = STORY.open()
 parts, whole = lesson.begin(
     tr("Tiling: a matrix product (GEMM) from naive to fast"),
     autotune.PART,
+    page=PAGE,
+    chapter=chapter,
 )
-with lesson.controls(whole):
-    query, link = controls.read(PAGE, visible=whole)
-    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=whole)
+visible = whole and not chapter
+with lesson.controls(visible):
+    query, link = controls.read(PAGE, visible=visible)
+    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 shape, rung = query.shape, query.rung
 if "watch" in parts:
     orders = gemm_orders(rung.name)
     scene, reason = gemm(shape, rung.name, tuple(query.tiles.items()), chosen("order", orders))
     if reason and not query.broken:  # a broken rule is already named beside the tile sizes
         note(reason)
-    Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders).draw()
+    Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter=chapter).draw()
 if whole:
     idea(
         tr(

@@ -1,7 +1,127 @@
-"""The chapters of the lesson on threads and memory, as data."""
+"""The chapters of the lesson on threads and memory: who computes what, and what a warp's access costs."""
 
 from __future__ import annotations
 
-from pages.parts.chapters import Story
+from kernels.i18n import mark
+from pages.parts.chapters import FASTER_SLOWER, Chapter, Question, Story
+from visuals.strip.facts import against, fact_is
 
-STORY = Story()
+SECTORS = ("4", "8", "16", "32")
+COALESCING, BANKS = {"topic": "coalescing"}, {"topic": "banks"}
+
+CHAPTERS = (
+    Chapter(
+        mark("Thousands of threads, one program"),
+        (
+            mark("This kernel adds two matrices. It starts one thread for each element of [C](output), and all run the same code."),
+            mark("Threads form blocks, and the blocks form a grid. Each thread computes its own index i from its place."),
+            mark("Press Play. Each step is one warp: 32 threads that run together."),
+        ),
+        {"topic": "threads"},
+        loop=(0, 7),
+        size="real",
+        nudge=mark("Point at an element of C to see which thread writes it."),
+    ),
+    Chapter(
+        mark("Lanes without work"),
+        (
+            mark("A warp has 32 lanes. All execute the same instruction at the same time."),
+            mark("The last warp has only 16 elements left. Its other 16 lanes are switched off: the line with “if” masks them."),
+            mark("The same happens where lanes take different branches: both run, one after the other. That is divergence."),
+        ),
+        {"topic": "threads"},
+        step=7,
+        size="real",
+    ),
+    Chapter(
+        mark("Memory comes in sectors"),
+        (
+            mark("A warp’s 32 loads are one request. Memory answers it in sectors of 32 bytes, 8 neighbouring floats."),
+            mark("Here neighbouring lanes read neighbouring floats. No byte is wasted: the load is coalesced."),
+        ),
+        COALESCING | {"stride": "1"},
+        step=0,
+        question=Question(
+            mark("Your guess: how many sectors does this load need?"),
+            SECTORS,
+            fact_is("stage_sectors", *SECTORS),
+            mark("{stage_sectors}: 32 floats of 4 bytes are 128 bytes."),
+        ),
+    ),
+    Chapter(
+        mark("A stride wastes bytes"),
+        (
+            mark("Now lane i reads x[8 · i]. Each float lies in a sector of its own."),
+            mark("The memory system still moves whole sectors. Of the 32 bytes of each, only 4 are used."),
+        ),
+        COALESCING | {"stride": "8"},
+        step=0,
+        loop=(0, 8),
+        question=Question(
+            mark("Your guess: how many sectors does the load need now?"),
+            SECTORS,
+            fact_is("stage_sectors", *SECTORS),
+            mark("{stage_sectors} sectors for 32 floats. {real_shape}: {real_time}."),
+        ),
+        nudge=mark("In Explore, set stride to 2 and to 16. From which stride on does it get no worse?"),
+    ),
+    Chapter(
+        mark("The same sum, turned by 90°"),
+        (
+            mark("Back to the sum of two matrices, now in blocks of 16 × 16 threads."),
+            mark("Here neighbouring threads take neighbouring rows. Their elements lie a whole row apart in memory."),
+        ),
+        {"topic": "threads", "mapping": "matrix-transposed"},
+        size="real",
+        question=Question(
+            mark("Your guess: is it faster than the version whose neighbours take neighbouring columns?"),
+            FASTER_SLOWER,
+            against("add/matrix", "real"),
+            mark("It takes {real_time}. {real_against_matrix}"),
+        ),
+    ),
+    Chapter(
+        mark("Shared memory has banks"),
+        (
+            mark("Shared memory is on the chip. It has 32 banks, and word w is in bank w mod 32."),
+            mark("Each bank delivers one word at a time. With stride 4 only 8 banks are asked, each for 4 words: the read takes 4 passes."),
+            mark("This is a bank conflict."),
+        ),
+        BANKS | {"stride": "4", "row": "32"},
+        step=1,
+        loop=(1, 4),
+        size="real",
+        nudge=mark("Set stride to 3 in Explore. Why is there no conflict?"),
+    ),
+    Chapter(
+        mark("One unused word"),
+        (
+            mark("The same read, but each row of the table now has 33 words. The last one is never used."),
+            mark("It shifts each row by one bank."),
+        ),
+        BANKS | {"stride": "4", "row": "33"},
+        step=0,
+        size="real",
+        question=Question(
+            mark("Your guess: is it faster than without the extra word?"),
+            FASTER_SLOWER,
+            against("banks/plain", "real"),
+            mark("It takes {real_time}. {real_against_plain}"),
+        ),
+        nudge=mark("Padding is no cure-all: at stride 3 it creates the conflict that was not there."),
+    ),
+    Chapter(
+        mark("From an index to an address"),
+        (
+            mark("Memory is one line of bytes. A tensor of images has four axes: n, c, h, w."),
+            mark("NCHW stores each channel as a whole. NHWC stores all channels of a pixel together."),
+            mark("Which is better depends on what neighbouring threads read together."),
+        ),
+        {"topic": "layout"},
+        loop=(0, 12),
+        size="real",
+        nudge=mark("Where next? [Tiling](/tiling) uses all of this to speed up a matrix product."),
+    ),
+)  # fmt: skip
+
+STORY = Story(CHAPTERS)

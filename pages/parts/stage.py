@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import streamlit as st
@@ -49,8 +49,11 @@ def _draw(on_stage: Stage) -> None:
     settings, rung = on_stage.settings, on_stage.rung
     run.collect()
     run.restore_run(settings.ladder)
-    by_size = settings_by_size(settings, rung, on_stage.sizes)
-    known = strip_sizes(by_size, rung, on_stage.sizes, can_put=on_stage.link is not None)
+    sizes = on_stage.sizes
+    if on_stage.chapter:  # its tile sizes are for watching
+        sizes = replace(sizes, tiles={})
+    by_size = settings_by_size(settings, rung, sizes)
+    known = strip_sizes(by_size, rung, sizes, can_put=on_stage.link is not None)
     size, options = selected(by_size), {}
     if chapter := on_stage.chapter:
         size = chapter.current.size if chapter.current.size in by_size else size

@@ -6,22 +6,27 @@ from pages.parts.stage import Stage
 from pages.parts.text import idea, note
 from pages.softmax import address, cards, controls
 from pages.softmax.address import LADDER
+from pages.softmax.chapters import STORY
 from visuals.softmax import story
 
 PAGE = "softmax/page.py"
 
+chapter = STORY.open()
 parts, whole = lesson.begin(
     tr("Softmax: a row, its maximum, its sum"),
     cards.ROW,
+    page=PAGE,
+    chapter=chapter,
 )
-with lesson.controls(whole):
-    query, row, link = controls.read(PAGE, visible=whole)
-    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=whole)
+visible = whole and not chapter
+with lesson.controls(visible):
+    query, row, link = controls.read(PAGE, visible=visible)
+    settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 if "watch" in parts:
     scene, reason = address.scene(query, row)
     if reason:
         note(reason)
-    Stage("softmax", scene, settings, query.rung, controls.sizes(query), link).draw()
+    Stage("softmax", scene, settings, query.rung, controls.sizes(query), link, chapter=chapter).draw()
 if whole:
     idea(
         tr(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from kernels.model.program import WORKSPACE
 from kernels.records.statistics import within_spread
 from visuals.charts import units
-from visuals.charts.story import fastest_library
 from visuals.strip import limits
 from visuals.strip.evidence import Evidence, Row
 from visuals.strip.times import compared, verdict
@@ -72,17 +71,21 @@ def _of_others(evidence: Evidence) -> dict[str, str]:
 
 
 # -- right answers ---------------------------------------------------------------------------------
-def against(rung: str, size: str) -> Right:
-    """Returns the right answer to "is the kernel faster than this rung at this size?": FASTER, SLOWER or SAME."""
+def against(rung: str, size: str, of: str = "") -> Right:
+    """Returns the right answer to "is the kernel faster than this rung at this size?": FASTER, SLOWER or SAME.
+
+    The kernel is the rung `of`; "": that on the stage.
+    """
 
     def right(evidences: Evidences) -> int | None:
-        evidence = evidences.get(size)
-        other = evidence and evidence.rows.get(rung)
-        if not other or not evidence.row:
+        if not (evidence := evidences.get(size)):
             return None
-        if within_spread(evidence.row, other):
+        row, other = evidence.rows.get(of or evidence.rung.name), evidence.rows.get(rung)
+        if not row or not other:
+            return None
+        if within_spread(row, other):
             return SAME
-        return FASTER if evidence.row["median_ms"] < other["median_ms"] else SLOWER
+        return FASTER if row["median_ms"] < other["median_ms"] else SLOWER
 
     return right
 
@@ -137,9 +140,25 @@ def within(edges: tuple[float, ...], value: Callable[[Evidences], float | None])
     return right
 
 
-def library(evidence: Evidence) -> Row | None:
-    """Returns the row of the fastest library at the shape."""
-    return fastest_library(evidence.rows.values())
+# -- claims ----------------------------------------------------------------------------------------
+def faster_than(size: str, *rungs: str) -> Callable[[Evidences], bool | None]:
+    """Returns a check of a claim: at this size the kernel is faster than each of these rungs. None without figures."""
+
+    def holds(evidences: Evidences) -> bool | None:
+        answers = [against(rung, size)(evidences) for rung in rungs]
+        return None if None in answers else all(answer == FASTER for answer in answers)
+
+    return holds
+
+
+def slower_than(size: str, *rungs: str) -> Callable[[Evidences], bool | None]:
+    """Returns a check of a claim: at this size the kernel is slower than each of these rungs. None without figures."""
+
+    def holds(evidences: Evidences) -> bool | None:
+        answers = [against(rung, size)(evidences) for rung in rungs]
+        return None if None in answers else all(answer == SLOWER for answer in answers)
+
+    return holds
 
 
 def _median(row: Row) -> float:

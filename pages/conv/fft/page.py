@@ -3,27 +3,32 @@
 from kernels.i18n import tr
 from pages.conv import controls as conv_controls
 from pages.conv.fft import address, cards
+from pages.conv.fft.chapters import STORY
 from pages.parts import lesson, run, sources
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note
 from visuals.conv.fft import story
 
+chapter = STORY.open()
 parts, whole = lesson.begin(
     tr("FFT: a convolution becomes a product of spectra"),
+    page=address.PAGE,
+    chapter=chapter,
 )
-with lesson.controls(whole):
-    inputs, link = conv_controls.inputs(address.PAGE, visible=whole, derived=address.direct_flops)
+visible = whole and not chapter
+with lesson.controls(visible):
+    inputs, link = conv_controls.inputs(address.PAGE, visible=visible, derived=address.direct_flops)
     shape = inputs.shape
-    if whole:
+    if visible:
         address.controls(inputs)
     watched = address.watched()
-    settings = run.options(address.LADDER, shape, watched.rung_tiles, visible=whole)
+    settings = run.options(address.LADDER, shape, watched.rung_tiles, visible=visible)
 if "watch" in parts:
     scene, reason = address.scene(inputs, watched.tiles["FFT_TILE"], address.padding())
     if reason:
         note(reason)
     sizes = conv_controls.sizes(settings, watched.rung, address.REAL)
-    Stage("fft", scene, settings, watched.rung, sizes, link).draw()
+    Stage("fft", scene, settings, watched.rung, sizes, link, chapter=chapter).draw()
 if whole:
     idea(
         tr(

@@ -5,6 +5,7 @@ from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.conv import lesson as conv_lesson
 from pages.conv.implicit import address
+from pages.conv.implicit.chapters import STORY
 from pages.parts import lesson, run
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note
@@ -17,25 +18,29 @@ FORMULA = (
     '<span class="kt-math">D[(c, r, s), (n, p, q)] = x[n, c, h, w]</span>, '
     '<span class="kt-math">h = p·u − pad + r·dilation</span>'
 )
+chapter = STORY.open()
 parts, whole = lesson.begin(
     tr("Implicit GEMM: the matrix that is never stored"),
+    page=PAGE,
+    chapter=chapter,
 )
-current, notes = address.watched(visible=whole)
-with lesson.controls(whole):
+visible = whole and not chapter
+current, notes = address.watched(visible=visible)
+with lesson.controls(visible):
     inputs, link = conv_controls.inputs(
-        PAGE, visible=whole, fields=address.FIELDS, chips=CHIPS, derived=conv_controls.virtual_matrix
+        PAGE, visible=visible, fields=address.FIELDS, chips=CHIPS, derived=conv_controls.virtual_matrix
     )
     shape = inputs.shape
-    if whole:
+    if visible:
         address.draw(PAGE, shape, current)
-    settings = run.options(LADDER, shape, current.rung_tiles, visible=whole)
+    settings = run.options(LADDER, shape, current.rung_tiles, visible=visible)
 note(*notes)
 if "watch" in parts:
     scene, reason = address.scene(inputs, current.rung.name, tuple(current.tiles.items()))
     if not scene and not whole:  # the whole page names the rule beside the tile sizes
         note(reason)
     sizes = conv_controls.sizes(settings, current.rung)
-    Stage("implicit", scene, settings, current.rung, sizes, link).draw()
+    Stage("implicit", scene, settings, current.rung, sizes, link, chapter=chapter).draw()
 if whole:
     idea(
         tr(

@@ -5,6 +5,7 @@ from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.conv import lesson as conv_lesson
 from pages.conv.winograd import address, cards, matrices
+from pages.conv.winograd.chapters import STORY
 from pages.parts import lesson, run
 from pages.parts.stage import Stage
 from pages.parts.text import idea
@@ -12,26 +13,30 @@ from visuals.conv.winograd import story
 
 PAGE, LADDER = "conv/winograd/page.py", conv_address.ladder("winograd")
 
+chapter = STORY.open()
 parts, whole = lesson.begin(
     tr("Winograd: 16 multiplications instead of 36"),
     cards.COUNTS,
     cards.ERRORS,
     matrices.PART,
+    page=PAGE,
+    chapter=chapter,
 )
-with lesson.controls(whole):
+visible = whole and not chapter
+with lesson.controls(visible):
     inputs, link = conv_controls.inputs(
-        PAGE, whole, address.FIELDS, address.CHIPS, lambda s: address.derived(address.read_watched(), s)
+        PAGE, visible, address.FIELDS, address.CHIPS, lambda s: address.derived(address.read_watched(), s)
     )
-    if whole:
+    if visible:
         address.chooser()
     shape, watched = inputs.shape, address.read_watched()
-    settings = run.options(LADDER, shape, watched.rung_tiles, visible=whole)
+    settings = run.options(LADDER, shape, watched.rung_tiles, visible=visible)
 if "watch" in parts:
     scene, reason = address.scene(inputs, watched)
     if not scene:
         address.draw_refusal(shape, reason, link)
     sizes = conv_controls.sizes(settings, watched.rung)
-    Stage("winograd", scene, settings, watched.rung, sizes, link).draw()
+    Stage("winograd", scene, settings, watched.rung, sizes, link, chapter=chapter).draw()
 if whole:
     idea(
         tr(

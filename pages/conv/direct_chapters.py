@@ -1,0 +1,113 @@
+"""The chapters of the lesson on direct convolution."""
+
+from __future__ import annotations
+
+from kernels.i18n import mark
+from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
+from visuals.charts import units
+from visuals.conv.direct.story import loads_per_pixel
+from visuals.strip.facts import Evidences, Facts, against, limited_by
+
+NUMBERS = {"picture": "numbers"}
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns how often each pixel is loaded, at both sizes."""
+    return {
+        f"{size}_{name}": text
+        for size, evidence in evidences.items()
+        for name, text in {
+            "loads": units.ratio(loads_per_pixel(evidence.shape)),
+            "macs": units.count(evidence.shape.macs),
+        }.items()
+    }
+
+
+CHAPTERS = (
+    Chapter(
+        mark("A window slides over the image"),
+        (
+            mark("A [filter](filter) of 3 × 3 weights is laid over the [input](input). Each weight is multiplied by the pixel below it."),
+            mark("The sum of the 9 products is one [output](output) pixel."),
+            mark("Press Play to see the first sum grow, product by product."),
+        ),
+        NUMBERS,
+        loop=(0, 9),
+        size="real",
+    ),
+    Chapter(
+        mark("One thread for each output pixel"),
+        (
+            mark("No output pixel depends on another. So each gets a thread of its own, and thousands run at once."),
+            mark("Thread 1 starts one column further. Each step now shows a whole window."),
+        ),
+        NUMBERS,
+        step=10,
+        loop=(10, 20),
+        size="real",
+        nudge=mark("Click an output pixel: its window and its sum are shown."),
+    ),
+    Chapter(
+        mark("Seven loops"),
+        (
+            mark("A convolution has seven loops: images n, filters k, rows p and columns q of the output, channels c, rows r and columns s of the filter."),
+            mark("Threads take the place of four of them. The other three, c, r and s, run inside the thread."),
+            mark("The highlighted line is the innermost one."),
+        ),
+        NUMBERS,
+        step=4,
+        size="real",
+        nudge=mark("At {real_shape} the innermost line runs {real_macs} times."),
+    ),
+    Chapter(
+        mark("Everybody reads the same pixels"),
+        (
+            mark("Neighbouring windows overlap. And every filter reads the whole image again."),
+            mark("Here each pixel is loaded {stage_loads} times on average. At {real_shape} it is {real_loads} times."),
+        ),
+        NUMBERS,
+        step=30,
+        size="real",
+        question=Question(mark("What limits the kernel there?"), LIMITS, limited_by("real"), mark("See the bars on the right. It takes {real_time}. Loads that the caches answer take time too.")),
+    ),
+    Chapter(
+        mark("What a warp asks for"),
+        (
+            mark("Each step is now one load of one warp, as the emulator executed it."),
+            mark("The lanes of warp 0 read neighbouring pixels of a few rows. That is nearly coalesced."),
+            mark("When all lanes read one weight, a single sector serves them all."),
+        ),
+        {"order": "warps"},
+        loop=(0, 5),
+        nudge=mark("On average a load takes {stage_sectors} sectors (32 bytes)."),
+    ),
+    Chapter(
+        mark("Would sharing help?"),
+        (
+            mark("A second version first copies a patch of the image and the weights into shared memory. All threads of a block then read from there."),
+            mark("The copy costs instructions and a barrier."),
+        ),
+        NUMBERS,
+        step=40,
+        size="real",
+        question=Question(
+            mark("Your guess: is the version with shared memory faster at {real_shape}?"),
+            FASTER_SLOWER,
+            against("conv/direct", "real", of="conv/direct-tiled"),
+            mark("It takes {real_time_direct_tiled}, the plain loop {real_time}."),
+        ),
+    ),
+    Chapter(
+        mark("Where next"),
+        (
+            mark("The direct loop needs no extra memory, but it loads each pixel many times."),
+            mark("[im2col](/im2col) turns the same sums into one matrix product. For that, fast kernels exist."),
+        ),
+        NUMBERS,
+        step=80,
+        size="real",
+        nudge=mark("Switch to Explore to set your own shape and press Run."),
+    ),
+)  # fmt: skip
+
+STORY = Story(CHAPTERS, facts)

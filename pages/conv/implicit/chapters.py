@@ -1,0 +1,107 @@
+"""The chapters of the lesson on implicit GEMM."""
+
+from __future__ import annotations
+
+from kernels.i18n import mark
+from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
+from visuals.charts import units
+from visuals.strip.facts import Evidences, Facts, against, faster_than, limited_by
+
+PLAIN = "conv/implicit-gemm-plain"
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns the size of the data matrix that is not stored, at both sizes."""
+    found = {}
+    for size, evidence in evidences.items():
+        s = evidence.shape
+        found[f"{size}_matrix"] = f"{units.count(s.CRS)}×{units.count(s.N * s.PQ)}"
+        found[f"{size}_matrix_bytes"] = units.bytes_(4 * s.N * s.CRS * s.PQ)
+    return found
+
+
+CHAPTERS = (
+    Chapter(
+        mark("A matrix that nobody stores"),
+        (
+            mark("im2col writes each window of the [input](input) into a [data matrix](workspace). At {real_shape} that is {real_matrix_bytes}."),
+            mark("But each element of the matrix is a pixel that is already in memory. Its row and column say which one."),
+            mark("So the kernel can compute the place instead of reading the copy."),
+        ),
+        size="real",
+        nudge=mark("Point at a cell of the data matrix: its pixel lights up."),
+    ),
+    Chapter(
+        mark("Row and column name a pixel"),
+        (
+            mark("A row of the matrix is a channel c and a place r, s in the filter. A column is an image n and an output pixel p, q."),
+            mark("From these the thread computes h and w, and loads that pixel into shared memory."),
+        ),
+        step=2,
+        size="real",
+    ),
+    Chapter(
+        mark("Only a tile at a time"),
+        (
+            mark("A block needs 16 rows of the matrix at once. It copies them from the image into shared memory, multiplies, and moves on."),
+            mark("The next tile overwrites the old one. The full matrix never exists."),
+        ),
+        loop=(1, 12),
+        step=1,
+        size="real",
+    ),
+    Chapter(
+        mark("Copy ahead"),
+        (
+            mark("Three buffers are used in turn. While the block multiplies one tile, the copies of the next ones are on their way."),
+            mark("Watch buffer 0: it is filled again as soon as its tile is used."),
+        ),
+        step=7,
+        loop=(7, 10),
+        size="real",
+        question=Question(mark("What limits the kernel now?"), LIMITS, limited_by("real"), mark("See the bars on the right: arithmetic is at {real_arithmetic} of its ceiling.")),
+    ),
+    Chapter(
+        mark("Division is slow"),
+        (
+            mark("To find c, r and s from a row, the thread divides. Dividing whole numbers takes many instructions on a GPU."),
+            mark("The divisors never change. So a multiplication and a shift can replace each division."),
+        ),
+        {"rung": "implicit-gemm-plain"},
+        step=2,
+        size="real",
+        question=Question(
+            mark("Your guess: is this version, which divides, slower than the one that multiplies?"),
+            FASTER_SLOWER,
+            against("conv/implicit-gemm", "real"),
+            mark("With divisions it takes {real_time}, without {real_time_implicit_gemm}."),
+        ),
+    ),
+    Chapter(
+        mark("Was it worth it?"),
+        (
+            mark("The multiply-adds are the same as in im2col. What is gone is the copy: {real_matrix_bytes} written and read back."),
+        ),
+        step=13,
+        size="real",
+        question=Question(
+            mark("Your guess: is it faster than im2col with our own GEMM?"),
+            FASTER_SLOWER,
+            against("conv/im2col-gemm", "real"),
+            mark("It takes {real_time}. {real_against_im2col_gemm}"),
+        ),
+        nudge=mark("Compare the memory, too: the strip shows no workspace."),
+    ),
+    Chapter(
+        mark("Where next"),
+        (
+            mark("Libraries use implicit GEMM for most convolutions. It fits any shape and needs no extra memory."),
+            mark("To go further, one must do less arithmetic: [Winograd](/winograd) and [FFT](/fft)."),
+        ),
+        step=13,
+        size="real",
+        holds=faster_than("real", "conv/im2col-gemm"),
+    ),
+)  # fmt: skip
+
+STORY = Story(CHAPTERS, facts)

@@ -1,0 +1,174 @@
+"""The chapters of the lesson on tiling: the ladder of matrix products, climbed rung by rung."""
+
+from __future__ import annotations
+
+from kernels.i18n import mark
+from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
+from visuals.strip.facts import Evidences, Facts, against, faster_than, limited_by, ratio, within
+
+SMALL = {"M": "16", "N": "16", "K": "16"}  # few enough numbers to read
+WIDE = {"M": "32", "N": "32", "K": "16", "BM": "32", "BN": "32", "BK": "8"}
+FP16 = {"dtype": "fp16"}
+COUNTS = ("4", "16", "64", "128")
+SPEEDUPS = (mark("Up to 3×"), mark("3× to 20×"), mark("More than 20×"))
+
+
+def _speedup(evidences: Evidences) -> float | None:
+    """Returns the time of the naive kernel over that of the kernel on the stage, at the real size."""
+    return ratio(evidences["real"], "gemm/naive") if "real" in evidences else None
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns what a thread reads and multiplies for one k, at the tile sizes of the strip's real size."""
+    tiles = evidences["real" if "real" in evidences else "stage"].tiles
+    rows, cols = tiles.get("TM", 1), tiles.get("TN", 1)
+    return {"reads": str(rows + cols), "products": str(rows * cols)}
+
+
+def _products(evidences: Evidences) -> int | None:
+    found = facts(evidences)["products"]
+    return COUNTS.index(found) if found in COUNTS else None
+
+
+CHAPTERS = (
+    Chapter(
+        mark("One thread, one element of C"),
+        (
+            mark("C = A × B. Each element of [C](output) is one row of [A](input) times one column of [B](filter): 16 products, added up."),
+            mark("The first kernel starts one thread for each element of [C](output). Press Play and follow thread 0."),
+            mark("Each of its reads goes to global memory, the GPU’s large and slow memory."),
+        ),
+        SMALL | {"rung": "naive", "BLOCK": "8"},
+        loop=(1, 17),
+        size="real",
+        nudge=mark("Point at any element of C to see its sum."),
+    ),
+    Chapter(
+        mark("Which thread gets which element?"),
+        (
+            mark("Threads run in warps of 32. A warp’s load is served in sectors of 32 bytes, 8 neighbouring floats."),
+            mark("Here neighbouring threads get neighbouring rows of [A](input). Each step is one load of warp 0. Count its sectors."),
+        ),
+        SMALL | {"rung": "uncoalesced", "BLOCK": "8", "order": "warps"},
+        step=1,
+        size="real",
+        question=Question(
+            mark("Your guess: is this kernel faster than the first one, where neighbours get neighbouring columns?"),
+            FASTER_SLOWER,
+            against("gemm/naive", "real"),
+            mark("It takes {real_time}. {real_against_naive} Only the roles of row and column were swapped."),
+        ),
+        nudge=mark("[Threads](/threads) shows why: look for coalescing."),
+    ),
+    Chapter(
+        mark("Share a tile"),
+        (
+            mark("All 8 threads of a row of the block read the same values of [A](input). So the block copies a tile once into shared memory."),
+            mark("Shared memory is small and fast, and all threads of the block see it. Then each value is read from there 8 times."),
+            mark("The loop goes from tile to tile along k."),
+        ),
+        SMALL | {"rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8"},
+        step=1,
+        loop=(1, 11),
+        size="real",
+        question=Question(
+            mark("Your guess: is it faster than the first kernel?"),
+            FASTER_SLOWER,
+            against("gemm/naive", "real"),
+            mark("Shared tile takes {real_time}. {real_against_naive}"),
+        ),
+        nudge=mark("One multiply-add still needs two reads of shared memory. That is the next limit."),
+    ),
+    Chapter(
+        mark("More sums for each thread"),
+        (
+            mark("A thread now keeps a column of 4 sums in registers. It reads one value of tile_b and uses it 4 times."),
+            mark("So 4 multiply-adds need 5 reads of shared memory, where they needed 8."),
+        ),
+        WIDE | {"rung": "register-tile-1d", "TM": "4"},
+        step=3,
+        loop=(3, 11),
+        size="real",
+        question=Question(
+            mark("Your guess: does it beat the shared tile?"),
+            FASTER_SLOWER,
+            against("gemm/shared-tile", "real"),
+            mark("It takes {real_time}. {real_against_shared_tile}"),
+        ),
+    ),
+    Chapter(
+        mark("A square of sums"),
+        (
+            mark("With 4 × 4 sums, a thread reads 4 + 4 values and does 16 multiply-adds. The reads grow with the side, the work with the area."),
+            mark("The recorded kernel uses 8 × 8 sums for each thread: {reads} reads for {products} multiply-adds."),
+        ),
+        WIDE | {"rung": "register-tile-2d", "TM": "4", "TN": "4"},
+        step=3,
+        loop=(3, 11),
+        size="real",
+        question=Question(
+            mark("With 8 × 8 sums, how many multiply-adds follow from the 16 values that a thread reads?"),
+            COUNTS,
+            _products,
+            mark("{products}. It takes {real_time}. {real_against_register_tile_1d}"),
+        ),
+        nudge=mark("Why not 16 × 16? The sums must fit into the registers of a thread, at most 255."),
+    ),
+    Chapter(
+        mark("Wide loads, no conflicts"),
+        (
+            mark("Shared memory has 32 banks. Two lanes that want different words of one bank must wait for each other."),
+            mark("This kernel loads four floats at a time and shifts each row of the tile, so that its stores meet no conflict."),
+            mark("{real_against_vectorized}"),
+        ),
+        WIDE | {"rung": "bank-free", "TM": "4", "TN": "4"},
+        step=1,
+        size="real",
+        nudge=mark("In Explore, choose “vectorized” and the order “warps”: its stores take more passes."),
+        holds=faster_than("real", "gemm/vectorized"),
+    ),
+    Chapter(
+        mark("Copy while you compute"),
+        (
+            mark("So far all threads wait until a tile has arrived. The next kernel starts the copy of a later tile first, then multiplies the current one."),
+            mark("It needs two or three tiles in shared memory at once."),
+            mark("{real_against_bank_free}"),
+        ),
+        WIDE | {"rung": "double-buffer", "TM": "4", "TN": "4", "STAGES": "2"},
+        step=1,
+        size="real",
+        question=Question(mark("What limits it now?"), LIMITS, limited_by("real"), mark("See the bars on the right: arithmetic is at {real_arithmetic} of its ceiling.")),
+    ),
+    Chapter(
+        mark("A tile for each warp"),
+        (
+            mark("The last kernel without tensor cores gives each warp a square of its own. Its lanes then share more of what they read."),
+            mark("From the first kernel to here, the algorithm never changed: only where values are kept."),
+        ),
+        {"M": "64", "N": "64", "K": "16", "rung": "warp-tile", "BM": "64", "BN": "64", "BK": "8", "WM": "32", "WN": "32", "TM": "8", "TN": "4", "STAGES": "2"},
+        step=1,
+        size="real",
+        question=Question(
+            mark("Your guess: how much faster is it than the first kernel?"),
+            SPEEDUPS,
+            within((3, 20), _speedup),
+            mark("{real_against_naive} {real_against_cublas}"),
+        ),
+        nudge=mark("cuBLAS can also use tensor cores for FP32 (TF32, fewer digits): {real_time_cublas_tf32}."),
+    ),
+    Chapter(
+        mark("Tensor cores"),
+        (
+            mark("A tensor core multiplies small matrices in one instruction, here from FP16 inputs with FP32 sums. dp4a does so for four INT8 values, without tensor cores."),
+            mark("The warp holds the operands together: each lane keeps a few elements of each."),
+            mark("{real_against_wmma}"),
+            mark("{real_against_cublas_fp16} The library uses instructions of this GPU that this kernel does not."),
+        ),
+        {"M": "64", "N": "64", "K": "64", "rung": "mma-sync", "order": "fragments"} | FP16,
+        size="real",
+        nudge=mark("Where next? [im2col](/im2col) turns a convolution into this product. [Attention](/attention) keeps its tiles in the same way."),
+    ),
+)  # fmt: skip
+
+
+STORY = Story(CHAPTERS, facts)

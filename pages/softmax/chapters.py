@@ -1,0 +1,125 @@
+"""The chapters of the lesson on softmax."""
+
+from __future__ import annotations
+
+from kernels.i18n import mark
+from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
+from visuals.charts import units
+from visuals.strip.facts import Evidences, Facts, against, limited_by
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns the bytes of x at the real size."""
+    return {f"{size}_x": units.bytes_(4 * e.shape.elements) for size, e in evidences.items()}
+
+
+CHAPTERS = (
+    Chapter(
+        mark("Numbers become weights"),
+        (
+            mark("Softmax turns a row of [numbers](input) into [weights](output). All are positive and add up to 1. The largest number gets the largest weight."),
+            mark("y = exp(x) / l, where [l](workspace) is the sum of all exponentials."),
+            mark("This kernel reads the row once for the sum, and again for the results."),
+        ),
+        {"rung": "unsafe"},
+        loop=(0, 14),
+        size="real",
+    ),
+    Chapter(
+        mark("Too large for FP32"),
+        (
+            mark("exp grows fast. Above 88.72 its result is larger than any FP32 number and becomes infinity."),
+            mark("Then the sum is infinite, and infinity divided by infinity is not a number."),
+            mark("This row has such numbers. Watch the results."),
+        ),
+        {"rung": "unsafe", "logits": "large"},
+        step=4,
+        loop=(4, 14),
+        size="real",
+        nudge=mark("Subtract the same number from the whole row: the weights stay the same. So subtract the maximum."),
+    ),
+    Chapter(
+        mark("Three passes"),
+        (
+            mark("First pass: find the [maximum m](filter). Second: add exp(x − m). Third: write the weights."),
+            mark("No exponent is above 0 now, so nothing overflows. But the row is read three times."),
+        ),
+        {"rung": "three-pass"},
+        loop=(0, 24),
+        size="real",
+        question=Question(
+            mark("The row is read once more than before. Your guess: is it slower than the kernel without the maximum?"),
+            FASTER_SLOWER,
+            against("softmax/unsafe", "real"),
+            mark("It takes {real_time}. {real_against_unsafe}"),
+        ),
+    ),
+    Chapter(
+        mark("A tree, not a queue"),
+        (
+            mark("Each thread has a maximum of its own. They must become one."),
+            mark("Half of the threads compare with the other half, then a quarter, and so on. 8 values take 3 rounds."),
+            mark("After each round all threads wait at a barrier."),
+        ),
+        {"rung": "three-pass"},
+        step=5,
+        loop=(5, 9),
+        size="real",
+    ),
+    Chapter(
+        mark("Correct the sum on the way"),
+        (
+            mark("Maximum and sum can be found together. When a larger number arrives, the sum so far was computed with the wrong maximum."),
+            mark("One factor mends it: exp(old m − new m). Flash attention uses the same trick."),
+        ),
+        {"rung": "online"},
+        step=2,
+        size="real",
+        question=Question(
+            mark("Two passes instead of three, but more exponentials. Your guess: is it faster?"),
+            FASTER_SLOWER,
+            against("softmax/three-pass", "real"),
+            mark("It takes {real_time}. {real_against_three_pass}"),
+        ),
+    ),
+    Chapter(
+        mark("Lanes talk directly"),
+        (
+            mark("The 32 lanes of a warp can exchange registers without shared memory and without a barrier."),
+            mark("Five exchanges, at distance 16, 8, 4, 2 and 1, give every lane the result. One warp takes one row."),
+        ),
+        {"rung": "warp-shuffle"},
+        step=2,
+        loop=(2, 6),
+        size="real",
+    ),
+    Chapter(
+        mark("Read the row once"),
+        (
+            mark("The last kernel loads the row into registers and keeps it there. Maximum, sum and results all come from registers."),
+            mark("x is read once and y written once. Fewer bytes are not possible."),
+        ),
+        {"rung": "registers"},
+        loop=(0, 19),
+        size="real",
+        question=Question(
+            mark("Your guess: is it faster than three passes?"),
+            FASTER_SLOWER,
+            against("softmax/three-pass", "real"),
+            mark("It takes {real_time}. {real_against_three_pass}"),
+        ),
+    ),
+    Chapter(
+        mark("What is left to gain?"),
+        (
+            mark("Softmax does little arithmetic for each number that it reads. At {real_shape}, x alone is {real_x}."),
+        ),
+        {"rung": "registers"},
+        step=2,
+        size="real",
+        question=Question(mark("What limits it?"), LIMITS, limited_by("real"), mark("It uses {real_memory} of the memory bandwidth.")),
+        nudge=mark("Where next? In [attention](/attention) the row never goes to memory at all."),
+    ),
+)  # fmt: skip
+
+STORY = Story(CHAPTERS, facts)

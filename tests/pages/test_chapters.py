@@ -1,0 +1,147 @@
+"""Every chapter of every lesson: its figures are known, its claims are what the figures say, its sentences are short."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from kernels.ladders import LADDERS
+from pages._lessons import LESSONS, Lesson
+from pages.parts import chapters
+from pages.parts.chapters import Chapter, OpenChapter, Story, fields, filled
+from tests.helpers.page_runner import heads, links, open_page, texts
+
+MAX_WORDS, MAX_SENTENCE = 90, 28
+ROLE = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+SENTENCE_END = re.compile(r"(?<=[.!?:])\s+")
+COMPARING = re.compile(
+    r"\b(faster|slower|fastest|slowest|as fast|times as|twice|half the time|most of|nearly all)\b", re.IGNORECASE
+)
+
+
+def story(lesson: Lesson) -> Story:
+    return import_module(lesson.chapters).STORY
+
+
+WITH_STORY = [lesson for lesson in LESSONS if lesson.chapters]
+CHAPTERS = [
+    pytest.param(lesson, n, id=f"{lesson.path}-{n + 1}")
+    for lesson in WITH_STORY
+    for n in range(len(story(lesson).chapters))
+]
+
+
+def open_chapter(lesson: Lesson, n: int, monkeypatch) -> tuple[Any, dict[str, Any], Mapping]:
+    """Returns the page at a chapter, the chapter's panel, and the evidences that it was filled from."""
+    seen: list[Mapping] = []
+    panel = OpenChapter.panel
+    monkeypatch.setattr(OpenChapter, "panel", lambda self, found: (seen.append(found), panel(self, found))[1])
+    at = open_page(lesson.page, view="story", chapter=n + 1)
+    while counts_are_to_come(story(lesson).chapters[n], seen[-1]):
+        time.sleep(0.1)
+        at.run()
+    return at, heads(at)[0]["chapter"], seen[-1]
+
+
+def counts_are_to_come(chapter: Chapter, evidences: Mapping) -> bool:
+    """Returns whether the chapter speaks of sectors that the emulator has not counted yet."""
+    names = [name for text in every_text(chapter) for name in fields(text)]
+    return "stage_sectors" in names and evidences["stage"].totals is None
+
+
+def words(*shown: str) -> int:
+    return sum(any(c.isalnum() for c in word) for text in shown for word in plain(text).split())
+
+
+def plain(text: str) -> str:
+    return ROLE.sub(r"\1", text)
+
+
+def sentences(text: str) -> Iterator[str]:
+    yield from SENTENCE_END.split(plain(text))
+
+
+def every_text(chapter: Chapter) -> list[str]:
+    asked = chapter.question
+    return [*chapter.text, chapter.nudge, *((asked.text, asked.reveal, *asked.answers) if asked else ())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lesson", "n"), CHAPTERS)
+def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int, monkeypatch) -> None:
+    chapter = story(lesson).chapters[n]
+    at, panel, evidences = open_chapter(lesson, n, monkeypatch)
+    assert not at.exception
+    assert panel["title"] == chapter.title
+    assert len(panel["text"]) == len(chapter.text), "a sentence lacks its figure"
+    assert bool(panel["nudge"]) == bool(chapter.nudge)
+    if asked := chapter.question:
+        assert panel["question"], "nothing answers the question"
+        assert panel["question"]["reveal"], "the answer lacks its figure"
+        assert 0 <= panel["question"]["right"] < len(asked.answers)
+    assert chapter.holds(evidences) is True
+    shown = [panel["title"], *panel["text"], *([panel["question"]["text"]] if panel["question"] else [])]
+    assert words(*shown) <= MAX_WORDS
+    assert not re.search(r"[{}]", "".join(shown + [panel["nudge"]]))
+    assert heads(at)[0]["meta"], "the stage shows nothing"
+    assert chapter.step < heads(at)[0]["meta"]["steps"]
+
+
+@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+def test_a_lesson_has_five_to_nine_chapters_with_short_sentences(lesson: Lesson) -> None:
+    found = story(lesson).chapters
+    assert 5 <= len(found) <= 9
+    assert len({chapter.title for chapter in found}) == len(found)
+    for chapter in found:
+        for text in every_text(chapter):
+            for sentence in sentences(text):
+                assert words(sentence) <= MAX_SENTENCE, sentence
+    assert any(chapter.question for chapter in found)
+
+
+@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+def test_a_sentence_that_compares_has_a_figure_or_a_check(lesson: Lesson) -> None:
+    unchecked = Chapter("", ()).holds
+    for chapter in story(lesson).chapters:
+        told = [*chapter.text, chapter.nudge]
+        for text in told:
+            for sentence in sentences(text):
+                if COMPARING.search(sentence):
+                    assert fields(sentence) or chapter.holds is not unchecked, sentence
+
+
+@pytest.mark.parametrize("path", ["tiling", "softmax", "attention", "fusion"])
+def test_every_own_kernel_of_the_ladder_is_in_a_chapter(path: str) -> None:
+    lesson = next(lesson for lesson in LESSONS if lesson.path == path)
+    name = {"tiling": "gemm"}.get(path, path)
+    shown = {chapter.params.get("rung") for chapter in story(lesson).chapters}
+    text = " ".join(" ".join(every_text(chapter)) for chapter in story(lesson).chapters)
+    for rung in LADDERS[name].rungs:
+        short = rung.name.partition("/")[2]
+        if not rung.library:
+            assert short in shown or short.replace("-", "_") in text or short in text, short
+
+
+def test_a_sentence_without_its_figure_is_left_out() -> None:
+    assert filled("It takes {real_time}.", {"real_time": "2 ms"}) == "It takes 2 ms."
+    assert filled("It takes {real_time}.", {"real_time": ""}) == ""
+    assert filled("It takes {real_time}.", {}) == ""
+    assert filled("No figure.", {}) == "No figure."
+
+
+def test_the_link_s_settings_are_used_and_the_page_says_so() -> None:
+    at = open_page("gemm/page.py", view="story", chapter=3, M=8)
+    assert "The link sets M=8" in texts(at)
+    assert "M=8" in heads(at)[0]["meta"]["key"].replace(" ", "=") or "M8" in heads(at)[0]["meta"]["key"]
+
+
+def test_explore_opens_with_what_the_chapter_shows() -> None:
+    at = open_page("gemm/page.py", view="story", chapter=3)
+    target = links(at)["Explore"]
+    assert target == {"M": "16", "N": "16", "K": "16", "rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8", "view": "explore"}  # fmt: skip
+    assert chapters.STORY == "story"
