@@ -12,7 +12,9 @@ parts, whole = lesson.begin(
     tr("FFT: a convolution becomes a product of spectra"),
 )
 with lesson.controls(whole):
-    inputs, link = conv_controls.inputs(address.PAGE, visible=whole, derived=address.direct_flops)
+    inputs, link = conv_controls.inputs(
+        address.PAGE, visible=whole, chips=address.CHIPS, derived=address.direct_flops
+    )
     shape = inputs.shape
     if whole:
         address.controls(inputs)
@@ -28,8 +30,8 @@ if whole:
     idea(
         tr(
             'A convolution of <span class="kt-input">image</span> and <span class="kt-filter">filter</span> is one multiplication '
-            'per frequency: <span class="kt-math">Y = Σ<sub>c</sub> X · conj(W)</span>. For whole images, their number hardly '
-            "depends on the filter’s size. The cost: transforms, padded filters, spectra in memory."
+            'per frequency: <span class="kt-math">Y = Σ<sub>c</sub> X · conj(W)</span>. On large images, a larger filter hardly '
+            "adds work, so the FFT can win. The cost: transforms, padded filters, spectra in memory."
         )
     )
 if whole:
