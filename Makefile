@@ -38,7 +38,9 @@ gpu: .venv/.test
 
 # The texts of pages, scenes and player: the template that a translation, locale/<language>.po, starts from.
 texts: .venv/.test
-	$(BIN)/pybabel -q extract -F babel.cfg --no-default-keywords -k tr -k trn:1,2 -k mark --no-location \
+	mkdir -p locale
+	PYTHONPATH=. $(BIN)/pybabel -q extract -F babel.cfg --no-default-keywords --no-location \
+	  -k tr -k trn:1,2 -k mark -k trParts -k trnParts:1,2 \
 	  --project "Kernel Theatre" --omit-header -o locale/kernel_theatre.pot .
 
 ifneq ($(NODE),)

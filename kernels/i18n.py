@@ -8,14 +8,17 @@
 A language is chosen per reader: `follow` gets a function that returns the language of the current reader. Caches of
 translated things are `cached`, which keeps one cache for each language.
 
-Babel extracts the texts: `make texts` writes locale/kernel_theatre.pot.
+Babel extracts the texts of Python, of the player's JavaScript and of its HTML: `make texts` writes
+locale/kernel_theatre.pot. The player gets its texts with the scene (visuals/stage/texts.py).
 """
 
 from __future__ import annotations
 
 import gettext
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache, wraps
 from io import BytesIO
 from pathlib import Path
@@ -39,9 +42,22 @@ def follow(current: Callable[[], str]) -> None:
     _current = current
 
 
+@contextmanager
+def using(name: str) -> Iterator[None]:
+    """Shows all texts in one language while it is open: for a request that belongs to no reader's session."""
+    token = _chosen.set(name)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+_chosen: ContextVar[str | None] = ContextVar("language", default=None)
+
+
 def language() -> str:
     """Returns the language of the current reader: "en", "fr", "pt_BR"."""
-    return _current()
+    return _chosen.get() or _current()
 
 
 @cache
@@ -108,9 +124,28 @@ def cached(maxsize: int) -> Callable[[Callable], Callable]:
     return decorate
 
 
-def catalog_texts(messages: tuple[str, ...]) -> dict[str, str]:
-    """Returns the translation of each message that has one. The player in the browser looks its texts up in it."""
-    return {message: text for message in messages if (text := tr(message)) != message}
+def browser_catalog(messages: Iterable[str | tuple[str, str]]) -> dict[str, Any]:
+    """Returns what a player in the browser needs to show these messages in the reader's language.
+
+    A message with plural forms is (one, many). Returns "language", as HTML names it; "texts", the translation of each
+    translated message, or the list of its plural forms under the first of them; "plural", the digits of the form for
+    n = 0..199. (Plural rules depend on n up to 99, beyond on n mod 100. The browser cannot run them: they are code.)
+    """
+    catalog = _catalog(language())
+    plural = [catalog.plural(n) for n in range(200)] if isinstance(catalog, gettext.GNUTranslations) else []
+    texts: dict[str, str | list[str]] = {}
+    for message in messages:
+        if isinstance(message, str):
+            if (text := catalog.gettext(message)) != message:
+                texts[message] = text
+            continue
+        forms = [
+            catalog.ngettext(*message, plural.index(k)) if k in plural else ""
+            for k in range(max(plural, default=0) + 1)
+        ]
+        if not set(forms) <= {*message, ""}:
+            texts[message[0]] = forms
+    return {"language": language().replace("_", "-"), "texts": texts, "plural": "".join(map(str, plural))}
 
 
 def _fill(text: str, fields: dict[str, object]) -> str:

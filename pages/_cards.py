@@ -75,9 +75,7 @@ FIRST = Card(mark("im2col"), mark("A convolution becomes one matrix product."), 
 CARDS = (
     Card(
         mark("A convolution becomes one matrix product"),
-        mark(
-            "Each window of the input is copied into a column. The filters times the columns are the output."
-        ),
+        mark("Each window of the input becomes a column."),
         "conv/im2col.py",
         im2col,
         {"picture": "numbers"},
@@ -85,19 +83,15 @@ CARDS = (
     ),
     Card(
         mark("Seven loops, one window"),
-        mark(
-            "Each output pixel is the sum of its window times the filter. Here the filter’s values are two pixels apart."
-        ),
+        mark("The filter’s values are two pixels apart."),
         "conv/direct.py",
         direct,
         {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"},
         7,
     ),
     Card(
-        mark("The same kernel, as its warps run"),
-        mark(
-            "32 lanes store 32 neighbouring columns. Order, sectors (32 bytes) and counts are those of the CUDA kernel."
-        ),
+        mark("im2col, as its warps run"),
+        mark("32 lanes store 32 neighbouring columns."),
         "conv/im2col.py",
         im2col,
         {"order": "warps"},
@@ -105,9 +99,7 @@ CARDS = (
     ),
     Card(
         mark("32 lanes, one filter value"),
-        mark(
-            "A warp of the direct kernel loads 32 neighbouring pixels. One load gives the same filter value to all lanes."
-        ),
+        mark("One load gives all lanes the same value."),
         "conv/direct.py",
         direct,
         {"order": "warps"},
@@ -115,9 +107,7 @@ CARDS = (
     ),
     Card(
         mark("16 multiplications instead of 36"),
-        mark(
-            "Tiles of 4 × 4 pixels and the filters are transformed. 16 products of them give 2 × 2 outputs."
-        ),
+        mark("Winograd computes 2 × 2 outputs at a time."),
         "conv/winograd/page.py",
         winograd_address.card,
         {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"},
@@ -125,9 +115,7 @@ CARDS = (
     ),
     Card(
         mark("A product of spectra"),
-        mark(
-            "Input and filter are transformed at one size. They are multiplied frequency by frequency and transformed back."
-        ),
+        mark("FFT: one multiplication per frequency."),
         "conv/fft/page.py",
         fft,
         {"picture": "numbers"},
@@ -135,17 +123,15 @@ CARDS = (
     ),
     Card(
         mark("A tile in shared memory"),
-        mark("A block loads 8 × 8 values of A and of B once. Its 64 threads use each value eight times."),
+        mark("64 threads use each loaded value eight times."),
         "gemm/page.py",
         tiling,
         {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"},
         6,
     ),
     Card(
-        mark("Four sums in the registers of a thread"),
-        mark(
-            "A thread multiplies one value of B by four of A: 5 reads for 4 multiply-adds. With one sum per thread, 4 multiply-adds need 8 reads."
-        ),
+        mark("Four sums in registers"),
+        mark("5 reads instead of 8 for 4 multiply-adds."),
         "gemm/page.py",
         tiling,
         {"M": "32", "N": "32", "K": "16", "rung": "register-tile-1d", "BM": "32", "BN": "32", "TM": "4"},
@@ -153,7 +139,7 @@ CARDS = (
     ),
     Card(
         mark("32 sectors instead of 4"),
-        mark("A warp reads down a column of A. Each lane loads a sector of 32 bytes and uses 4 of them."),
+        mark("A warp reads down a column of A."),
         "gemm/page.py",
         tiling,
         {"M": "64", "N": "64", "K": "64", "rung": "uncoalesced", "order": "warps"},
@@ -161,9 +147,7 @@ CARDS = (
     ),
     Card(
         mark("36 independent matrix products"),
-        mark(
-            "Winograd in steps: each position of a tile has its own matrix product. Three workspaces hold the transformed values."
-        ),
+        mark("Winograd: one product per position of a tile."),
         "conv/winograd/page.py",
         winograd_address.card,
         {"kernel": "4x4-steps"},
@@ -171,9 +155,7 @@ CARDS = (
     ),
     Card(
         mark("The sum is rescaled when the maximum grows"),
-        mark(
-            "Softmax in two passes: when a thread reads a larger number, it rescales its sum to the new maximum."
-        ),
+        mark("Softmax in two passes over a row."),
         "softmax/page.py",
         softmax_address.card,
         {},
@@ -181,19 +163,15 @@ CARDS = (
     ),
     Card(
         mark("Scores, weights, values"),
-        mark(
-            "Every query is compared with every key. The scores become weights, and the weights average the values. Scores and weights are N × N matrices."
-        ),
+        mark("Attention with two N × N matrices in memory."),
         "attention/page.py",
         attention_address.card,
         {"N": "8", "rung": "naive"},
         13,
     ),
     Card(
-        mark("A softmax that begins before its row is known"),
-        mark(
-            "Flash attention reads the keys tile by tile. A larger maximum rescales the earlier sums. No N × N matrix is stored."
-        ),
+        mark("A softmax, tile by tile"),
+        mark("Flash attention stores no N × N matrix."),
         "attention/page.py",
         attention_address.card,
         {},
@@ -201,9 +179,7 @@ CARDS = (
     ),
     Card(
         mark("Three blocks in one launch"),
-        mark(
-            "Addition, ReLU and a pool run in one kernel. A window’s values stay in registers. The maps between the blocks are not stored."
-        ),
+        mark("The maps between the blocks are not stored."),
         "fusion/page.py",
         fusion_address.card,
         {"chain": " ".join(("add", "relu", "maxpool:2"))},
@@ -211,9 +187,7 @@ CARDS = (
     ),
     Card(
         mark("A transform wraps around"),
-        mark(
-            "If the transform is too small, windows at the end continue at the start. The last rows and columns are then wrong."
-        ),
+        mark("Too small an FFT gives wrong rows."),
         "conv/fft/page.py",
         fft,
         {"room": fft_address.PADDINGS[-1], "picture": "gradient"},
@@ -221,9 +195,7 @@ CARDS = (
     ),
     Card(
         mark("The figure of the cuDNN paper"),
-        mark(
-            "The filter matrix is 2 × 12, the data matrix 12 × 4. The filters are flipped, as in mathematics."
-        ),
+        mark("Filters 2 × 12, data 12 × 4."),
         "conv/im2col.py",
         im2col,
         _preset("cudnn-paper"),

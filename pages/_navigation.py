@@ -9,9 +9,10 @@ from pathlib import Path
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from kernels.i18n import language, tr
+from kernels.i18n import language, mark, tr
 from pages import _language
 
+NAME = mark("Kernel Theatre")
 WITHOUT_STAGE = ("choose", "history")
 
 
@@ -34,7 +35,7 @@ def draw(
     title = next((title for title, page in lessons.items() if page == current), "")
     with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
         _part("skip", tr("Skip to the stage") if has_stage else tr("Skip to the content"))
-        st.page_link(home, label="**Kernel Theatre**", query_params=kept)
+        st.page_link(home, label=f"**{tr(NAME)}**", query_params=kept)
         _part("menu", title or tr("Lessons"), tr("Lessons: {title}", title=title) if title else "")
         with st.container(key="nav_lessons", horizontal=True, gap=None, vertical_alignment="center"):
             for each, page in lessons.items():

@@ -12,6 +12,7 @@ from pages import _language
 from pages._cards import CARDS, FIRST, LAYERS, Card
 from pages.conv import address as conv_address
 from pages.parts import lesson
+from pages.parts.text import details, paragraph
 from visuals import stage
 from visuals.charts import units
 from visuals.conv.im2col.story import IM2COL
@@ -22,9 +23,9 @@ IDEA = mark(
 )
 SHAPE = conv_address.read(FIRST.params)[0].shape
 ENGINES = {
-    "cuda": mark("runs the CUDA kernels"),
-    "emulator": mark("runs the CUDA kernels without a GPU"),
-    "cpu": mark("runs the same algorithms"),
+    "cuda": mark("times the CUDA kernels"),
+    "emulator": mark("runs and counts the CUDA kernels, without a GPU"),
+    "cpu": mark("times NumPy and Numba versions of the kernels"),
 }
 # This page only shows the stage. The hidden controls are in the lesson, one click away.
 HIDE = ("kernel", "explain", "readings", "order", "colours", "take", "link", "help", "loop")
@@ -66,10 +67,16 @@ def measured(language: str) -> str:
     max_ms = max(row["p80_ms"] for row in rows.values())
     bars = "".join(_bar(r.title_on("cuda"), rows[r.name], max_ms) for r in rungs if r.name in rows)
     badge = units.badge("recorded", units.provenance(next(iter(rows.values()))))
+    notes = map(paragraph, (IM2COL.gain(rows), IM2COL.cost(SHAPE)))
     return (
-        f'<h2 class="kt-section">{tr("This convolution, timed")}</h2><p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
-        f'<p class="kt-quiet">{escape(IM2COL.gain(rows))} {escape(IM2COL.cost(SHAPE))}</p>'
+        _section(tr("This convolution, timed"))
+        + f'<p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
+        + details(*notes)
     )
+
+
+def _section(text: str) -> str:
+    return f'<h2 class="kt-section">{escape(text)}</h2>'
 
 
 def _bar(title: str, row: dict, max_ms: float) -> str:
@@ -82,14 +89,16 @@ def _bar(title: str, row: dict, max_ms: float) -> str:
 
 
 def _machine() -> str:
+    found = engines(language())
+    if not found:
+        return paragraph(tr("The lessons play on this machine without a GPU."))
     rows = "".join(
-        f'<tr class="{"kt-here" if ready else "kt-absent"}"><th>{escape(name)}</th>'
-        f"<td>{escape(text)}<small>{tr(ENGINES[name])}</small></td></tr>"
-        for name, (ready, text) in engines(language()).items()
+        f'<tr class="{"kt-here" if ready else "kt-absent"}"><th>{escape(name)}</th><td>{escape(text)}</td></tr>'
+        for name, (ready, text) in found.items()
     )
-    if not rows:
-        return f'<p class="kt-quiet">{tr("The lessons play on this machine without a GPU.")}</p>'
-    return f'<h2 class="kt-section">{tr("On this machine")}</h2><table class="kt-table kt-engines">{rows}</table>'
+    notes = details(*(paragraph(f"{name}: {tr(ENGINES[name])}.") for name in found))
+    table = f'<table class="kt-table kt-engines">{rows}</table>'
+    return _section(tr("On this machine")) + table + notes
 
 
 def _hero() -> None:
@@ -118,12 +127,12 @@ def _card(n: int, card: Card) -> None:
             card.build_scene(), key=f"preview_{n}", step=card.step, height=CARD_HEIGHT, param=None, still=True
         )
         st.page_link(card.page, label=tr(card.title), query_params=card.query() | _language.kept())
-        st.html(f'<p class="kt-quiet">{escape(tr(card.text))}</p>')
+        st.html(paragraph(tr(card.text)))
 
 
 def _layers() -> None:
     with st.container(key="chips", horizontal=True):
-        st.html(f'<p class="kt-quiet">{tr("Well-known layers:")}</p>')
+        st.html(paragraph(tr("Well-known layers:")))
         for key, label in LAYERS.items():
             preset = CONV_PRESETS[key]
             query = conv_address.at_shape(conv_address.DEFAULT, preset.shape) | _language.kept()
@@ -134,7 +143,7 @@ if lesson.parts() == {"watch"}:
     _play()
 else:
     _hero()
-    st.html(f'<h2 class="kt-section">{tr("Examples from the lessons")}</h2>')
+    st.html(_section(tr("Examples from the lessons")))
     with st.container(key="lessons", horizontal=True):
         for n, card in enumerate(CARDS):
             _card(n, card)

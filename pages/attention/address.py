@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, AttentionShape
@@ -12,7 +11,6 @@ from kernels.ladders import LADDERS
 from kernels.model.shape import Bound
 from pages.parts import rung_address
 from pages.parts.address import Choice, Number, Values, fewest_resets
-from pages.parts.rung_address import Selection
 from visuals.attention.inputs import KINDS, qkv
 from visuals.attention.scene import attention_scene, why_not
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
@@ -52,21 +50,7 @@ def _fix(values: Values) -> Iterator[tuple[str, Values]]:
         yield rule, fewest_resets(values, DEFAULT.params(), tuple(MAX), _fits)
 
 
-class _Address(rung_address.Address):
-    """The URL of the lesson. Tile sizes that it does not name are those of DEFAULT, at any shape: nobody chose them."""
-
-    def has_first_tiles(self, selection: Selection) -> bool:
-        """Returns whether the tile sizes are those of DEFAULT, and smaller than the shape's own."""
-        tiles = selection.tiles
-        return tiles == self.fit(selection.rung, DEFAULT) != self.fit(selection.rung, selection.shape)
-
-    def at_shape(self, selection: Selection, shape: AttentionShape) -> dict[str, str]:
-        if self.has_first_tiles(selection):
-            selection = replace(selection, tiles=selection.rung.default_tiles)
-        return super().at_shape(selection, shape)
-
-
-ADDRESS = _Address(LADDER, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT)
+ADDRESS = rung_address.Address(LADDER, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT)
 
 
 def bounds(s: AttentionShape) -> dict[str, Bound]:

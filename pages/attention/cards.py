@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 import streamlit as st
@@ -14,11 +14,12 @@ from kernels.machine import memory_levels
 from pages.attention.address import LADDER
 from pages.parts import cards, why
 from pages.parts.rung_address import Selection
-from pages.parts.text import quiet
+from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
 from visuals.attention import charts
 from visuals.attention.charts import Chart, DeviceMemory, Dot
 from visuals.charts import units
+from visuals.charts.bars import bar_line
 
 MEMORY, TRAFFIC = "memory", "traffic"  # names of page parts
 
@@ -32,10 +33,6 @@ def section(parts: Collection[str], query: Selection) -> None:
             _memory(query.shape)
         if TRAFFIC in parts:
             _traffic(query)
-
-
-def _title(text: str) -> None:
-    st.html(f'<h2 class="kt-card">{text}</h2>')
 
 
 # -- memory over N -----------------------------------------------------------------------------------
@@ -64,46 +61,41 @@ def _chart(s: AttentionShape, capacities: tuple[DeviceMemory, ...], dots: tuple[
 
 def _memory(s: AttentionShape) -> None:
     with st.container(key="card_attention_memory", border=True):
-        _title(tr("Memory against N"))
-        dots = _dots(s)
+        head, dots = card_title(tr("Memory against N")), _dots(s)
         if not (chart := _chart(s, capacities(), dots)):
-            quiet(tr("No kernel of predictable memory runs {dtype} at d = {d}.", dtype=s.dtype, d=s.d))
+            none = tr("No kernel of predictable memory runs {dtype} at d = {d}.", dtype=s.dtype, d=s.d)
+            together(head, paragraph(none))
             return
         peaks = {
             dot.kind: tr("{device}, peak: {mark}", device=dot.device, mark=charts.MARKS[dot.kind][1])
             for dot in dots
         }
-        details = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
-        badges = [units.badge(kind, detail) for kind, detail in details.items()]
-        st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
+        badges = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
+        line = " ".join(units.badge(kind, detail) for kind, detail in badges.items())
+        first, *others = charts.memory_sentences(chart)
+        together(head, conclusion(first), f'<p class="kt-figures">{line}</p>')
         cards.chart(
             lambda: charts.memory(chart, tokens()),
             charts.HEIGHT,
             "chart_attention_memory",
             (s, capacities(), dots),
         )
-        for text in charts.memory_sentences(chart):
-            cards.sentence(text)
+        together(details(*map(paragraph, others)))
 
 
 # -- traffic -----------------------------------------------------------------------------------------
 def _traffic(query: Selection) -> None:
     s = query.shape
     with st.container(key="card_attention_traffic", border=True):
-        titles, columns = charts.traffic(LADDER.rungs, s, query.tiles_of)
-        _title(tr("Bytes moved at each level of memory"))
-        if not titles:
-            quiet(tr("No kernel runs this shape."))
+        head = card_title(tr("Bytes moved at each level of memory"))
+        kernels = charts.traffic(LADDER.rungs, s, query.tiles_of)
+        if not kernels:
+            together(head, paragraph(tr("No kernel runs this shape.")))
             return
-        st.html(
-            why.lines(
-                titles,
-                [(units.badge("predicted", tr("by formula, from the kernels’ loads and stores")), columns)],
-            )
-        )
-        for text in charts.traffic_sentences(query.rung, s, query.tiles):
-            cards.sentence(text)
-        quiet(
+        badge = units.badge("predicted", tr("by formula, from the kernels’ loads and stores"))
+        titles, columns = charts.traffic_table(kernels, s)
+        notes = (
+            *charts.traffic_sentences(query.rung, s, query.tiles),
             tr(
                 "Requested bytes: all loads and stores of all threads. A tile that a block loads counts once. Some requests are cache hits, so the "
                 "real HBM traffic is between the two columns of bytes. The loads of a library are unknown."
@@ -113,3 +105,18 @@ def _traffic(query: Selection) -> None:
                 "allows a larger Br, so K and V are loaded fewer times."
             ),
         )
+        together(
+            head,
+            conclusion(charts.traffic_conclusion(kernels)),
+            f'<p class="kt-figures">{badge}</p>',
+            _bars(kernels),
+            details(*map(paragraph, notes), f"<div>{why.lines(titles, [(badge, columns)])}</div>"),
+        )
+
+
+def _bars(kernels: Sequence[charts.Traffic]) -> str:
+    """Returns HTML bars: the least HBM bytes of each kernel, where they are known."""
+    known = [(k.title, k.hbm) for k in kernels if k.hbm]
+    most = max((count for _, count in known), default=0)
+    lines = "".join(bar_line(title, count / most, units.bytes_(count)) for title, count in known)
+    return f'<dl class="kt-bars">{lines}</dl>'

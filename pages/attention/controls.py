@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -10,7 +9,6 @@ import streamlit as st
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import decimal, mark, tr, trn
-from kernels.model.preset import Preset
 from pages.attention import address
 from pages.attention.address import ADDRESS
 from pages.parts import rung_picker
@@ -18,7 +16,6 @@ from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, chooser, limits, numbers, presets, select
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
-from pages.parts.text import quiet
 from visuals.attention.inputs import KINDS
 from visuals.charts import units
 
@@ -53,41 +50,19 @@ def read(page: str, visible: bool) -> tuple[Selection, Link]:
     """Draws the controls and returns their query and a function that links to another preset.
 
     The link keeps all other settings. If not `visible`, only the URL is read."""
-    query, link = rung_picker.selection(page, ADDRESS, _controls if visible else None)
-    if visible and not query.broken and ADDRESS.has_first_tiles(query):
-        _suggest_tiles(query, link)
-    return query, link
+    return rung_picker.selection(page, ADDRESS, _controls if visible else None)
 
 
 def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(link, {key: tr(label) for key, label in CHIPS.items()}, ATTENTION_PRESETS, lit_shape(query))
+        presets(
+            link,
+            {key: tr(label) for key, label in CHIPS.items()},
+            ATTENTION_PRESETS,
+            ADDRESS.lit_shape(query),
+        )
         chooser(address.VALUES, {name: tr(caption) for name, caption in CAPTIONS.items()})
     _fields(fields, query.shape)
-
-
-def lit_shape(query: Selection) -> AttentionShape | None:
-    """Returns the shape whose chip is lit: the page's, if the chip's link leads to the page as it is."""
-    return query.shape if ADDRESS.at_shape(query, query.shape) == ADDRESS.write(query) else None
-
-
-def _suggest_tiles(query: Selection, link: Link) -> None:
-    """Draws a link to the tile sizes that fit the shape. A number that is typed changes no tile size."""
-    small, fitting = (
-        ", ".join(f"{name} {size}" for name, size in tiles.items())
-        for tiles in (query.tiles, fitting_tiles(query))
-    )
-    text = tr(
-        "{tiles} are the tile sizes of the small example. Recordings of larger shapes use:", tiles=small
-    )
-    with st.container(key="chips_fitting", horizontal=True):
-        quiet(text)
-        link(Preset("", "", query.shape, tr("the tile sizes of the recordings")), fitting)
-
-
-def fitting_tiles(query: Selection) -> Mapping[str, int]:
-    """Returns the tile sizes to which the page's links lead at its shape."""
-    return ADDRESS.read(ADDRESS.at_shape(query, query.shape))[0].tiles
 
 
 def _fields(fields: Fields, s: AttentionShape) -> None:

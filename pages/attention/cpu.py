@@ -19,10 +19,10 @@ from pages.parts import cards, cpu_card
 from pages.parts.controls import Link
 from pages.parts.query import chosen
 from pages.parts.run_series import Series
-from pages.parts.text import quiet
+from pages.parts.text import conclusion, details, paragraph, together
 from pages.parts.theme import tokens
 from visuals.attention import cpu as cpu_figures
-from visuals.charts import bars, units
+from visuals.charts import bars, conclusions, units
 from visuals.gemm import cpu_curve
 
 KEY = "attention_cpu"
@@ -121,12 +121,12 @@ def _select(name: str, label: str, choices: Sequence, width: int) -> str:
     return value
 
 
-def _plan(settings: CpuSettings, todo: int) -> str:
+def _plan(settings: CpuSettings, todo: int) -> Sequence[str]:
     if not todo:
         rule = next(iter(FLASH.rules(settings.shape, FLASH.default_tiles | settings.tiles)))
-        return tr("The loops cannot run {shape}: {rule}", shape=settings.shape, rule=rule)
+        return [tr("The loops cannot run {shape}: {rule}", shape=settings.shape, rule=rule)]
     tile = cpu_figures.tile("Bc", settings.shape, settings.tiles)
-    sentences = [tr("Runs attention as Numba loops in FP32 ({settings}).", settings=settings)]
+    sentences = [tr("It runs in FP32 at {settings}.", settings=settings)]
     if todo > 1:
         sentences.append(
             trn(
@@ -135,11 +135,12 @@ def _plan(settings: CpuSettings, todo: int) -> str:
                 todo - 1,
             )
         )
-    sentences += [
-        tr("Each result is checked against float64 and timed on your processor."),
+    sentences.append(tr("Each result is verified against float64."))
+    return (
+        tr("The button times attention as Numba loops on your processor."),
+        " ".join(sentences),
         cpu_curve.caches_sentence(memory_levels.caches(), tile),
-    ]
-    return " ".join(sentences)
+    )
 
 
 def _name(request: Request) -> str:
@@ -168,6 +169,7 @@ def _draw(series: Series) -> None:
     rows = compared(series)
     titled_rows = [(cpu_figures.short_title(title), row) for title, row in cpu_figures.rows_with_titles(rows)]
     ids = tuple(id_of(row) for _, row in titled_rows)
+    together(conclusion(conclusions.of_times(titled_rows)))
     with st.container(key="attention_cpu_bars", horizontal=True):
         with st.container(key="attention_cpu_time"):
             cards.chart(
@@ -176,15 +178,14 @@ def _draw(series: Series) -> None:
                 "chart_cpu_times",
                 ids,
             )
-            cards.sentence(cpu_figures.gain(rows))
         with st.container(key="attention_cpu_memory"):
             height = bars.height(len(titled_rows), bars.MEMORY_PX)
             cards.chart(lambda: bars.memory(titled_rows, tokens()), height, "chart_cpu_memory", ids)
             names = " ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in bars.roles(rows[0]))
-            st.html(f'<p class="kt-quiet">{names}</p>')
-            st.html(cpu_figures.memory_table(rows))
-    cards.sentence(cpu_figures.explain_gain(rows, memory_levels.caches()))
-    cards.sentence(cpu_figures.on_gpu(rows[0], cpu_figures.gpu_row()))
+            together(f'<p class="kt-quiet">{names}</p>')
+    on_gpu = cpu_figures.on_gpu(rows[0], cpu_figures.gpu_row())
+    notes = (cpu_figures.gain(rows), cpu_figures.explain_gain(rows, memory_levels.caches()), on_gpu)
+    together(details(*map(paragraph, notes), cpu_figures.memory_table(rows)))
     _curves(series, rows)
 
 
@@ -207,9 +208,10 @@ def _curves(series: Series, rows: list[dict]) -> None:
                     f"chart_cpu_{side}",
                     tuple(id_of(row) for row in (*points, *rows)),
                 )
-                cards.sentence(cpu_curve.summary(points, others, caches, tile))
+                summary = cpu_curve.summary(points, others, caches, tile)
+                together(conclusion(cpu_curve.conclusion(points, tile)), details(paragraph(summary, "why")))
     if series.tried > 1:
-        quiet(
+        how = (
             tr(
                 "Top: the speed of flash attention over one side of its tiles, median with p20 to p80. ★ marks the best."
             ),
@@ -217,6 +219,7 @@ def _curves(series: Series, rows: list[dict]) -> None:
                 "Bottom: bytes predicted to pass each cache, as a share of the naive loops’. The formula assumes an ideal cache for each thread."
             ),
         )
+        together(details(*map(paragraph, how)))
 
 
 def _card() -> cpu_card.Card:

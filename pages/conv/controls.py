@@ -64,7 +64,9 @@ def inputs(
     upload = None
     if visible:
         with st.container(key="chips", horizontal=True):
-            presets(link, {key: tr(label) for key, label in chips.items()}, CONV_PRESETS, query.shape)
+            presets(
+                link, {key: tr(label) for key, label in chips.items()}, CONV_PRESETS | CONV_GRID, query.shape
+            )
             upload = _picture_chooser(fields, query)
             _filter_chooser(fields, query)
         _fields(fields, query.shape, (derived or data_matrix)(query.shape))

@@ -13,9 +13,9 @@ lesson.draw_with_orders(
     tr("Direct: seven loops"),
     tr(
         'A window slides over the <span class="kt-input">input</span>. Each <span class="kt-output">output</span> pixel is the '
-        'sum of the pixels in its window times the taps of a <span class="kt-filter">filter</span>: {formula}. Threads run '
-        "the iterations of the loops over n, k, p and q in parallel. Each thread runs the loops over c, r and s. Many threads "
-        "load the same pixels.",
+        'sum of the pixels in its window times the taps of a <span class="kt-filter">filter</span>. As a formula: {formula}. '
+        "Threads run the loops over n, k, p and q in parallel. Each thread runs the loops over c, r and s. Many threads load "
+        "the same pixels.",
         formula=FORMULA,
     ),
     scenes.DIRECT_ORDERS,

@@ -58,15 +58,18 @@ def draw_with_orders(
         idea(about)
     if {"run", "why"} & parts:
         run.run_section(settings, gain, link)
-    end(parts, ladder, inputs, sources.chosen_tiles)
+    end(parts, ladder, inputs, sources.chosen_tiles, rung)
 
 
-def end(parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: sources.Tiles, first: str = "") -> None:
-    """Draws pictures and kernels under the cards, or only the kernels. `tiles` and `first` as for sources.show."""
+def end(
+    parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: sources.Tiles, first: str, file: str = ""
+) -> None:
+    """Draws pictures and kernels under the cards, or only the kernels. `tiles`, `first` and `file` as for
+    sources.draw_tabs."""
     if len(parts) > 1:
         with lesson.below():
             controls.show_pictures(inputs)
-            sources.draw_tabs(ladder, inputs.shape, tiles, first)
+            sources.draw_tabs(ladder, inputs.shape, tiles, first, file)
     elif "kernel" in parts:
-        sources.draw_tabs(ladder, inputs.shape, tiles, first)
+        sources.draw_tabs(ladder, inputs.shape, tiles, first, file)
     lesson.load_deferred(parts)

@@ -13,9 +13,10 @@ from kernels.ladders import find
 from kernels.records.jsontext import id_of
 from pages.parts import cards
 from pages.parts.run_settings import CardRows, RunSettings, bars, card_rows
-from pages.parts.text import quiet
+from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
 from visuals.charts import roofline, sweeps, units
+from visuals.charts.bars import bar_line
 from visuals.fusion import charts, story
 
 HEADERS = (mark("computes"), mark("read"), mark("written"), mark("FLOP"), mark("FLOP/byte"))
@@ -37,26 +38,31 @@ def _stale(result: CardRows) -> str:
 # -- launch by launch ----------------------------------------------------------------------------------------
 def _launches(settings: RunSettings, result: CardRows) -> None:
     with st.container(key="card_fusion_launches", border=True):
-        name = tr("Launch by launch")
-        st.html(f'<h2 class="kt-card">{name}</h2>')
-        titled = bars(settings, result.rows)
-        if titled:
-            rows = [row for _, row in titled]
-            when = f", {rows[0]['date']}" if result.kind == "recorded" else ""
-            badge = units.badge(result.kind, sweeps.provenance(rows) + when)
-            st.html(f'<p class="kt-figures">{badge}{_stale(result)}</p>')
-            with st.container(key=f"{'stale' if result.stale else 'fresh'}_fusion_launches"):
-                cards.chart(
-                    lambda: charts.timeline(titled, tokens()),
-                    charts.px(titled),
-                    "chart_fusion_launches",
-                    tuple(map(id_of, rows)),
-                )
-            st.html(_legend(titled))
-        else:
-            quiet(tr("Press Run. Each launch is then also timed alone and shown here as a bar."))
-        badge = units.badge("predicted", tr("each tensor once per launch"))
-        st.html(f'<p class="kt-figures">{badge}</p>{_table(settings.shape)}')
+        head, titled = card_title(tr("Launch by launch")), bars(settings, result.rows)
+        table = (
+            _badge_line(units.badge("predicted", tr("each tensor once per launch"))),
+            _table(settings.shape),
+        )
+        if not titled:
+            press = tr("Press Run. Each launch is then also timed alone and shown here as a bar.")
+            together(head, paragraph(press), details(*table))
+            return
+        rows = [row for _, row in titled]
+        when = f", {rows[0]['date']}" if result.kind == "recorded" else ""
+        badge = units.badge(result.kind, sweeps.provenance(rows) + when)
+        together(head, conclusion(charts.longest_launch(titled)), _badge_line(f"{badge}{_stale(result)}"))
+        with st.container(key=f"{'stale' if result.stale else 'fresh'}_fusion_launches"):
+            cards.chart(
+                lambda: charts.timeline(titled, tokens()),
+                charts.px(titled),
+                "chart_fusion_launches",
+                tuple(map(id_of, rows)),
+            )
+        together(details(_legend(titled), *table))
+
+
+def _badge_line(badge: str) -> str:
+    return f'<p class="kt-figures">{badge}</p>'
 
 
 def _legend(titled: list[tuple[str, dict]]) -> str:
@@ -109,17 +115,15 @@ def _table(s: ChainShape) -> str:
 
 # -- savings ---------------------------------------------------------------------------------------------------
 def _savings(settings: RunSettings, result: CardRows) -> None:
-    s = settings.shape
+    s, head = settings.shape, card_title(tr("What fusion saves"))
     with st.container(key="card_fusion_saved", border=True):
-        name = tr("What fusion saves")
-        st.html(f'<h2 class="kt-card">{name}</h2>')
         columns = story.launch_table(s)
         if not columns:
-            quiet(tr("None of our kernels can run this chain."))
+            together(head, paragraph(tr("None of our kernels can run this chain.")))
             return
         roof = _roof(result)
-        conclusion, *reasons = story.pays(s, roof) or [""]
-        cards.sentence(conclusion)
+        first, *reasons = story.pays(s, roof) or [""]
+        picture = _limit_bars(s, roof) if roof else ""
         names = list(columns)
         lines = {line: [columns[rung][line] for rung in names] for line in columns[names[0]]}
         parts = [(units.badge("predicted"), lines)]
@@ -128,9 +132,19 @@ def _savings(settings: RunSettings, result: CardRows) -> None:
                 "{device}: a copy at {rate}", device=roof.device, rate=units.bandwidth(roof.bytes_per_s)
             )
             parts.append((units.badge(result.kind, detail), floor_lines))
-        st.html(_columns([tr(find(rung).title) for rung in names], parts))
-        for text in reasons:
-            cards.sentence(text)
+        table = _columns([tr(find(rung).title) for rung in names], parts)
+        together(head, conclusion(first), picture, details(*map(paragraph, reasons), table))
+
+
+def _limit_bars(s: ChainShape, roof: roofline.Roof) -> str:
+    """Returns HTML bars: the least times of what can limit the chain with one launch per block."""
+    times = story.limit_times(story.limits(s, roof))
+    longest = max(ms for _, ms, _ in times)
+    if not longest:
+        return ""
+    badge = units.badge("predicted", tr("one launch per block, {device}", device=roof.device))
+    lines = "".join(bar_line(title, ms / longest, text) for title, ms, text in times)
+    return f'{_badge_line(badge)}<dl class="kt-bars">{lines}</dl>'
 
 
 def _roof(result: CardRows) -> roofline.Roof | None:

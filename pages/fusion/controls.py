@@ -74,7 +74,9 @@ def read(page: str, visible: bool) -> tuple[Selection, Link]:
 def _controls(page: str, fields: Fields, query: Selection, link: Link) -> None:
     s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="chips", horizontal=True):
-        presets(link, {key: tr(label) for key, label in CHIPS.items()}, FUSION_PRESETS, s)
+        presets(
+            link, {key: tr(label) for key, label in CHIPS.items()}, FUSION_PRESETS, ADDRESS.lit_shape(query)
+        )
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         with st.container(key="chips_blocks", horizontal=True, width="content"):

@@ -37,7 +37,12 @@ def read(page: str, visible: bool = True) -> tuple[Selection, Link]:
 
     def controls(fields: Fields, query: Selection, link: Link) -> None:
         with st.container(key="chips", horizontal=True):
-            presets(link, {key: tr(label) for key, label in CHIPS.items()}, GEMM_PRESETS, query.shape)
+            presets(
+                link,
+                {key: tr(label) for key, label in CHIPS.items()},
+                GEMM_PRESETS,
+                address.ADDRESS.lit_shape(query),
+            )
         _fields(fields, query.shape)
 
     return rung_picker.selection(page, address.ADDRESS, controls if visible else None)

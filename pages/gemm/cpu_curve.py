@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
@@ -18,7 +19,7 @@ from pages.parts import cards, cpu_card
 from pages.parts.controls import option
 from pages.parts.query import chosen
 from pages.parts.run_series import Series
-from pages.parts.text import quiet
+from pages.parts.text import conclusion, details, paragraph, together
 from pages.parts.theme import tokens
 from visuals.gemm import cpu_curve
 
@@ -90,13 +91,16 @@ def _options(shape: GemmShape) -> CpuSettings:
     return CpuSettings(SIZES.get(size, shape), int(threads), chosen("caches", MODES))
 
 
-def _plan(settings: CpuSettings, todo: int) -> str:
+def _plan(settings: CpuSettings, todo: int) -> Sequence[str]:
     if not todo:
         tiles = {"BLOCK": BLOCKED.default_tiles["BLOCK"], "THREADS": settings.threads}
         rule = next(iter(BLOCKED.rules(settings.shape, tiles)))
-        return tr("The loops cannot run {shape}: {rule}", shape=settings.shape, rule=rule)
-    caches = cpu_curve.caches_sentence(memory_levels.caches(), cpu_curve.block_tile(settings.shape))
-    return " ".join((_what(settings), caches))
+        return [tr("The loops cannot run {shape}: {rule}", shape=settings.shape, rule=rule)]
+    return (
+        tr("The button times C = A × B with loops on your processor, at each tile size."),
+        _what(settings),
+        cpu_curve.caches_sentence(memory_levels.caches(), cpu_curve.block_tile(settings.shape)),
+    )
 
 
 def _what(settings: CpuSettings) -> str:
@@ -109,7 +113,7 @@ def _what(settings: CpuSettings) -> str:
     ]
     return " ".join(
         (
-            tr("The button times C = A × B on your processor, in FP32, at {settings}.", settings=settings),
+            tr("It runs in FP32 at {settings}.", settings=settings),
             tr("It runs these loops without tiles: {titles}.", titles=", ".join(others)) if others else "",
             trn(
                 "It runs the blocked loops with {n} tile size.",
@@ -130,20 +134,19 @@ def _name(request: Request) -> str:
 def _draw(curve: Series) -> None:
     caches, rows, others = memory_levels.caches(), blocked(curve), lines(curve)
     tile = cpu_curve.block_tile(curve.settings.shape)
+    together(conclusion(cpu_curve.conclusion(rows, tile)))
     cards.chart(
         lambda: cpu_curve.chart(rows, others, caches, tile, tokens()),
         cpu_curve.HEIGHT,
         "chart_cpu_curve",
         tuple(id_of(row) for row in curve.rows),
     )
-    cards.sentence(cpu_curve.summary(rows, others, caches, tile))
-    quiet(
-        tr(
-            "Upper chart: median speed with p20 to p80. ★ marks the fastest. Lower chart: predicted bytes past each cache, as a "
-            "share of those of the naive loops. The prediction assumes an ideal cache for each thread. A real cache consists "
-            "of sets, and rows a power of two apart compete for the same set."
-        )
+    how = tr(
+        "Upper chart: median speed with p20 to p80. ★ marks the fastest. Lower chart: predicted bytes past each cache, as a "
+        "share of those of the naive loops. The prediction assumes an ideal cache for each thread. A real cache consists "
+        "of sets, and rows a power of two apart compete for the same set."
     )
+    together(details(paragraph(cpu_curve.summary(rows, others, caches, tile), "why"), paragraph(how)))
 
 
 CARD = cpu_card.Card(

@@ -24,6 +24,7 @@ from kernels.records import link, rows, statistics
 from kernels.records.jsontext import RowError, canonical, id_of
 from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, newest_first, user_store
 from pages.parts import address
+from pages.parts.text import card_title, paragraph
 from visuals.charts import compare, units
 
 PER_PAGE = 20
@@ -423,17 +424,14 @@ def comparison(chosen: list[Entry | None]) -> None:
     """Draws the chosen runs. For two runs it says whether they differ. B alone is drawn as A."""
     entries = [entry for entry in chosen if entry]
     if not entries:
-        st.html(
-            f'<h2 class="kt-card">{tr("Compare")}</h2><p class="kt-quiet">'
-            + tr("Choose a run as A to see its samples. Choose another as B to compare the two. For example:")
-            + "</p>"
-        )
+        how = tr("Choose a run as A to see its samples. Choose another as B to compare the two. For example:")
+        st.html(card_title(tr("Compare")) + paragraph(how))
         with st.container(key="chips_examples", horizontal=True):
             for n, (text, *ids) in enumerate(_examples()):
                 st.button(text, key=f"example_{n}", on_click=st.query_params.update, args=(dict(zip(("run", "against"), ids, strict=True)),))  # fmt: skip
         return
     with st.container(key="compared_head", horizontal=True, vertical_alignment="center"):
-        st.html(f'<h2 class="kt-card">{tr("A and B") if len(entries) == 2 else tr("One run")}</h2>')
+        st.html(card_title(tr("A and B") if len(entries) == 2 else tr("One run")))
         with st.container(key="chips_link", width="content"), st.popover(tr("link")):
             _link(entries)
     found = statistics.compare(*(e.row for e in entries)) if len(entries) == 2 else None
@@ -442,16 +440,13 @@ def comparison(chosen: list[Entry | None]) -> None:
         texts.append(f'<p class="kt-verdict" role="status">{escape(found.sentence)}</p>')
         if found.other_differences:
             names = ", ".join(tr(DIFFERENCES.get(name, name)) for name in found.other_differences)
-            texts.append(f'<p class="kt-quiet">{escape(tr("They differ in: {names}.", names=names))}</p>')
+            texts.append(paragraph(tr("They differ in: {names}.", names=names)))
         if found.low is not None:
-            texts.append(
-                '<p class="kt-quiet">'
-                + tr(
-                    "The brackets hold a 95 % interval (bootstrap of these samples). It does not include changes "
-                    "between runs, such as clocks or other programs."
-                )
-                + "</p>"
+            interval = tr(
+                "The brackets hold a 95 % interval (bootstrap of these samples). It does not include changes "
+                "between runs, such as clocks or other programs."
             )
+            texts.append(paragraph(interval))
     pair = [e.row for e in entries]
     if found and found.ratio is None:
         texts += [compare.strips(row) for row in pair]

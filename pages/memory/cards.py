@@ -18,10 +18,10 @@ from pages.memory import address
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import url_is_stale
 from pages.parts.run import POLL_S, gpu_note
-from pages.parts.text import note, quiet
+from pages.parts.text import card_title, conclusion, details, note, paragraph, quiet, together
 from pages.parts.theme import tokens
 from pages.parts.worker import worker
-from visuals.charts import bars, units
+from visuals.charts import bars, conclusions, units
 from visuals.memory import charts
 from visuals.memory.charts import Line
 
@@ -43,8 +43,7 @@ def _time(topic: str, values: address.Values) -> None:
     engine, stride = engines.default(), values.get("stride", 1)
     with st.container(key="card_time", border=True):
         with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
-            name = tr("Time")
-            st.html(f'<h2 class="kt-card">{name}</h2>')
+            st.html(card_title(tr("Time")))
             if address.measured_shapes(topic, engine):
                 _button(topic, engine, stride)
         if jobs := _jobs():
@@ -100,16 +99,18 @@ def _draw_rows(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None
         if kind == "recorded":
             quiet(tr("The app has no recording of this topic."))
         return
-    first = rows[0]
-    when = f", {first['date']}" if kind == "recorded" else ""
-    st.html(
-        f'<p class="kt-figures">{units.badge(kind, units.provenance(first) + when)} {escape(_shape_text(topic, first))}</p>'
-    )
     if topic in SLOWDOWNS:
         _slowdown(topic, rows, kind, stride)
-    else:
-        titled = [(find(r["rung"]).title_on(r["engine"]), r) for r in rows]
-        _plot(lambda: bars.times(titled, tokens()), f"chart_{topic}_{kind}", bars.height(len(titled)))
+        return
+    titled = [(find(r["rung"]).title_on(r["engine"]), r) for r in rows]
+    together(conclusion(conclusions.of_times(titled)), _badge(rows[0], kind))
+    _plot(lambda: bars.times(titled, tokens()), f"chart_{topic}_{kind}", bars.height(len(titled)))
+    together(details(paragraph(_shape_text(topic, rows[0]))))
+
+
+def _badge(row: dict, kind: str) -> str:
+    when = f", {row['date']}" if kind == "recorded" else ""
+    return f'<p class="kt-figures">{units.badge(kind, units.provenance(row) + when)}</p>'
 
 
 def _shape_text(topic: str, row: dict) -> str:
@@ -140,22 +141,27 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
         }
         counted = {tr("passes counted, {kernel}", kernel=name): of for name, of in per_line.items()}
         unit = "passes"
+    first, *others = [charts.slowdown_sentence(line, stride, per_line[line.name], unit) for line in lines]
+    together(conclusion(first), _badge(rows[0], kind))
     _plot(
         lambda: charts.slowdown(lines, counted, stride, tokens()),
         f"chart_{topic}_{kind}",
         charts.HEIGHT,
     )
-    sentences = (charts.slowdown_sentence(line, stride, per_line[line.name], unit) for line in lines)
-    for text in filter(None, sentences):
-        st.html(f'<p class="kt-why">{escape(text)}</p>')
-    if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].line_bytes):
-        quiet(
-            tr(
-                "A processor fetches lines of {line} bytes, not sectors of 32 bytes. The sectors are those of the GPU kernel, so "
-                "the times here do not follow them.",
-                line=line,
-            )
-        )
+    notes = [*others, _shape_text(topic, rows[0]), _processor_note(rows[0])]
+    together(details(*map(paragraph, notes)))
+
+
+def _processor_note(row: dict) -> str:
+    """Returns why times of a processor do not follow the sectors; "" for other rows."""
+    line = memory_levels.cpu().levels[0].line_bytes if row["engine"] == "cpu" else 0
+    if not line:
+        return ""
+    return tr(
+        "A processor fetches lines of {line} bytes, not sectors of 32 bytes. The sectors are those of the GPU kernel, so "
+        "the times here do not follow them.",
+        line=line,
+    )
 
 
 def _line(rung: str, rows: Sequence[dict]) -> Line:
@@ -175,26 +181,34 @@ def _plot(draw, key: str, height: int) -> None:
 # -- why, levels -----------------------------------------------------------------------------------
 def why_card(topic: str, values: address.Values) -> None:
     with st.container(key="card_why", border=True):
-        name = tr("Why")
-        st.html(f'<h2 class="kt-card">{name}</h2>' + address.counted(topic, dict(values)).html())
+        counted = address.counted(topic, dict(values))
+        first, *others = counted.sentences
+        notes = details(*map(paragraph, others))
+        together(card_title(tr("Why")), conclusion(first), counted.html(), notes)
 
 
 def levels_card() -> None:
     """Draws the memory levels of this machine's GPU (else of the recorded GPU) and of its processor."""
     with st.container(key="card_levels", border=True):
-        name = tr("Levels of memory")
-        st.html(f'<h2 class="kt-card">{name}</h2>')
-        gpu, ceilings = memory_levels.gpu(engines.load("cuda").status()), _ceilings()
-        for levels in filter(None, (gpu or memory_levels.recorded(), memory_levels.cpu())):
-            with_copy = levels.with_copy(ceilings.get(levels.device))
-            when = tr("recorded, {date}", date=levels.date) if levels.date else tr("this machine")
-            st.html(
-                f'<p class="kt-figures"><b>{escape(levels.device)}</b>, {when}</p>'
-                + charts.levels_table(with_copy)
-            )
-        if not gpu and not memory_levels.recorded():
-            quiet(tr("This machine has no NVIDIA GPU, and the app has no recording of one."))
-        quiet(tr("The first Run measures the copy speed."))
+        gpu = memory_levels.gpu(engines.load("cuda").status()) or memory_levels.recorded()
+        machines = [machine for machine in (gpu, memory_levels.cpu()) if machine]
+        missing = "" if gpu else tr("This machine has no NVIDIA GPU, and the app has no recording of one.")
+        how = tr("The first Run measures the copy speed.")
+        together(
+            card_title(tr("Levels of memory")),
+            conclusion(charts.levels_sentence(machines[0])),
+            _device(machines[0]),
+            details(*map(_levels, machines), *map(paragraph, (missing, how))),
+        )
+
+
+def _device(levels: memory_levels.Levels) -> str:
+    when = tr("recorded, {date}", date=levels.date) if levels.date else tr("this machine")
+    return f'<p class="kt-figures"><b>{escape(levels.device)}</b>, {when}</p>'
+
+
+def _levels(levels: memory_levels.Levels) -> str:
+    return _device(levels) + charts.levels_table(levels.with_copy(_ceilings().get(levels.device)))
 
 
 def _ceilings() -> dict[str, dict]:

@@ -16,10 +16,9 @@ IDEAS = {
     "threads": (
         mark("Threads: one thread per element"),
         mark(
-            "A kernel launch is a grid of blocks. Each block runs on one SM (streaming multiprocessor) in warps of 32 "
-            "threads. The 32 lanes of a warp execute the same instruction together. Each thread computes its own index: "
-            '<span class="kt-math">i = blockIdx.x · blockDim.x + threadIdx.x</span>. The cost of a memory access depends on '
-            "the elements that the lanes of a warp access together."
+            "A launch is a grid of blocks. A block runs on one SM (streaming multiprocessor) in warps of 32 threads, "
+            'its lanes. Each thread computes its index: <span class="kt-math">i = blockIdx.x · blockDim.x + threadIdx.x</span>. '
+            "The cost of a memory access depends on all elements that a warp accesses together."
         ),
     ),
     "coalescing": (

@@ -19,7 +19,7 @@ from pages.parts import cards, run_series
 from pages.parts import tiles as tile_sizes
 from pages.parts.query import chosen
 from pages.parts.run_series import Series
-from pages.parts.text import conclusion, details, paragraph, stale_mark, together
+from pages.parts.text import card_title, conclusion, details, paragraph, stale_mark, together
 from pages.parts.theme import tokens
 from visuals.charts import sweeps, units
 
@@ -76,7 +76,7 @@ def _head(settings: SweepSettings, tiles: dict[str, int], sweep: Series | None) 
     """Draws the heading, the button and the progress. Returns the HTML of what the button tries."""
     legal, candidates = _combinations(settings, tiles)
     with st.container(key="autotune_head", horizontal=True, vertical_alignment="center"):
-        st.html(f'<h2 class="kt-card">{tr("Autotune")}</h2>')
+        st.html(card_title(tr("Autotune")))
         if sweep and sweep.job:
             if st.button(tr("Stop"), key="stop_autotune"):
                 run_series.stop(sweep)

@@ -20,7 +20,7 @@ from kernels.records.nearest import Match
 from pages.parts import why as why_card
 from pages.parts.lesson import deferred_loaded
 from pages.parts.run_settings import CardRows, RunSettings, bars
-from pages.parts.text import conclusion, details, paragraph, stale_mark, together
+from pages.parts.text import card_title, conclusion, details, paragraph, stale_mark, together
 from pages.parts.theme import tokens
 from visuals.charts import bars as bar_charts
 from visuals.charts import conclusions, roofline, sweeps, units
@@ -132,8 +132,9 @@ def _by_reason(titles: Mapping[str, list[str]]) -> list[str]:
 
 def _short_title(settings: RunSettings, rung: Rung) -> str:
     """Returns the first part of the rung's title if no other title begins with it, else the whole title."""
-    head = re.split(r"[:,]| or ", rung.title)[0]
-    return head if sum(r.title.startswith(head) for r in settings.ladder.rungs) == 1 else rung.title
+    title, titles = tr(rung.title), [tr(other.title) for other in settings.ladder.rungs]
+    head = re.split(r"[:,]| or ", title)[0]
+    return head if sum(other.startswith(head) for other in titles) == 1 else title
 
 
 def _times(
@@ -154,8 +155,13 @@ def _times(
         _bars(titled_rows, kind)
         together(
             paragraph(_processor_note(titled_rows)),
-            paragraph(story.gain(rows), "why"),
-            details(*_notes(titled_rows), _shares(titled_rows), _limits(first), _copies(first, titled_rows)),
+            details(
+                paragraph(story.gain(rows), "why"),
+                *_notes(titled_rows),
+                _shares(titled_rows),
+                _limits(first),
+                _copies(first, titled_rows),
+            ),
         )
 
 
@@ -192,7 +198,8 @@ def _nearest(settings: RunSettings, nearest: Mapping[str, Match]) -> None:
     titled_rows = bars(settings, {name: n.row for name, n in nearest.items()})
     first = nearest[titled_rows[0][1]["rung"]]
     badge = units.badge("recorded", f"{units.provenance(first.row)}, {first.row['date']}")
-    other = f'<span class="kt-elsewhere">{tr("not this shape")}</span>'
+    not_here = tr("not this shape")
+    other = f'<span class="kt-elsewhere">{not_here}</span>'
     caption = tr("the nearest: {caption}", caption=escape(first.caption))
     together(f'<p class="kt-figures">{badge} {other}, {caption}</p>')
     with st.container(key="stale_nearest"):
@@ -215,9 +222,8 @@ def _other_settings(settings: RunSettings, nearest: Mapping[str, Match]) -> list
             )
             shown.append(_quiet_html(f"{escape(text)} {badge}"))
         else:
-            folded.append(
-                _quiet_html(f"{escape(tr('{title}: {time}, {caption}.', title=title, **fields))} {badge}")
-            )
+            text = tr("{title}: {time}, {caption}.", title=title, **fields)
+            folded.append(_quiet_html(f"{escape(text)} {badge}"))
     label = trn(
         "{n} kernel was recorded only with other options",
         "{n} kernels were recorded only with other options",
@@ -236,8 +242,9 @@ def _shares(titled_rows: list[tuple[str, dict]]) -> str:
         f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{cells[i]}</td>" for cells in columns.values())}</tr>'
         for i, (title, _) in enumerate(titled_rows)
     )
+    name = tr("Shares")
     return (
-        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{tr("Shares")}"><table class="kt-table kt-shares">'
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{name}"><table class="kt-table kt-shares">'
         f"<tr><td></td>{head}</tr>{lines}</table></div>"
     )
 
@@ -278,15 +285,16 @@ def _copies(first: dict, titled_rows: list[tuple[str, dict]]) -> str:
         return ""
     how = tr("Medians of n = {n}, by the clock of the CPU.", n=first["copies_ms"].get("n", "?"))
     text = bar_charts.copies_sentence([row for _, row in titled_rows])
-    return f'<h3 class="kt-label">{tr("Copying")}</h3>{paragraph(text)}{table}{paragraph(how)}'
+    name = tr("Copying")
+    return f'<h3 class="kt-label">{name}</h3>{paragraph(text)}{table}{paragraph(how)}'
 
 
 # -- memory --------------------------------------------------------------------------------------
 def memory(settings: RunSettings, current: CardRows, cost: str) -> None:
-    head = f'<h2 class="kt-card">{tr("Memory")}</h2>'
+    head = card_title(tr("Memory"))
     if not current.rows:
         press = tr("Press Run to measure what each kernel allocates.")
-        together(head, paragraph(press), paragraph(cost, "why"))
+        together(head, paragraph(press), details(paragraph(cost, "why")))
         return
     all_rows = bars(settings, current.rows)
     groups = bar_charts.group_by_memory(all_rows)
@@ -307,7 +315,7 @@ def memory(settings: RunSettings, current: CardRows, cost: str) -> None:
                 _ids(titled_rows),
             )
         legend = _quiet_html(_roles_legend(all_rows)) * (len(groups) > 1)
-        together(legend, paragraph(cost, "why"), _memory_details(groups, titled_rows, all_rows))
+        together(legend, details(paragraph(cost, "why"), *_memory_notes(groups, titled_rows, all_rows)))
 
 
 def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
@@ -319,10 +327,10 @@ def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
     return " &ensp;".join(f'<span class="kt-{role}">■</span> {escape(name)}' for role, name in names.items())
 
 
-def _memory_details(
+def _memory_notes(
     groups: list, titled_rows: list[tuple[str, dict]], all_rows: list[tuple[str, dict]]
-) -> str:
-    """Returns folded HTML: the rungs that share a bar, why they allocate more than predicted, the memory over time."""
+) -> list[str]:
+    """Returns HTML: the rungs that share a bar, why they allocate more than predicted, the memory over time."""
     pieces = [
         paragraph(f"{title}: {'; '.join(other for other, _ in group[1:])}")
         for (title, _), group in zip(titled_rows, groups, strict=True)
@@ -332,7 +340,7 @@ def _memory_details(
     if len(groups) > 1 and (timeline := bar_charts.timeline(titled_rows)):
         pieces.append(paragraph(tr("Memory over time: allocations first, then the peak during each step.")))
         pieces.append(timeline)
-    return details(*pieces)
+    return pieces
 
 
 # -- roofline ------------------------------------------------------------------------------------
@@ -355,7 +363,7 @@ def rooflines(settings: RunSettings) -> None:
         tr("The peaks of this device were not measured yet. Press Run to measure them and draw the roof.")
     )
     together(
-        f'<h2 class="kt-card">{tr("Roofline")}</h2>',
+        card_title(tr("Roofline")),
         *map(conclusion, main),
         f'<p class="kt-figures">{badges}</p>' if roofs else no_roof,
     )
@@ -397,7 +405,7 @@ def _marks(settings: RunSettings, dots: list[roofline.Dot]) -> list[roofline.Mar
             cost = why_card.cost(settings, rung)
             if cost.flops and cost.bytes:
                 compute_units = roofline.other_units(rung.name, settings.shape.params())
-                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes, compute_units))
+                marks.append(roofline.Mark(n, tr(rung.title), cost.flops / cost.bytes, compute_units))
     return marks
 
 
@@ -413,14 +421,14 @@ def _signs(settings: RunSettings, dots: list[roofline.Dot], marks: list[roofline
     """Returns HTML: the signs in the chart, and how its intensity is computed."""
     signs = []
     if any(d.kind == "measured" for d in dots):
-        signs.append(f'<span class="kt-output">●</span> {tr("measured")}')
+        signs.append('<span class="kt-output">●</span> ' + tr("measured"))
     if any(d.kind == "recorded" for d in dots):
-        signs.append(f'<span class="kt-workspace">◆</span> {tr("recorded")}')
+        signs.append('<span class="kt-workspace">◆</span> ' + tr("recorded"))
     if any(d.moved for d in dots):
         counted = tr("counted: the 32-byte sectors that the warps request, from caches or memory")
         signs.append(f'<span class="kt-input">○</span> {counted}')
     if marks:
-        signs.append(f"┊ {tr('predicted, no time at these settings')}")
+        signs.append("┊ " + tr("predicted, no time at these settings"))
     if any(d.stale for d in dots):
         signs.append(tr("faded: other settings"))
     work = tr(settings.ladder.work)

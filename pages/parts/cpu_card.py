@@ -5,17 +5,17 @@ It has a head, the progress and the results. The results are marked stale when t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
-from kernels.i18n import tr
+from kernels.i18n import mark, tr
 from kernels.jobs.job import Request
 from pages.parts import run_series
 from pages.parts.run_series import Series
-from pages.parts.text import quiet, stale_mark
+from pages.parts.text import card_title, details, paragraph, quiet, stale_mark, together
 from visuals.charts import units
 
 
@@ -29,12 +29,11 @@ class Card:
     controls: Callable[[Any], Any]  # draws them for the page's shape and returns the settings
     requests: Callable[[Any], list[Request]]  # none if a rule excludes all
     name: Callable[[Request], str]
-    plan: Callable[
-        [Any, int], str
-    ]  # what the button measures in so many requests, or the rule that excludes it
+    # What the button measures in so many requests, or the rule that excludes it. The first paragraph is not folded.
+    plan: Callable[[Any, int], Sequence[str]]
     is_complete: Callable[[Series], bool]  # whether there is enough to draw
     draw: Callable[[Series], None]
-    predicted_note: str = "below"  # where the predicted figures are
+    predicted_note: str = mark("below")  # where the predicted figures are
 
 
 def section(card: Card, shape: Any) -> None:
@@ -54,23 +53,24 @@ def _all(card: Card, shape: Any) -> None:
 
 def _head(card: Card, shape: Any, series: Series | None) -> Any:
     with st.container(key=f"{card.key}_head", horizontal=True, vertical_alignment="center"):
-        st.html(f'<h2 class="kt-card">{card.title}</h2>')
+        st.html(card_title(tr(card.title)))
         settings = card.controls(shape)
         requests = card.requests(settings)
         if series and series.job:
             if st.button(tr("Stop"), key=f"stop_{card.key}"):
                 run_series.stop(series)
-        elif requests and st.button(card.button, key=f"measure_{card.key}"):
+        elif requests and st.button(tr(card.button), key=f"measure_{card.key}"):
             run_series.start(card.key, Series(settings, requests, card.name))
     run_series.progress(series)
-    quiet(card.plan(settings, len(requests)))
+    first, *others = card.plan(settings, len(requests))
+    together(paragraph(first), details(*map(paragraph, others)))
     return settings
 
 
 def _measured(card: Card, series: Series, settings: Any) -> None:
     stale = series.settings != settings
-    details = f"{series.rows[0]['device']}, {series.settings}"
-    head = f"{units.badge('measured', details)} {units.badge('predicted', card.predicted_note)}"
+    detail = f"{series.rows[0]['device']}, {series.settings}"
+    head = f"{units.badge('measured', detail)} {units.badge('predicted', tr(card.predicted_note))}"
     if stale:
         head += f" {stale_mark(str(series.settings))}"
     st.html(f'<p class="kt-figures">{head}</p>')

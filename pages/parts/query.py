@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -25,11 +25,18 @@ def url_values() -> dict[str, str]:
     return {**st.session_state.get(_CHAPTER, {}), **st.query_params.to_dict()}
 
 
-def current_values(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
+Follow = Callable[[Values, Values], Values]
+
+
+def _unchanged(previous: Values, values: Values) -> Values:
+    return values
+
+
+def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -> tuple[Values, list[str]]:
     """Returns the current values of the parameters, and a note for each one that is not valid.
 
     In a browser they come from the URL. Without a browser (tests) they come from the controls if these have changed.
-    `visible`: the controls are drawn.
+    `visible`: the controls are drawn. `follow(previous, values)` changes values that follow from a change by the reader.
     """
     state, key = st.session_state, f"_asked_{fields.lesson}"
     given = {name: value for name, value in url_values().items() if name in fields.by_name}
@@ -39,6 +46,8 @@ def current_values(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
         (widget_values[n] if n in widget_values else state.get(n)) != v for n, v in previous["values"].items()
     )
     values, notes = fields.read(widget_values if changed and st.context.url is None else given)
+    if visible and previous:
+        values = follow(previous["values"], values)
     if previous is None:
         if notes:  # one entry in the browser's history; the controls would each add their own
             others = {k: v for k, v in st.query_params.items() if k not in fields.by_name}

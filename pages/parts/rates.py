@@ -14,7 +14,7 @@ from kernels.model.rung import Ladder
 from kernels.records.jsontext import id_of
 from pages.parts import cards
 from pages.parts.run_settings import RunSettings, bars, card_rows
-from pages.parts.text import conclusion, paragraph, stale_mark, together
+from pages.parts.text import card_title, conclusion, paragraph, stale_mark, together
 from pages.parts.theme import tokens
 from visuals.charts import conclusions, sweeps, units
 
@@ -24,7 +24,7 @@ Library = Callable[[Mapping[str, dict]], dict | None]
 def card(settings: RunSettings, library: Library) -> None:
     """Draws a bar for each rung of the cards' rows. `library(rows)` is the row that the shares refer to."""
     with st.container(key="card_rates", border=True):
-        heading = f'<h2 class="kt-card">{tr("FLOP/s by kernel")}</h2>'
+        heading = card_title(tr("FLOP/s by kernel"))
         current = card_rows(settings)
         if not current.rows:
             together(heading, paragraph(tr("Press Run to time each kernel that can run this shape.")))
@@ -56,7 +56,7 @@ def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float |
     `size(shape)` is the position of a recording on the axis called `title`; None if it is not part of the curve.
     """
     with st.container(key="card_sizes", border=True):
-        heading = f'<h2 class="kt-card">{tr("FLOP/s by size")}</h2>'
+        heading = card_title(tr("FLOP/s by size"))
         lines = recorded_sizes(ladder, timing, size)
         if not lines:
             together(heading, paragraph(tr("No sizes of this type were recorded.")))
@@ -86,7 +86,7 @@ def _legend(lines: list[sweeps.Line]) -> str:
         for title, role in named.items()
     ]
     if len(named) < len(lines):
-        parts.append(f"<span>─</span> {tr('the others')}")
+        parts.append("<span>─</span> " + tr("the others"))
     return " &ensp;".join(parts)
 
 

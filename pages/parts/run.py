@@ -15,11 +15,12 @@ from kernels.jobs.job import Job, JobError
 from kernels.machine.status import Status
 from kernels.machine.timing import MODES
 from kernels.model.rung import Ladder
+from kernels.records import unsupported
 from pages.parts import cards, lesson, why
 from pages.parts.controls import Link, option
 from pages.parts.query import chosen, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
-from pages.parts.text import note
+from pages.parts.text import card_title, note
 from pages.parts.worker import worker
 from visuals.charts.story import Story
 
@@ -47,9 +48,8 @@ def _all(settings: RunSettings, story: Story, link: Link, more: Callable[[RunSet
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
-                title = tr("Time")
                 with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
-                    st.html(f'<h2 class="kt-card">{title}</h2>')
+                    st.html(card_title(tr("Time")))
                     if not drawn_beside_stage:
                         _button(settings)
                 if not drawn_beside_stage:
@@ -97,18 +97,18 @@ def collect() -> None:
         else:
             rung_of = settings.ladder.rung
             st.session_state["run_error"] = "; ".join(
-                f"{rung_of(r).title}: {reason}" for r, reason in refused.items()
+                f"{tr(rung_of(r).title)}: {unsupported.plain(reason)}" for r, reason in refused.items()
             )
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
 
 
-def head(ladder: Ladder, shape: Any, rung_tiles, title: str = "Time") -> RunSettings:
+def head(ladder: Ladder, shape: Any, rung_tiles, title: str) -> RunSettings:
     """Draws the line above the times: options and Run; under it the progress of a run or its error."""
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
-        st.html(f'<h2 class="kt-card">{title}</h2>')
-        with st.container(key="chips_run", width="content"), st.popover("options", key="run_options"):
+        st.html(card_title(title))
+        with st.container(key="chips_run", width="content"), st.popover(tr("options"), key="run_options"):
             settings = _options(ladder, shape, rung_tiles)
         _button(settings)
     _progress()
@@ -141,8 +141,8 @@ def notes(settings: RunSettings) -> None:
             *(
                 tr(
                     "{title} was not measured: {reason}.",
-                    title=settings.ladder.rung(name).title,
-                    reason=reason,
+                    title=tr(settings.ladder.rung(name).title),
+                    reason=unsupported.plain(reason),
                 )
                 for name, reason in ran.refused.items()
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from kernels import records
 from kernels.model.rung import Ladder, Rung
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Field, Fields, Fix, Value, Values
@@ -90,9 +91,32 @@ class Address:
         return self.fields[short(selection.rung)].write(selection.params())
 
     def chosen_tiles(self, selection: Selection) -> Mapping[str, int]:
-        """Returns the tile sizes if a reader chose them; none if they are the defaults, or those that fit the shape."""
-        fitting = (selection.rung.default_tiles, self.fit(selection.rung, selection.shape))
-        return {} if selection.tiles in fitting else selection.tiles
+        """Returns the tile sizes if a reader chose them; none if they are the defaults, or those that fit the shape or
+        `first`."""
+        rung = selection.rung
+        unchosen = [rung.default_tiles, *(self.fit(rung, s) for s in (selection.shape, self.first) if s)]
+        return {} if selection.tiles in unchosen else selection.tiles
+
+    def has_first_tiles(self, selection: Selection) -> bool:
+        """Returns whether the tile sizes are those that fit `first`, although others fit the shape."""
+        fitting = self.fit(selection.rung, selection.shape)
+        return bool(self.first) and selection.tiles == self.fit(selection.rung, self.first) != fitting
+
+    def lit_shape(self, selection: Selection) -> Any:
+        """Returns the shape whose preset is the whole selection; None if a link to it would change the tile sizes."""
+        same = self.at_shape(selection, selection.shape) == self.write(selection)
+        return selection.shape if same else None
+
+    def follow(self, previous: Values, values: Values) -> Values:
+        """Returns the values after a reader changed the shape by hand: tile sizes that nobody chose become those of the
+        recording of the new shape, if there is one."""
+        if previous.get("rung") != values["rung"]:
+            return values
+        before, now = self.selection(previous), self.selection(values)
+        if before.shape == now.shape or before.tiles != now.tiles or self.chosen_tiles(before):
+            return values
+        fitting = self.fit(now.rung, now.shape)
+        return values | fitting if records.recorded(now.rung.name, now.shape, fitting) else values
 
     def at_shape(self, selection: Selection, shape: Any) -> dict[str, str]:
         """Returns the URL parameters for another shape.

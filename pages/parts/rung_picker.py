@@ -54,24 +54,25 @@ def selection(
     `controls` draws the controls of the shape, above the line of the rung. With None only the URL is read.
     """
     fields = address.fields[address.selected_name(query.url_values())]
-    values, notes = query.current_values(fields, bool(controls))
+    values, notes = query.current_values(fields, bool(controls), address.follow)
     selection = address.selection(values)
     link = preset_link(page, fields, lambda shape: address.at_shape(selection, shape))
     if controls:
         controls(fields, selection, link)
-        draw(
-            Line(
-                page,
-                fields,
-                address.ladder.rungs,
-                address.supported_rungs(selection.shape),
-                selection.shape,
-                selection.rung,
-                selection.tiles,
-                lambda rung: address.at_rung(selection, rung),
-                lambda tiles: address.at_tiles(selection, tiles),
-            )
+        line = Line(
+            page,
+            fields,
+            address.ladder.rungs,
+            address.supported_rungs(selection.shape),
+            selection.shape,
+            selection.rung,
+            selection.tiles,
+            lambda rung: address.at_rung(selection, rung),
+            lambda tiles: address.at_tiles(selection, tiles),
         )
+        draw(line)
+        if address.has_first_tiles(selection) and not line.broken:
+            _suggest(line, address.fit(selection.rung, selection.shape))
     note(*notes)
     return selection, link
 
@@ -90,10 +91,10 @@ def draw(line: Line) -> None:
 
 def _chooser(line: Line) -> None:
     """Draws the rungs as links: another rung has other tile sizes, so their URL parameters must change too."""
-    label = tr("kernel {n}: {title}", n=_number(line, line.rung), title=line.rung.title)
+    label = tr("kernel {n}: {title}", n=_number(line, line.rung), title=tr(line.rung.title))
     with st.popover(label, key="rung_chooser"), st.container(key="rungs", gap=None):
         for rung in line.rungs:
-            title = f"{_number(line, rung)} {rung.title}"
+            title = f"{_number(line, rung)} {tr(rung.title)}"
             usual = title if rung in line.supported else tr("{title} (not at this shape)", title=title)
             label = f"**{title}**" if rung is line.rung else usual
             _link(line, line.at_rung(rung), label, tr(rung.idea))
@@ -151,12 +152,24 @@ def _launches(count: int, grid: int, block: int) -> str:
     return tr("<b>{n}</b> launches of {blocks}", n=count, blocks=blocks) if count > 1 else blocks
 
 
+def _suggest(line: Line, fitting: Mapping[str, int]) -> None:
+    """Links to the tile sizes that fit the shape: the present ones are those of the small example."""
+    text = tr("{tiles} are the tile sizes of the small example. Larger shapes use:", tiles=_sizes(line.tiles))
+    with st.container(key="chips_fitting", horizontal=True):
+        quiet(text)
+        _link(line, line.at_tiles(fitting), _sizes(fitting))
+
+
+def _sizes(tiles: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in tiles.items())
+
+
 def _refused(line: Line) -> None:
     """Writes the broken rules and links to the nearest tile sizes, or to the rungs that support the shape."""
     quiet(
         tr(
             "{title} cannot run with these settings: {rules}.",
-            title=units.named(line.rung.title, first=True),
+            title=units.named(tr(line.rung.title), first=True),
             rules="; ".join(line.broken),
         )
     )
@@ -168,4 +181,4 @@ def _refused(line: Line) -> None:
         else:
             st.html(paragraph(tr("Kernels that can:")))
             for rung in line.supported:
-                _link(line, line.at_rung(rung), rung.title, tr(rung.idea))
+                _link(line, line.at_rung(rung), tr(rung.title), tr(rung.idea))

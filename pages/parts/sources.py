@@ -21,7 +21,7 @@ from kernels.precompile import build
 from kernels.records import availability
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import chosen
-from pages.parts.text import paragraph, together
+from pages.parts.text import card_title, details, paragraph, together
 from visuals.charts import source_diff, units
 
 Tiles = Callable[[Rung], Mapping[str, int]]
@@ -47,9 +47,7 @@ def draw_tabs(
     The tab of the rung `first` is in front; if it has several files, that of `file`.
     """
     with st.container(key="kernels"):
-        st.html(
-            f'<h2 class="kt-card">{tr("Kernel")}</h2>{paragraph(tr("This is the source that Run compiles."))}'
-        )
+        st.html(card_title(tr("Kernel")) + paragraph(tr("This is the source that Run compiles.")))
         if not deferred_loaded():
             return
         uses = used(ladder.rungs, shape, tiles)
@@ -94,7 +92,8 @@ def name_of(file: str) -> str:
 def _tab(file: str, before: str, uses: Sequence[Use]) -> None:
     launch_texts = dict.fromkeys(needs(use) for use in uses)  # two rungs can have the same launch
     heads = "".join(f'<p class="kt-figures">{text}</p>' for text in launch_texts)
-    together(f"<div>{heads}</div>" if heads else "", _changes(before, file) if before else "")
+    label = tr("Registers, shared memory and occupancy")
+    together(details(heads, label=label), _changes(before, file) if before else "")
     st.code(sources.text(file), language="cpp", line_numbers=True)
 
 

@@ -19,6 +19,11 @@ def idea(text: str) -> None:
     st.html(f'<p class="kt-idea">{text}</p>')
 
 
+def card_title(text: str) -> str:
+    """Returns the HTML of a card's title."""
+    return f'<h2 class="kt-card">{escape(text)}</h2>'
+
+
 def note(*texts: str) -> None:
     """Writes messages about invalid values, one line each. They may hold foreign text."""
     if texts:

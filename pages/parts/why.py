@@ -19,7 +19,7 @@ from kernels.records.rows import to_csv
 from pages.parts import counts
 from pages.parts.query import url_is_stale
 from pages.parts.run_settings import CardRows, RunSettings, bars
-from pages.parts.text import conclusion, details, paragraph, together
+from pages.parts.text import card_title, conclusion, details, paragraph, together
 from visuals.charts import conclusions, roofline, sweeps, units
 from visuals.charts.bars import bar_line, pieces_note
 from visuals.charts.story import Story, fastest_library
@@ -41,7 +41,7 @@ def card(settings: RunSettings, current: CardRows, story: Story, link: Callable[
     draw(settings, current, polled=bool(every))
     with st.container(key="chips_why", horizontal=True):
         if examples := story.examples():
-            st.html(paragraph(story.examples_label))
+            st.html(paragraph(tr(story.examples_label)))
         for preset, text in examples:
             link(preset, text)
     downloads(settings)
@@ -53,7 +53,7 @@ def _figures(settings: RunSettings, current: CardRows, polled: bool) -> None:
     request = counts.request_counts(settings, counts.countable(settings))
     if polled and counts.next_poll_s(request) is None and not url_is_stale():
         st.rerun()
-    head = f'<h2 class="kt-card">{tr("Why")}</h2>'
+    head = card_title(tr("Why"))
     titled_rows = bars(settings, {} if current.stale else current.rows)
     notes = paragraph(pieces_note(titled_rows))
     together(head, _traffic(settings), details(f"<div>{_table(settings, current, request)}</div>", notes))
@@ -61,7 +61,7 @@ def _figures(settings: RunSettings, current: CardRows, polled: bool) -> None:
 
 def _traffic(settings: RunSettings) -> str:
     """Returns HTML: the bytes that each rung requests from global memory as counted, else those it must move."""
-    counted = [(r.title, moved(settings, r)) for r in counts.countable(settings) if not r.library]
+    counted = [(tr(r.title), moved(settings, r)) for r in counts.countable(settings) if not r.library]
     if counted and all(count for _, count in counted):
         text, kind, detail = (
             conclusions.of_traffic(counted, conclusions.REQUESTED),
@@ -69,7 +69,7 @@ def _traffic(settings: RunSettings) -> str:
             tr("32-byte sectors of global memory"),
         )
     else:
-        costs = ((r.title, cost(settings, r).moved_bytes) for r in settings.supported_rungs())
+        costs = ((tr(r.title), cost(settings, r).moved_bytes) for r in settings.supported_rungs())
         counted = [(title, count) for title, count in costs if count]
         if not counted:
             return ""
@@ -142,7 +142,7 @@ def _table(settings: RunSettings, current: CardRows, request: counts.CountReques
         badge = units.badge(current.kind, sweeps.provenance(list(current.rows.values())) + when)
         library = fastest_library(current.rows.values())
         parts.append((badge, _measured([current.rows.get(r.name) for r in supported], first, library)))
-    titles = [escape(r.title_on(engine) if engine in r.engines else r.title) for r in supported]
+    titles = [escape(r.title_on(engine) if engine in r.engines else tr(r.title)) for r in supported]
     return (_columns if len(supported) <= MAX_COLUMNS else lines)(titles, parts)
 
 

@@ -10,9 +10,9 @@ from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.softmax import ladder
 from kernels.softmax.shape import SoftmaxShape
-from pages.parts import cards, lesson
+from pages.parts import lesson
 from pages.parts.rung_address import Selection
-from pages.parts.text import quiet
+from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.softmax import address
 from visuals.charts import units
 from visuals.softmax import story
@@ -24,8 +24,8 @@ HEADERS = (mark("reads of x"), mark("writes of y"), mark("bytes for M×N"), mark
 
 def section(query: Selection, row: address.Row) -> None:
     with st.container(key="card_softmax_row", border=True):
-        st.html(f'<h2 class="kt-card">{tr(TITLE)}</h2>')
         if not lesson.deferred_loaded():
+            together(card_title(tr(TITLE)))
             return
         n = row.x.size
         outcomes = story.outcomes(row.x, _tiles(query, n))
@@ -33,13 +33,17 @@ def section(query: Selection, row: address.Row) -> None:
             units.badge("counted", tr("in the emulator, for this row")),
             units.badge("predicted", tr("passes, and bytes for M×N")),
         )
-        cards.sentence(f"{story.outcomes_sentence(outcomes)} {story.row_sentence(row.x)}")
-        st.html(f'<p class="kt-figures">{" ".join(badges)}</p>{_table(outcomes, query.shape)}')
-        quiet(
-            tr(
-                "Reads and writes: how many times the threads request each number. Run measures random numbers with standard "
-                "deviation 1. The unsafe kernel is right for them. A kernel with a wrong result gets no time."
-            )
+        how = tr(
+            "Reads and writes: how many times the threads request each number, as counted. The prediction is named only if it "
+            "differs. Run measures random numbers with standard deviation 1. The unsafe kernel is right for them. A kernel with a "
+            "wrong result gets no time."
+        )
+        together(
+            card_title(tr(TITLE)),
+            conclusion(story.outcomes_sentence(outcomes)),
+            f'<p class="kt-figures">{" ".join(badges)}</p>',
+            _table(outcomes, query.shape),
+            details(paragraph(story.row_sentence(row.x)), paragraph(how)),
         )
 
 
@@ -73,4 +77,6 @@ def _line(outcome: story.Outcome, shape: SoftmaxShape) -> str:
 
 
 def _counted(counted: float, predicted: int) -> str:
+    if counted == predicted:
+        return f"{predicted}"
     return tr("{counted}, predicted {predicted}", counted=decimal(f"{counted:g}"), predicted=predicted)

@@ -58,7 +58,9 @@ def _row(s: SoftmaxShape) -> address.Row:
 
 def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(link, {key: tr(label) for key, label in CHIPS.items()}, SOFTMAX_PRESETS, query.shape)
+        presets(
+            link, {key: tr(label) for key, label in CHIPS.items()}, SOFTMAX_PRESETS, ADDRESS.lit_shape(query)
+        )
         chooser(LOGITS, {name: tr(text) for name, text in inputs.LOGITS.items()})
     custom = chosen(LOGITS, inputs.LOGITS) == inputs.OWN_NUMBERS
     s, bounds = query.shape, address.bounds(query.shape)

@@ -7,6 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from babel.messages.extract import extract
+from babel.messages.jslexer import tokenize, unquote_string
+
+from visuals.stage.texts import FUNCTIONS
+
 TRANSLATING = {"tr", "trn", "mark"}
 # Errors for programmers, and calls whose texts are names of things.
 FOR_PROGRAMMERS = {
@@ -17,6 +22,10 @@ FOR_PROGRAMMERS = {
 }  # fmt: skip
 TAG = re.compile(r"<[^<>]*>|<[^<>]*$|^[^<>]*>")
 SENTENCE = re.compile(r"(?<![\w-])[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}(?![\w-])|(?<![\w-])[A-Za-z]{2,}[.:] *$")
+# In JavaScript: tags and substitutions of a template, the app's name and fonts, the first text of a call.
+SUBSTITUTED = re.compile(r"<[^<>]*>|\$\{[^}]*\}")
+SYNTAX = re.compile(r"Kernel Theatre|px")
+MESSAGE = re.compile(rf"\b(?:{'|'.join(FUNCTIONS)})\(\s*\"((?:[^\"\\]|\\.)*)\"")
 LABELS = {"label", "help", "text", "title", "placeholder", "caption", "label_visibility"} - {
     "label_visibility"
 }
@@ -86,3 +95,39 @@ def _name(function: ast.expr) -> str:
 def _is_code(text: str) -> bool:
     """Returns whether a text is CSS, CUDA or a list of names rather than a sentence."""
     return bool(re.search(r"[{};]\s*$|[a-z-]+: [^.]*;|==|\+=|->|\bextern\b|\bconst\b", text))
+
+
+def untranslated_in_script(path: Path) -> list[tuple[int, str]]:
+    """Returns (line, text) of each literal of a JavaScript module that reads like a sentence and is not a message. Line 0
+    is of messages that Babel does not find: one within the arguments of another, or within a template."""
+    code = path.read_text(encoding="utf-8")
+    tokens = [token for token in tokenize(code, jsx=False) if "comment" not in token.type]
+    found = []
+    for n, token in enumerate(tokens):
+        if token.type in ("string", "template_string") and not _is_message(tokens, n):
+            text = unquote_string(token.value)
+            if SENTENCE.search(SUBSTITUTED.sub(" ", text)) and not _is_script_code(tokens, n, text):
+                found.append((token.lineno, text))
+    return sorted([*found, *_not_extracted_in_script(path, code)])
+
+
+def _not_extracted_in_script(path: Path, code: str) -> Iterator[tuple[int, str]]:
+    with path.open("rb") as file:
+        messages = [message for _, message, *_ in extract("javascript", file, keywords=FUNCTIONS)]
+    known = tuple(message if isinstance(message, str) else message[0] for message in messages)
+    for text in MESSAGE.findall(code):
+        if not any(message.startswith(text) for message in known):
+            yield 0, f"not extracted: {text}"
+
+
+def _is_message(tokens: list, n: int) -> bool:
+    """Returns whether text n is an argument of a translating function, maybe after other texts and pluses."""
+    while n >= 1 and (tokens[n].type == "string" or tokens[n].value in ("+", ",")):
+        n -= 1
+    return tokens[n].value == "(" and tokens[n - 1].value in FUNCTIONS
+
+
+def _is_script_code(tokens: list, n: int, text: str) -> bool:
+    """Returns whether text n is a list of names, CSS or a font."""
+    names = [token.value for token in tokens[n + 1 : n + 3]] == [".", "split"]
+    return names or _is_code(text) or bool(SYNTAX.search(text))

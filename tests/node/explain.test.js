@@ -47,17 +47,17 @@ test("a cell's name counts from the whole tensor's origin, and has the plane if 
   assert.equal(nameOf({ ...t, colIndex: [7, 9, 40], origin: [0, 1, 99] }, 5), "x[2, 40]");
 });
 
-test("a pixel names the columns that it is copied to so far", () => {
-  assert.equal(textOf(toy, 1, "x", 2), "x[0, 2] = 3. Copied to 1 of 2 columns of the data matrix so far.");
-  assert.equal(textOf(toy, 2, "x", 2), "x[0, 2] = 3. Copied to 2 of 2 columns of the data matrix so far.");
+test("a pixel counts the cells that it is copied to so far", () => {
+  assert.equal(textOf(toy, 1, "x", 2), "x[0, 2] = 3. Copied to 1 of 2 cells of the data matrix so far.");
+  assert.equal(textOf(toy, 2, "x", 2), "x[0, 2] = 3. Copied to 2 of 2 cells of the data matrix so far.");
   assert.equal(textOf(toy, -1, "x", 0), "x[0, 0] = 1. Not yet copied to the data matrix.");
   assert.equal(textOf(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied.");
   assert.deepEqual(marksOf(toy, 1, "x", 2), [["D", "2", "write faint"], ["D", "4", "write each"], ["x", "2", "write"]]);
-  assert.match(textOf(scene({ partial: true }), 1, "x", 2), / 1 of 2 columns of the part shown of the data matrix so far\.$/);
+  assert.match(textOf(scene({ partial: true }), 1, "x", 2), / 1 of 2 cells of the data matrix so far\. Only the part shown is counted\.$/);
 });
 
 test("a copy names its pixel, its column and that column's outputs", () => {
-  const gives = " Column 2 is one window; it gives y[0, 0, 2], y[1, 0, 2].";
+  const gives = " Column 2 is one window. It gives y[0, 0, 2], y[1, 0, 2].";
   assert.equal(textOf(toy, 2, "D", 2), `D[0, 2] = 3, a copy of x[0, 2].${gives}`);
   assert.equal(textOf(toy, 1, "D", 2), `D[0, 2] = 3, not written yet: will be a copy of x[0, 2].${gives}`);
   assert.deepEqual(marksOf(toy, 2, "D", 2),
@@ -68,11 +68,11 @@ test("a copy names its pixel, its column and that column's outputs", () => {
 test("a zero of the padding is not called a copy", () => {
   const zero = "D[1, 2] = 0, a zero of the padding, not read from anywhere";
   assert.ok(textOf(toy, 2, "D", 5).startsWith(`${zero}. Column 2`));
-  assert.ok(textOf(toy, 1, "D", 5).startsWith(`${zero}, not written yet. Column 2`));
+  assert.ok(textOf(toy, 1, "D", 5).startsWith(`${zero}. It is not written yet. Column 2`));
 });
 
 test("a weight names its row and the number of its terms", () => {
-  assert.equal(textOf(toy, 1, "w", 1), "w[0, 1] = 2. It multiplies all of row 1 of the data matrix: one term of 3 outputs, 2 so far.");
+  assert.equal(textOf(toy, 1, "w", 1), "w[0, 1] = 2. It multiplies all of row 1 of the data matrix: one term of 3 cells of the output, 2 so far.");
   assert.deepEqual(marksOf(toy, 1, "w", 1), [["D", "3,4,5", "read"], ["w", "1", "write"]]);
 });
 

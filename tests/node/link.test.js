@@ -16,12 +16,12 @@ test("valid parameters are parsed", () => {
 });
 
 for (const [query, note] of [
-  ["step=abc", "step must be a whole number; got “abc”"],
+  ["step=abc", "step must be a whole number; got “abc”."],
   ["step=-1", "step must be a whole number"],
   ["step=3.5", "step must be a whole number"],
-  ["step=36", "this scene has 36 steps; the last one is shown"],
-  [`step=${"9".repeat(40)}`, "this scene has 36 steps"],
-  ["speed=3", "speed must be one of 0.25, 0.5, 1, 2, 4, 8; got “3”"],
+  ["step=36", "This scene has 36 steps. The last one is shown."],
+  [`step=${"9".repeat(40)}`, "This scene has 36 steps"],
+  ["speed=3", "speed must be one of 0.25, 0.5, 1, 2, 4, 8; got “3”."],
   ["speed=Infinity", "speed must be one of"],
   ["pin=x:64", "pin must be a tensor and a cell of it"],
   ["pin=q:1", "pin must be"],
@@ -33,7 +33,7 @@ for (const [query, note] of [
   ["loop=9-3", "loop must be the first and the last step"],
   ["loop=0-36", "loop must be"],
   ["hide=kernel,everything", "hide must be some of kernel, explain"],
-  ["version=4", "this link was made by a newer version (“4”; this is 3)"],
+  ["version=4", "This link was made by a newer version (“4”; this is 3)"],
 ])
   test(`${query.slice(0, 30)} is ignored with a note`, () => {
     const params = read(query);

@@ -62,7 +62,7 @@ test("a sum of cells times cells has both values", () => {
 
 test("terms have their values at the sum's step, and a note says if they were overwritten", () => {
   const scene = decode();
-  assert.match(textOf(scene, 3, "y", 0), /= 2·2 − 3·2\.5\n≈ −3\.5\nWhat it was made of has been overwritten since\./);
+  assert.match(textOf(scene, 3, "y", 0), /= 2·2 − 3·2\.5\n≈ −3\.5\nIts terms have been overwritten since\./);
   assert.match(textOf(scene, 3, "y", 1), /= 2·\(-?−?9\) − 3·\(−4\)\n= −6$/);
   assert.doesNotMatch(textOf(scene, 1, "y", 0), /overwritten/);
 });

@@ -268,7 +268,7 @@ function mock(t, answer) {
 test("the server receives one frame for each step of the range, each after its length", async (t) => {
   const sent = mock(t, () => new Response("GIF89a"));
   const { blob, name, note } = await makeFile("gif", stage({ assets: { gif: "/stage/gif" }, msPerStep: 12.5, range: [0, 1] }));
-  assert.deepEqual([name, note, await blob.text(), sent[0].url], ["toy-one.gif", "", "GIF89a", "/stage/gif?ms=20"]);
+  assert.deepEqual([name, note, await blob.text(), sent[0].url], ["toy-one.gif", "", "GIF89a", "/stage/gif?ms=20&lang=en"]);
   const frames = [], { body } = sent[0];
   for (let at = 0; at < body.length; ) {
     const length = new DataView(body.buffer).getUint32(at, true);
@@ -282,8 +282,8 @@ test("the server receives one frame for each step of the range, each after its l
 test("an error text of the server is shown, that of a proxy is not", async (t) => {
   const answers = [
     [() => new Response("Too large", { status: 413 }), "Too large"],
-    [() => new Response("<h1>?</h1>", { status: 502, headers: { "content-type": "text/html" } }), "The app's server made no GIF (502)"],
-    [() => { throw new TypeError("fetch failed"); }, "The app's server cannot be reached"],
+    [() => new Response("<h1>?</h1>", { status: 502, headers: { "content-type": "text/html" } }), "The app's server made no GIF (502)."],
+    [() => { throw new TypeError("fetch failed"); }, "The app's server cannot be reached."],
   ];
   mock(t, () => answers[0][0]());
   for (; answers.length; answers.shift())
@@ -291,8 +291,8 @@ test("an error text of the server is shown, that of a proxy is not", async (t) =
 });
 
 test("a file that cannot be made throws a sentence", async () => {
-  await assert.rejects(makeFile("gif", stage()), { message: "GIFs are made by the app's server; this file has none" });
-  await assert.rejects(makeFile("html", stage()), { message: "This page is that file already: keep a copy of it" });
+  await assert.rejects(makeFile("gif", stage()), { message: "GIFs are made by the app's server. This file has none." });
+  await assert.rejects(makeFile("html", stage()), { message: "This page is that file already. Save a copy of it." });
   await assert.rejects(makeFile("video", stage()), /records no video/);
   await assert.rejects(makeFile("toString", stage()), /There is no toString/);
   await assert.rejects(makeFile("json", stage({ signal: AbortSignal.abort() })), { name: "AbortError" });

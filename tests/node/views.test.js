@@ -43,8 +43,8 @@ test("a copy from a view moves from the view's source, and names the cell of the
   const { tensors: { s, x } } = scene();
   assert.deepEqual([...s.from], [1, 2, 3, -1]);
   assert.ok(s.write.every((w) => w.source === x) && s.hue === x.hue);
-  assert.ok(textOf("s", 1).startsWith("s[1, 0] = 3, a copy of x[0, 2], in place of D[1, 1]."));
-  assert.ok(textOf("s", 1, 1).startsWith("s[1, 0] = 0, a zero of the padding, not read from anywhere, in place of D[1, 3]."));
+  assert.ok(textOf("s", 1).startsWith("s[1, 0] = 3, a copy of x[0, 2]. It replaces D[1, 1], which is never stored."));
+  assert.ok(textOf("s", 1, 1).startsWith("s[1, 0] = 0, a zero of the padding, not read from anywhere. It replaces D[1, 3], which is never stored."));
   assert.deepEqual(marksOf("s", 1), [["x", "2", "write"], ["D", "5", "read"], ["s", "1", "write"]]);
 });
 

@@ -19,7 +19,7 @@ from kernels.model.program import Tiles
 from kernels.model.rung import Rung
 from kernels.records import availability
 from visuals.charts import units
-from visuals.charts.bars import FONT
+from visuals.charts.bars import FONT, PIECE
 from visuals.charts.story import capitalized
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
@@ -273,11 +273,11 @@ def memory_sentences(chart: Chart) -> list[str]:
             tr(
                 "At N = {N}, {largest} allocates {big}: {ratio}× the {small} of {smallest}. S and P are N × N per head.",
                 N=decimal(f"{s.N:,}"),
-                largest=largest.title,
+                largest=tr(largest.title),
                 big=units.bytes_(big),
                 ratio=units.ratio(big / small),
                 small=units.bytes_(small),
-                smallest=smallest.title,
+                smallest=tr(smallest.title),
             )
         )
     for device in chart.device_memories:
@@ -333,24 +333,67 @@ def _measured(dots: Sequence[Dot]) -> str:
             "The largest deviation is that of {title} at N = {N}: {bytes}, {share} less than predicted.",
             **fields,
         )
-    return f"{known} {largest}"
+    return " ".join(filter(None, (known, largest, _pieces(worst))))
+
+
+def _pieces(dot: Dot) -> str:
+    """Returns how GPU memory is allocated if that alone can explain a measured peak; "" otherwise."""
+    if dot.bytes % PIECE or not 0 < dot.bytes - dot.predicted < 8 * PIECE:
+        return ""
+    return tr("GPU memory is allocated in pieces of {piece} B.", piece=PIECE)
 
 
 # -- traffic at one shape --------------------------------------------------------------------------
-def traffic(
-    rungs: Sequence[Rung], s: AttentionShape, tiles_of: Callable[[Rung], Tiles]
-) -> tuple[list[str], dict[str, list[str]]]:
-    """Returns (titles, columns by name) of the rungs that run: bytes moved at each level of memory, and FLOP per byte."""
-    supported = [rung for rung in rungs if availability.runs(rung, s, tiles_of(rung))]
-    hbm = [rung.cost(s, rung.build(s, tiles_of(rung))).moved_bytes for rung in supported]
-    requested = [attention_traffic.requested_bytes(rung, s, tiles_of(rung)) for rung in supported]
+@dataclass(frozen=True)
+class Traffic:
+    """The bytes that a kernel moves: at least to and from HBM, and requested by its threads. None: unknown, of a library."""
+
+    title: str
+    hbm: int | None
+    requested: int | None
+
+
+def traffic(rungs: Sequence[Rung], s: AttentionShape, tiles_of: Callable[[Rung], Tiles]) -> list[Traffic]:
+    """Returns the traffic of the rungs that run."""
+    return [
+        Traffic(
+            tr(rung.title),
+            rung.cost(s, rung.build(s, tiles_of(rung))).moved_bytes,
+            attention_traffic.requested_bytes(rung, s, tiles_of(rung)),
+        )
+        for rung in rungs
+        if availability.runs(rung, s, tiles_of(rung))
+    ]
+
+
+def traffic_table(kernels: Sequence[Traffic], s: AttentionShape) -> tuple[list[str], dict[str, list[str]]]:
+    """Returns (titles, columns by name): bytes moved at each level of memory, and FLOP per byte."""
+    hbm, requested = [k.hbm for k in kernels], [k.requested for k in kernels]
     columns = {
         tr("HBM bytes with perfect caches"): [units.bytes_(b) for b in hbm],
         tr("FLOP per HBM byte"): [units.ratio(b and s.flops / b) for b in hbm],
         tr("bytes requested by threads"): [units.bytes_(b) if b else "–" for b in requested],
         tr("FLOP per requested byte"): [units.ratio(s.flops / b) if b else "–" for b in requested],
     }
-    return [tr(rung.title) for rung in supported], columns
+    return [k.title for k in kernels], columns
+
+
+def traffic_conclusion(kernels: Sequence[Traffic]) -> str:
+    """Returns which kernel moves most and which least to and from HBM; "" if that is unknown."""
+    known = [kernel for kernel in kernels if kernel.hbm]
+    if not known:
+        return ""
+    most, least = (pick(known, key=lambda kernel: kernel.hbm) for pick in (max, min))
+    fields = {
+        "most": units.named(most.title, first=True), "bytes": units.bytes_(most.hbm),
+        "least": units.named(least.title), "least_bytes": units.bytes_(least.hbm),
+    }  # fmt: skip
+    if most.hbm == least.hbm:
+        return tr("All kernels move at least {bytes} to and from HBM (the GPU’s main memory).", **fields)
+    return tr(
+        "{most} moves at least {bytes} to and from HBM (the GPU’s main memory), {least} only {least_bytes}.",
+        **fields,
+    )
 
 
 def traffic_sentences(rung: Rung, s: AttentionShape, tiles: Tiles) -> list[str]:

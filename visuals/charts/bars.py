@@ -146,7 +146,7 @@ def span(row: Row) -> str:
 def _median_bars(titled: Titled, tokens: Mapping[str, str]):
     import plotly.graph_objects as go
 
-    rows = [row for _, row in titled]
+    rows, median = [row for _, row in titled], tr("median")
     return go.Bar(
         y=list(range(len(rows))),
         x=[r["median_ms"] for r in rows],
@@ -166,7 +166,7 @@ def _median_bars(titled: Titled, tokens: Mapping[str, str]):
             [title, *(units.time_(r[k]) for k in ("median_ms", "p20_ms", "p80_ms")), r["n"]]
             for title, r in titled
         ],
-        hovertemplate=f"%{{customdata[0]}}: {tr('median')} %{{customdata[1]}}<br>"
+        hovertemplate=f"%{{customdata[0]}}: {median} %{{customdata[1]}}<br>"
         "p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
     )
 

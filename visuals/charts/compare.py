@@ -219,7 +219,8 @@ def _line(name: str, cells: Sequence[str], differs: bool = False, span: int = 1,
     texts[-1] += after
     wide = f' colspan="{span}"' if span > 1 else ""
     body = "".join(f"<td{wide}>{text}</td>" for text in texts)
-    sign = f' <span class="kt-differs" title="{tr("differs")}">≠</span>' if differs else ""
+    label = tr("differs")
+    sign = f' <span class="kt-differs" title="{label}">≠</span>' if differs else ""
     return f'<tr><th scope="row">{escape(name)}{sign}</th>{body}</tr>'
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import records
 from kernels.i18n import tr
 from kernels.ladders import find, ladder_of
+from kernels.machine import ceilings as measured_ceilings
 from kernels.model.rung import FP32, TENSOR_CORES
 from visuals.charts import bars, units
 
@@ -162,10 +163,10 @@ def ceilings_text(roof: Roof) -> str:
         "Peak bandwidth is {copy} (copy {how}; best of {n}). Peak FP32 rate is {fp32} ({how_fp32}; best of {n_fp32}). "
         "Below {ridge} FLOP/byte bandwidth is the limit, above it arithmetic.",
         copy=units.bandwidth(roof.bytes_per_s),
-        how=units.in_decimal_units(tr(t.get("copy", ""))),
+        how=units.in_decimal_units(measured_ceilings.shown(t.get("copy", ""))),
         n=t.get("copy_n", "?"),
         fp32=_rate(roof.flops_per_s),
-        how_fp32=tr(t.get("fp32", "")),
+        how_fp32=measured_ceilings.shown(t.get("fp32", "")),
         n_fp32=t.get("fp32_n", "?"),
         ridge=units.ratio(roof.ridge),
     )

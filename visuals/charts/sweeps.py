@@ -114,6 +114,7 @@ def _dots(
 ) -> None:
     low = [(rate(r) - r["flops"] / r["p80_ms"] * 1e3) / scale for r in rows]
     high = [(r["flops"] / r["p20_ms"] * 1e3 - rate(r)) / scale for r in rows]
+    median = tr("median")
     figure.add_scatter(
         x=x, y=[rate(r) / scale for r in rows], mode="markers", **cell,
         marker={"size": 7, "color": tokens["input"], "opacity": 0.6},
@@ -121,7 +122,7 @@ def _dots(
                  "color": tokens["dim"], "thickness": 1, "width": 3},
         customdata=[[tiles_text(r["tiles"]), units.time_(r["median_ms"]), units.time_(r["p20_ms"]),
                      units.time_(r["p80_ms"]), r["n"], units.rate(r["flops"], r["median_ms"])] for r in rows],
-        hovertemplate=f"%{{customdata[0]}}<br>%{{customdata[5]}}: {tr('median')} %{{customdata[1]}}<br>"
+        hovertemplate=f"%{{customdata[0]}}<br>%{{customdata[5]}}: {median} %{{customdata[1]}}<br>"
                       "p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
     )  # fmt: skip
 
@@ -167,7 +168,7 @@ def ladder(titled: Sequence[tuple[str, Row]], library: Row | None, tokens: Token
     import plotly.graph_objects as go
 
     rows = [row for _, row in titled]
-    rates = [rate(row) for row in rows]
+    rates, median = [rate(row) for row in rows], tr("median")
     fast, slow = ([r["flops"] / r[f"p{q}_ms"] * 1e3 for r in rows] for q in (20, 80))
     figure = go.Figure(
         go.Bar(
@@ -180,7 +181,7 @@ def ladder(titled: Sequence[tuple[str, Row]], library: Row | None, tokens: Token
                      "array": [f - r for f, r in zip(fast, rates, strict=True)],
                      "arrayminus": [r - s for s, r in zip(slow, rates, strict=True)]},
             customdata=[[title, _rate(row), units.time_(row["median_ms"]), row["n"]] for title, row in titled],
-            hovertemplate=f"%{{customdata[0]}}: %{{customdata[1]}}<br>{tr('median')} %{{customdata[2]}}, n = %{{customdata[3]}}<extra></extra>",
+            hovertemplate=f"%{{customdata[0]}}: %{{customdata[1]}}<br>{median} %{{customdata[2]}}, n = %{{customdata[3]}}<extra></extra>",
         )
     )  # fmt: skip
     for n, row in enumerate(rows):
@@ -277,7 +278,7 @@ def _size_line(
     figure: Figure, title: str, points: Sequence, named: Mapping[str, str], top: float, tokens: Tokens
 ) -> None:
     rows = [row for _, row in points]
-    colour = tokens[named.get(title, "dim")]
+    colour, median = tokens[named.get(title, "dim")], tr("median")
     spread = {
         "type": "data", "symmetric": False, "thickness": 1, "width": 3,
         "array": [(r["flops"] / r["p20_ms"] * 1e3 - rate(r)) / top for r in rows],
@@ -291,7 +292,7 @@ def _size_line(
         marker={"symbol": SYMBOLS[list(named).index(title)] if title in named else "circle", "size": 7},
         error_y=spread if title in named else None,
         customdata=[[title, _rate(r), units.time_(r["median_ms"]), r["n"]] for r in rows],
-        hovertemplate=f"%{{customdata[0]}} at %{{x}}: %{{customdata[1]}}<br>{tr('median')} %{{customdata[2]}}, n = %{{customdata[3]}}<extra></extra>",
+        hovertemplate=f"%{{customdata[0]}} at %{{x}}: %{{customdata[1]}}<br>{median} %{{customdata[2]}}, n = %{{customdata[3]}}<extra></extra>",
     )  # fmt: skip
 
 

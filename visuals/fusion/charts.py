@@ -50,6 +50,27 @@ def _only(row: Row) -> str:
     return PLANS[row["rung"]](ChainShape(**row["shape"]), row["tiles"]).parts[0].launch.name
 
 
+def longest_launch(titled: Sequence[tuple[str, Row]]) -> str:
+    """Returns the longest launch of the first rung and its share of the sum of its launches."""
+    title, row = titled[0]
+    launches = bars(row)
+    longest, total = max(launches, key=lambda bar: bar.ms), sum(bar.ms for bar in launches)
+    fields = {
+        "title": units.named(title, first=True),
+        "name": longest.name.replace("_", " "),
+        "time": units.time_(longest.ms),
+    }
+    if len(launches) == 1:
+        return tr("{title}: {name} takes {time}.", **fields)
+    return trn(
+        "{title}: {name} takes longest, {time}. That is {share} of the time of {n} launch.",
+        "{title}: {name} takes longest, {time}. That is {share} of the time of {n} launches.",
+        len(launches),
+        share=units.share(longest.ms / total),
+        **fields,
+    )
+
+
 def px(titled: Sequence) -> int:
     return LANE_PX * len(titled) + 44
 

@@ -176,14 +176,17 @@ FUSION = Story(
 
 # -- when it pays --------------------------------------------------------------------------------------------
 def pays(s: ChainShape, roof: Roof | None) -> list[str]:
-    """Returns sentences on what limits the chain and what fusion saves, on the FLOPs of convolutions, on what begins a
-    kernel, on what is folded. Only the first says what limits the chain."""
-    sentences = [
-        f"{_conclusion(s, roof)} {_saves(s, roof)}".strip(),
+    """Returns paragraphs: the conclusion, which alone says what limits the chain; what fusion saves; the FLOPs of
+    convolutions; what begins a kernel; what is folded."""
+    conclusion, follows = _conclusion(s, roof)
+    paragraphs = [
+        conclusion,
+        f"{follows} {_saves(s, roof)}".strip(),
         *(_intensity(stage, roof) for stage in s.stages if stage.block.kind == "conv"),
+        _begins(s),
+        _fold(s),
     ]
-    sentences += [_begins(s), _fold(s)]
-    return [text for text in sentences if text]
+    return [text for text in paragraphs if text]
 
 
 @dataclass(frozen=True)
@@ -240,15 +243,15 @@ def intensity(stage: Stage) -> float:
     return stage.flops / (4 * sum(map(math.prod, tensors)))
 
 
-def _conclusion(s: ChainShape, roof: Roof | None) -> str:
+def _conclusion(s: ChainShape, roof: Roof | None) -> tuple[str, str]:
     """Returns what limits the chain on the roof's device, and what follows for fusion."""
     alone, fused = parts(UNFUSED, s), parts(FUSED, s)
     if not alone:
-        return ""
+        return "", ""
     if len(alone) == len(fused):
-        return tr("Fusion changes nothing in this chain: every block begins its own kernel.")
+        return tr("Fusion changes nothing in this chain: every block begins its own kernel."), ""
     if not roof:
-        return ""
+        return "", ""
     found = limits(s, roof)
     fields = {
         "device": roof.device, "launches": _time(found.launches), "bytes": _time(found.bytes), "arithmetic": _time(found.arithmetic),
@@ -256,26 +259,35 @@ def _conclusion(s: ChainShape, roof: Roof | None) -> str:
     }  # fmt: skip
     if found.limit == "launches":
         return tr(
-            "On {device}, launch overhead limits this chain: with one launch per block, the launches take {launches}. The bytes "
-            "take {bytes}, and the arithmetic takes {arithmetic}. Fusion saves time because it saves launches.",
-            **fields,
-        )
+            "On {device}, launch overhead limits this chain: with one launch per block, the launches take {launches}.", **fields
+        ), tr("Fusion saves time because it saves launches.")  # fmt: skip
     if found.limit == "bytes":
         return tr(
-            "On {device}, memory limits this chain: with one launch per block, the bytes take {bytes}. The launches take "
-            "{launches}, and the arithmetic takes {arithmetic}. Fusion saves time because it saves bytes.",
-            **fields,
-        )
+            "On {device}, memory limits this chain: with one launch per block, the bytes take {bytes}.", **fields
+        ), tr("Fusion saves time because it saves bytes.")  # fmt: skip
     text = trn(
-        "On {device}, arithmetic limits the convolution: it takes {convs} at the FP32 peak. The bytes and launches that fusion saves take {saved}. "
-        "So fusion saves at most {share} of the time, and less if a kernel is slower than the peak.",
-        "On {device}, arithmetic limits {n} convolutions: they take {convs} at the FP32 peak. The bytes and launches that fusion saves take {saved}. "
-        "So fusion saves at most {share} of the time, and less if a kernel is slower than the peak.",
+        "On {device}, arithmetic limits the convolution: it takes {convs} at the FP32 peak.",
+        "On {device}, arithmetic limits {n} convolutions: they take {convs} at the FP32 peak.",
         found.convs,
         **fields,
-    )  # fmt: skip
+    )
+    most = tr(
+        "The bytes and launches that fusion saves take {saved}. So fusion saves at most {share} of the time, and less if a kernel "
+        "is slower than the peak.",
+        **fields,
+    )
     hardly = tr("Here fusion hardly saves time.")
-    return f"{text} {hardly}" if found.max_share <= MIN_SHARE else text
+    return text, f"{most} {hardly}" if found.max_share <= MIN_SHARE else most
+
+
+def limit_times(found: Limits) -> list[tuple[str, float, str]]:
+    """Returns (title, ms, text) of what can limit a chain with one launch per block."""
+    each = (
+        (tr("launches"), found.launches),
+        (tr("bytes, at the speed of a copy"), found.bytes),
+        (tr("arithmetic, at the FP32 peak"), found.arithmetic),
+    )
+    return [(title, ms, _time(ms)) for title, ms in each]
 
 
 def _time(ms: float) -> str:

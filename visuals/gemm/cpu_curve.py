@@ -165,18 +165,22 @@ def _axis(tokens: Tokens) -> dict:
 
 
 # -- sentences ------------------------------------------------------------------------------------
-def summary(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
-    """Returns sentences: the best value, its speedup over other rungs, and the smallest cache that its tiles fit in."""
+def conclusion(rows: Sequence[Row], tile: Tile) -> str:
+    """Returns the best value and its rate."""
     top = fastest(rows)
-    value = {"name": tile.name, "value": decimal(f"{tile.value_in(top):,}")}
-    sentences = [
-        tr(
-            "The fastest is {name} {value} with {rate}.",
-            rate=units.rate(top["flops"], top["median_ms"]),
-            **value,
-        ),
-        *(_comparison(top, title, row, value) for title, row in lines),
-    ]
+    rate = units.rate(top["flops"], top["median_ms"])
+    return tr("The fastest is {name} {value} with {rate}.", rate=rate, **_value(top, tile))
+
+
+def _value(row: Row, tile: Tile) -> dict[str, str]:
+    return {"name": tile.name, "value": decimal(f"{tile.value_in(row):,}")}
+
+
+def summary(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
+    """Returns sentences: the speedup of the best value over other rungs, and the smallest cache that its tiles fit in."""
+    top = fastest(rows)
+    value = _value(top, tile)
+    sentences = [_comparison(top, title, row, value) for title, row in lines]
     size = tile.bytes_at(tile.value_in(top))
     if smallest_cache := next((cache for cache in caches if size <= cache.bytes), None):
         sentences.append(
@@ -214,10 +218,9 @@ def caches_sentence(caches: Sequence[Level], tile: Tile) -> str:
             "This system does not report the sizes of its caches. The chart has no cache marks and no prediction."
         )
     line = caches[0].line_bytes
-    sizes = "; ".join(_cache(cache, tile) for cache in caches)
-    return f"{sizes}. " + tr(
-        "A cache line has {bytes} bytes ({floats} floats).", bytes=line, floats=line // FLOAT
-    )
+    sizes = (_cache(cache, tile) for cache in caches)
+    lines = tr("A cache line has {bytes} bytes ({floats} floats).", bytes=line, floats=line // FLOAT)
+    return " ".join((*sizes, lines))
 
 
 def _cache(cache: Level, tile: Tile) -> str:
@@ -228,7 +231,7 @@ def _cache(cache: Level, tile: Tile) -> str:
         "name": tile.name, "value": decimal(f"{full:,}"),
     }  # fmt: skip
     if full == MAX_VALUE:
-        return tr("{cache} {size} ({each})", **fields)
+        return tr("{cache}: {size} ({each}).", **fields)
     if full:
-        return tr("{cache} {size} ({each}), filled by {tiles} of {name} {value}", **fields)
-    return tr("{cache} {size} ({each}), too small for {tiles} of {name} 1", **fields)
+        return tr("{cache}: {size} ({each}), filled by {tiles} of {name} {value}.", **fields)
+    return tr("{cache}: {size} ({each}), too small for {tiles} of {name} 1.", **fields)

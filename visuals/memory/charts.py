@@ -3,7 +3,6 @@ a device's memory levels. Pure functions."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -168,6 +167,22 @@ def slowdown_sentence(line: Line, stride: int, counted: Mapping[int, float], wha
 L1_AND_SHARED = {"H100": 256 * 1024, "H200": 256 * 1024}
 
 
+def levels_sentence(memory: Levels) -> str:
+    """Returns how the sizes of the memory levels differ: those of the nearest and the farthest level that are known."""
+    known = [level for level in memory.levels if level.bytes]
+    if len(known) < 2:
+        return ""
+    first, last = known[0], known[-1]
+    return tr(
+        "Memory near the threads is small: {first} {size} ({each}), {last} {last_size}.",
+        first=tr(first.name),
+        size=units.bytes_(first.bytes),
+        each=shown(first.each),
+        last=tr(last.name),
+        last_size=units.bytes_(last.bytes),
+    )
+
+
 def levels_table(memory: Levels) -> str:
     """Returns an HTML table: one row per level with its size, scope and source; last the measured copy."""
     rows = "".join(_level(level, memory) for level in memory.levels)
@@ -176,7 +191,7 @@ def levels_table(memory: Levels) -> str:
         rows += _line(
             tr("copy speed"),
             units.bandwidth(memory.copy_bytes_per_s),
-            _decimal_sizes(ceilings.shown(memory.copy)),
+            units.in_decimal_units(ceilings.shown(memory.copy)),
             units.badge(kind),
         )
     head = "".join(
@@ -214,8 +229,3 @@ def _line(name: str, size: str, each: str, source: str) -> str:
         f'<tr><th scope="row" style="white-space: nowrap">{escape(name)}</th><td>{escape(size)}</td>'
         f'<td style="white-space: normal">{escape(each)} {source}</td></tr>'
     )
-
-
-def _decimal_sizes(text: str) -> str:
-    """Returns the text with sizes in MiB as the page writes sizes: "1024 MiB" -> "1.07 GB"."""
-    return re.sub(r"(\d+) MiB", lambda size: units.bytes_(int(size[1]) << 20), text)

@@ -18,11 +18,11 @@ STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class CountTable:
-    """A table of the emulator's counts: one column per name, one line per (name, counts), and a sentence on it."""
+    """A table of the emulator's counts: one column per name, one line per (name, counts), and sentences on it."""
 
     columns: Sequence[str]
     lines: Sequence[tuple[str, Sequence[str]]]
-    sentence: str
+    sentences: Sequence[str]  # the first is the conclusion
 
     def html(self) -> str:
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("", *self.columns))
@@ -34,7 +34,7 @@ class CountTable:
         name = escape(tr("Counted"))
         return (
             f'<p class="kt-figures">{badge}</p><div class="kt-scroll" tabindex="0" role="region" aria-label="{name}">'
-            f'<table class="kt-table kt-shares"><tr>{head}</tr>{lines}</table></div><p class="kt-why">{escape(self.sentence)}</p>'
+            f'<table class="kt-table kt-shares"><tr>{head}</tr>{lines}</table></div>'
         )
 
 
@@ -54,25 +54,27 @@ def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Count
     (best, fewest), (worst, highest) = (
         pick(sectors_of.items(), key=lambda item: item[1]) for pick in (min, max)
     )
-    sentences = [
-        trn("The floats fill {n} sector (32 bytes).", "The floats fill {n} sectors (32 bytes each).", minimum)
-    ]
+    filled = trn(
+        "The floats fill {n} sector (32 bytes).", "The floats fill {n} sectors (32 bytes each).", minimum
+    )
     if fewest == highest:
-        sentences += [
+        sentences = [
             tr("At this size each kernel requests {count} sectors.", count=_count(highest)),
+            filled,
             tr("The kernels differ in which accesses are scattered: the reads or the writes."),
         ]
     else:
-        sentences += [
+        sentences = [
             tr(
                 "“{worst}” requests {most} sectors, “{best}” requests {fewest}.",
                 worst=worst, most=_count(highest), best=best, fewest=_count(fewest),
             ),
+            filled,
             tr("A sector is requested more than once if its floats belong to different warps."),
             tr("It is read from memory again if no cache still holds it."),
         ]  # fmt: skip
     columns = tr("sectors read"), tr("sectors written"), tr("relative to the minimum")
-    return CountTable(columns, lines, " ".join(sentences))
+    return CountTable(columns, lines, sentences)
 
 
 def _count(number: int) -> str:
@@ -99,7 +101,7 @@ def strides(stride: int) -> CountTable:
         ),
     )
     columns = tr("sectors per load"), tr("fetched"), tr("share used")
-    return CountTable(columns, lines, " ".join(sentences))
+    return CountTable(columns, lines, sentences)
 
 
 def banks(stride: int) -> CountTable:
@@ -130,4 +132,4 @@ def banks(stride: int) -> CountTable:
         else tr("Padding changes nothing here."),
     )  # fmt: skip
     columns = tr("passes, 32 words per row"), tr("passes, 33 words per row")
-    return CountTable(columns, lines, " ".join(sentences))
+    return CountTable(columns, lines, sentences)

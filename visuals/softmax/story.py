@@ -32,7 +32,7 @@ def softmax_cost(s: SoftmaxShape) -> str:
     x = 4 * s.elements
     two, three = (units.bytes_((reads + ladder.WRITES) * x) for reads in (2, 3))
     return tr(
-        "Fewer passes over x move fewer bytes: three passes {three}, two passes {two}, one pass {one}, the minimum. "
+        "Three passes over x move {three}. Two passes move {two}. One pass moves {one}, the minimum. "
         "x has {x}, and y is written once in each kernel. These are the bytes that threads request. A row that is still in a "
         "cache is not loaded again from HBM (the GPU’s main memory). Then fewer passes save less.",
         three=three, two=two, one=units.bytes_(s.bytes), x=units.bytes_(x),

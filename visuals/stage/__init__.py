@@ -1,7 +1,8 @@
 """The stage: one canvas component that plays any Scene. Picture, transport and hover run in the browser;
 nothing is sent back to the server.
 
-The player is plain JavaScript in this folder: ES modules, joined in the order below and sent as one module.
+The player is plain JavaScript in this folder: ES modules, joined in the order below and sent as one module. Its texts are
+English; the translation to the reader's language comes with each message (texts.py, texts.js).
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from rjsmin import jsmin
 from visuals.palette import DARK, LIGHT
 from visuals.scene.payload import payload
 from visuals.scene.scene import Scene
+from visuals.stage.texts import catalog
 
 HERE = Path(__file__).parent
 SCRIPTS = (  # each after the modules it imports
+    "texts",
     "view",
     "decode",
     "layout",
@@ -38,7 +41,14 @@ SCRIPTS = (  # each after the modules it imports
 )
 
 
-DOWNLOADS = ("svg", "wrap", "strip_figure", "takeaway", "panels")  # loaded when a reader downloads something
+DOWNLOADS = (
+    "texts",
+    "svg",
+    "wrap",
+    "strip_figure",
+    "takeaway",
+    "panels",
+)  # loaded when a reader downloads something
 
 
 def script() -> str:
@@ -97,6 +107,7 @@ def message(
     meta, block = payload(scene) if scene else (None, b"")
     head = {
         "meta": meta,
+        "texts": catalog(),
         "tokens": {"light": LIGHT, "dark": DARK},
         "step": step,
         "height": height,

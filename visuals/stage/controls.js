@@ -1,8 +1,9 @@
 // The parts around the picture: labels, caption, kernel, readings, legend. Updated with the player.
 
 import { lineOf } from "./decode.js";
-import { count, explain, focusOf } from "./explain.js";
+import { explain, focusOf } from "./explain.js";
 import { element, fillLanes, fillReadings, fillSource, fillText, highlightLine, legendOf } from "./side_panel.js";
+import { count, decimal, stepText, tr } from "./texts.js";
 
 const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
 
@@ -10,7 +11,7 @@ const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v1
 export function render(player) {
   const { part, root, scene } = player;
   root.dataset.scene = scene.key;
-  root.setAttribute("aria-label", player.data.still ? player.captionOf(player.step).map((p) => p.text).join("") : `Stage: ${scene.title}`);
+  root.setAttribute("aria-label", player.data.still ? player.captionOf(player.step).map((p) => p.text).join("") : tr("Stage: {title}", { title: scene.title }));
   part.canvas.setAttribute("aria-label", Object.values(scene.tensors).map((t) => `${t.title}, ${t.note || [t.rows, t.cols].join(" × ")}`).join("; "));
   part.scrub.max = scene.steps - 1;
   part.count.style.minWidth = `${2 * count(scene.steps).length + 3}ch`;
@@ -48,7 +49,7 @@ export function update(player) {
   };
   set("playing", player.playing, (playing) => {
     root.dataset.playing = String(playing);
-    part.play.setAttribute("aria-label", playing ? "Pause" : "Play");
+    part.play.setAttribute("aria-label", playing ? tr("Pause") : tr("Play"));
     part.play.querySelector("path").setAttribute("d", playing ? PAUSE_ICON : PLAY_ICON);
   });
   set("live", !player.playing + (!player.playing && player.pin ? 1 : 0), (live) => { // while it plays, a screen reader would read every step
@@ -56,13 +57,15 @@ export function update(player) {
     part.explanation.setAttribute("aria-live", live > 1 ? "polite" : "off"); // the cell selected by keyboard
   });
   set("speed", player.speed, (speed) => {
-    part.speed.textContent = `${speed}×`;
-    part.speed.setAttribute("aria-label", `Speed ${speed} times; change`);
+    const times = decimal(String(speed));
+    part.speed.textContent = `${times}×`;
+    part.speed.setAttribute("aria-label", tr("Speed {times} times; change", { times }));
   });
   set("loop", String(player.loop), () => {
     const [from = 0, to = from] = player.loop || [];
-    const [textContent, title] = !player.loop ? ["loop", "Loop from player step"]
-      : player.loop[1] === undefined ? [`loop from ${from + 1} …`, "Loop to player step"] : [`loop ${from + 1}–${to + 1}`, "End the loop"];
+    const steps = { from: count(from + 1), to: count(to + 1) };
+    const [textContent, title] = !player.loop ? [tr("loop"), tr("Loop from this step")]
+      : player.loop[1] === undefined ? [tr("loop from {from} …", steps), tr("Loop to this step")] : [tr("loop {from}–{to}", steps), tr("End the loop")];
     Object.assign(part.loop, { textContent, title }).classList.toggle("on", Boolean(player.loop));
     setBar("--from", from);
     setBar("--to", to - from === last ? 0 : to); // a loop over all steps marks no part
@@ -70,7 +73,7 @@ export function update(player) {
   set("step", step, () => {
     root.dataset.step = String(step);
     part.scrub.value = step;
-    part.scrub.setAttribute("aria-valuetext", `${scene.stepName} ${step + 1} of ${scene.steps}`);
+    part.scrub.setAttribute("aria-valuetext", stepText(scene, step));
     setBar("--done", step);
     part.count.textContent = `${count(step + 1)} / ${count(scene.steps)}`;
     fillText(part.caption, player.captionOf(step));

@@ -1,12 +1,14 @@
 // Payload -> scene: typed arrays over one block of bytes, and the indexes that every frame needs.
 // Pure. The contract is in visuals/scene/scene.py; a payload that breaks it throws a readable Error.
 
+import { decimal, tr } from "./texts.js";
+
 export const SCENE_VERSION = 3;
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 // A message is the lengths of two JSON texts in 4 bytes each, the head, the strip (or null), and the scene's block.
 export function unpack(bytes) {
-  if (!(bytes instanceof Uint8Array) || bytes.length < 8) throw new Error("the scene came without its bytes");
+  if (!(bytes instanceof Uint8Array) || bytes.length < 8) throw new Error(tr("the scene came without its bytes"));
   const view = new DataView(bytes.buffer, bytes.byteOffset), length = view.getUint32(0, true), stripLength = view.getUint32(4, true);
   const headEnd = 8 + length, stripEnd = headEnd + stripLength, text = (from, to) => new TextDecoder().decode(bytes.subarray(from, to));
   const headText = text(8, headEnd);
@@ -19,15 +21,15 @@ export const sameScene = (a, b) => a.headText === b.headText && sameBytes(a.bloc
 const sameBytes = (a, b) => a.length === b.length && a.every((v, i) => v === b[i]);
 
 export function decodeScene(meta, block) {
-  if (!meta || typeof meta !== "object") throw new Error("the scene is missing");
+  if (!meta || typeof meta !== "object") throw new Error(tr("the scene is missing"));
   if (meta.version !== SCENE_VERSION)
-    throw new Error(`this player reads scenes of version ${SCENE_VERSION}, this one is version ${meta.version}`);
+    throw new Error(tr("this player reads scenes of version {own}, this one is version {version}", { own: SCENE_VERSION, version: meta.version }));
   const read = reader(block);
   const tensors = { __proto__: null }; // only names of the scene, none of Object.prototype
   for (const t of meta.tensors)
     tensors[t.name] = { ...t, size: t.planes * t.rows * t.cols, values: read(t.values), colIndex: read(t.colIndex), hue: t.role, writes: [] };
   const tensor = (name) => {
-    if (!tensors[name]) throw new Error(`the scene names a tensor ${name} that it does not hold`);
+    if (!tensors[name]) throw new Error(tr("the scene names a tensor {name} that it does not hold", { name }));
     return tensors[name];
   };
   for (const v of meta.views || []) tensor(v.tensor).view = { source: tensor(v.source), index: readIndex(v.index, read) };
@@ -68,7 +70,7 @@ export function reader(block) {
   return (entry) => {
     if (!entry) return null;
     const type = ARRAYS[entry.dtype];
-    if (!type) throw new Error(`numbers of type ${entry.dtype} are unknown`);
+    if (!type) throw new Error(tr("numbers of type {type} are unknown", { type: entry.dtype }));
     return new type(buffer, entry.offset, entry.length);
   };
 }
@@ -95,15 +97,15 @@ const NO_COPY = -2;
 
 function resolve(t, steps, path) {
   if (t.cell) return;
-  if (path.includes(t)) throw new Error(`${t.name} is copied from itself`);
+  if (path.includes(t)) throw new Error(tr("{name} is copied from itself", { name: t.name }));
   for (const { source } of t.writes) if (source) resolve(source, steps, [...path, t]);
-  if (t.values && t.values.length !== t.size) throw new Error(`${t.name} has ${t.values.length} values for ${t.size} cells`);
+  if (t.values && t.values.length !== t.size) throw new Error(tr("{name} has {values} values for {cells} cells", { name: t.name, values: t.values.length, cells: t.size }));
   const lengths = t.writes.map((w) => (w.cells ? w.cells.length : t.size));
   const total = lengths.reduce((a, b) => a + b, 0);
   const writeOf = new Int32Array(total), offset = new Int32Array(total); // of each written cell: its write, and its position in that write
   let next = 0;
   t.writes.forEach((w, n) => {
-    if ((w.index || w.values || []).length !== lengths[n]) throw new Error(`a write into ${t.name} misses cells`);
+    if ((w.index || w.values || []).length !== lengths[n]) throw new Error(tr("a write into {name} misses cells", { name: t.name }));
     for (let k = 0; k < lengths[n]; k++, next++) [writeOf[next], offset[next]] = [n, k];
   });
   const stepOf = (w, k) => w.steps[k % w.steps.length];
@@ -130,8 +132,8 @@ function resolve(t, steps, path) {
 
 function copied(source, i, step) {
   if (i === -1) return 0; // padding
-  if (!(i >= 0 && i < source.size)) throw new Error("an index of the scene leaves its range");
-  if (!isWritten(source, i, step)) throw new Error(`a copy reads a cell of ${source.name} that nothing has written yet`);
+  if (!(i >= 0 && i < source.size)) throw new Error(tr("an index of the scene leaves its range"));
+  if (!isWritten(source, i, step)) throw new Error(tr("a copy reads a cell of {name} that nothing has written yet", { name: source.name }));
   return valueAt(source, i, step);
 }
 
@@ -141,7 +143,7 @@ export function group(size, groups, keyOf, min = 0) {
   const start = new Int32Array(groups + 1);
   for (let i = 0; i < size; i++) {
     const k = keyOf(i);
-    if (!(k >= min && k < groups)) throw new Error("an index of the scene leaves its range");
+    if (!(k >= min && k < groups)) throw new Error(tr("an index of the scene leaves its range"));
     if (k >= 0) start[k + 1]++;
   }
   for (let k = 0; k < groups; k++) start[k + 1] += start[k];
@@ -212,7 +214,7 @@ export function nextOfLine(scene, line, step) {
 
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false, roundingMode: "halfEven" });
 export const minus = (v) => String(v).replace("-", "−").replace("Infinity", "∞").replace("e+", "·10^");
-const captionNumber = (v) => minus(Math.abs(v) >= 1e15 ? v.toExponential(3) : Number.isInteger(v) ? BigInt(v) : plain.format(v));
+const captionNumber = (v) => minus(Math.abs(v) >= 1e15 ? decimal(v.toExponential(3)) : Number.isInteger(v) ? BigInt(v) : decimal(plain.format(v)));
 
 // The caption of a step (or of a cell) as parts {text, role}; role is "" for text without a role.
 export const captionOf = (scene, step) => fillTemplate(scene.captions, step);

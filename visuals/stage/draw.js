@@ -3,6 +3,7 @@
 
 import { styleOf } from "./colour.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
+import { decimal } from "./texts.js";
 import { HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
 import { clamp } from "./view.js";
 
@@ -17,7 +18,7 @@ export function cellText(v) {
   if (!(size < 1e6)) return minus(v.toExponential(0).replace("+", "")); // NaN too
   const text = Number.isInteger(v) || size >= 10 ? String(Math.round(v)) : v.toFixed(size < 1 ? 2 : 1);
   const short = +text === v ? String(+text) : text; // 0.50 becomes .5 if v is exactly that
-  return short.replace("-", "−").replace(/^(−?)0\./, "$1.");
+  return decimal(short.replace("-", "−").replace(/^(−?)0\./, "$1."));
 }
 
 // Numbers of a block: one font size for all, in which the longest fits; they fade out as cells become small.

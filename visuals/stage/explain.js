@@ -2,15 +2,13 @@
 // explain() returns {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
 
 import { cellOf, copiesOf, eventOf, eventsAt, fillTemplate, isAir, isPadding, isWritten, lastEvent, minus, valueAt, writtenAt } from "./decode.js";
+import { count, decimal, tr, trParts, trn, trnParts } from "./texts.js";
 
 const MAX_TERMS = 12;
 
-export const count = (n) => n.toLocaleString("en");
-const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
-
 // Numbers in a sentence: integers plain (no negative zero), others to three digits.
 export function number(v) {
-  return minus(Number.isInteger(v) && Math.abs(v) < 1e15 ? count(v + 0) : +v.toPrecision(3));
+  return minus(Number.isInteger(v) && Math.abs(v) < 1e15 ? count(v + 0) : decimal(String(+v.toPrecision(3))));
 }
 
 const columnOf = (t, j) => (t.colIndex ? t.colIndex[j] : j + t.origin[2]);
@@ -21,40 +19,29 @@ export function nameOf(t, i) {
   return `${t.symbol}[${(t.planes > 1 || t.planeName ? [plane, ...at] : at).join(", ")}]`;
 }
 
-const titleOf = (t) => t.title.replace(/\s*\(.*\)$/, "");
+const cellPart = (t, i, role = t.hue) => ({ text: nameOf(t, i), role });
+const titlePart = (t, role = "") => ({ text: t.title.replace(/\s*\(.*\)$/, ""), role });
 
 export function explain(scene, step, name, i) {
   const t = scene.tensors[name];
   const marks = [], parts = [];
   const add = (text, role = "") => parts.push({ text, role });
+  const say = (sentence) => parts.push(...(parts.length ? [{ text: " ", role: "" }] : []), ...sentence);
   const mark = (tensor, cells, as, more) => marks.push({ name: tensor.name, cells, as, ...more });
-  const context = { scene, step, add, mark, written: isWritten(t, i, step) };
+  const context = { scene, step, add, say, mark, written: isWritten(t, i, step) };
 
-  add(nameOf(t, i), "head");
+  const e = eventOf(t, i, step), via = e >= 0 && t.viaCell[e] >= 0 ? t.write[e].via : null;
   const out = scene.matmuls.find((m) => m.out === t);
   const sum = scene.sums.find((s) => s.out === t && s.start[i] < s.start[i + 1]);
   if (out) explainProduct(context, out, i);
   else if (sum) explainSum(context, sum, i);
-  else if (isAir(t, i)) add(" is never stored");
-  else if (isPadding(t, i, step)) add(" = 0, a zero of the padding, not read from anywhere");
-  else add(` = ${number(valueAt(t, i, step))}`, t.hue);
-
-  const e = eventOf(t, i, step);
-  if (e >= 0 && t.from[e] >= 0) {
-    const { source } = t.write[e];
-    add(context.written ? ", a copy of " : ", not written yet: will be a copy of ");
-    add(nameOf(source, t.from[e]), source.hue);
-    mark(source, [t.from[e]], "write");
-  } else if (!out && !sum && !context.written && !isAir(t, i)) add(", not written yet");
-  const via = e >= 0 && t.viaCell[e] >= 0 ? t.write[e].via : null;
+  else explainValue(context, t, i, e);
   if (via) {
-    add(", in place of ");
-    add(nameOf(via, t.viaCell[e]), via.hue);
+    say(trParts("It replaces {cell}, which is never stored.", { cell: cellPart(via, t.viaCell[e]) }));
     mark(via, [t.viaCell[e]], "read");
   }
-  if (!out && !sum) add(".");
   const times = t.byCell.start[i + 1] - t.byCell.start[i];
-  if (times > 1) add(` Write ${countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step)} of ${count(times)}.`);
+  if (times > 1) say(trParts("Write {done} of {n}.", { done: countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step), n: count(times) }));
 
   if (t.view && cellOf(t, i) >= 0) mark(t.view.source, [cellOf(t, i)], "read");
   for (const annotation of scene.annotations) explainAnnotation(context, annotation, t, i);
@@ -72,47 +59,60 @@ export function explain(scene, step, name, i) {
 
 const countDone = (t, events, step) => count(events.filter((e) => t.step[e] <= step).length);
 
-// The scene's own sentence on a cell, with the cells it is made of; and the cells that it is a part of.
-function explainAnnotation({ add, mark }, { tensor, captions, links }, t, i) {
-  const linked = ({ cells }, k) => cells.subarray(k * (cells.length / tensor.size), (k + 1) * (cells.length / tensor.size));
-  if (tensor === t) {
-    add(" ");
-    for (const { text, role } of fillTemplate(captions, i)) add(text, role);
+// What a cell holds, or will hold: a value, a copy, a zero of the padding. `e`: the event that writes it.
+function explainValue({ step, say, mark, written }, t, i, e) {
+  const cell = cellPart(t, i, "head");
+  if (e >= 0 && t.from[e] >= 0) {
+    const { source } = t.write[e], fields = { cell, value: valuePart(t, i, step), source: cellPart(source, t.from[e]) };
+    say(written ? trParts("{cell} = {value}, a copy of {source}.", fields) : trParts("{cell} = {value}, not written yet: will be a copy of {source}.", fields));
+    mark(source, [t.from[e]], "write");
+  } else if (isAir(t, i)) say(trParts("{cell} is never stored.", { cell }));
+  else if (isPadding(t, i, step)) {
+    say(trParts("{cell} = 0, a zero of the padding, not read from anywhere.", { cell }));
+    if (!written) say(trParts("It is not written yet."));
+  } else {
+    const fields = { cell, value: valuePart(t, i, step) };
+    say(written ? trParts("{cell} = {value}.", fields) : trParts("{cell} = {value}, not written yet.", fields));
   }
+}
+
+const valuePart = (t, i, step) => ({ text: number(valueAt(t, i, step)), role: t.hue });
+
+// The scene's own sentence on a cell, with the cells it is made of; and the cells that it is a part of.
+function explainAnnotation({ say, mark }, { tensor, captions, links }, t, i) {
+  const linked = ({ cells }, k) => cells.subarray(k * (cells.length / tensor.size), (k + 1) * (cells.length / tensor.size));
+  if (tensor === t) say(fillTemplate(captions, i));
   for (const link of links) {
     if (tensor === t) mark(link.source, [...linked(link, i)].filter((c) => c >= 0), "read");
     if (link.source === t) mark(tensor, Array.from({ length: tensor.size }, (_, k) => k).filter((k) => linked(link, k).includes(i)), "write", { each: true, faint: true });
   }
 }
 
-function explainCopies({ scene, step, add, mark }, target, source, i) {
+function explainCopies({ step, say, mark }, target, source, i) {
   const copies = [...copiesOf(target, source, i)];
-  if (!copies.length) return add(" It is never copied.");
+  if (!copies.length) return say(trParts("It is never copied."));
   const current = copies.filter((e) => lastEvent(target, target.cell[e], step) === e);
   mark(target, copies.filter((e) => target.step[e] > step).map((e) => target.cell[e]), "write", { faint: true });
   mark(target, current.map((e) => target.cell[e]), "write", { each: true });
-  const noun = new Set(copies.map((e) => target.step[e])).size === copies.length ? scene.stepName : "cell";
-  const whole = `${target.partial ? "the part shown of " : ""}the ${titleOf(target)}`, done = countDone(target, copies, step);
-  if (done === "0") return add(` Not yet copied to ${whole}.`);
-  add(target.once ? " Copied to " : " Copied ");
-  add(`${done} of ${plural(copies.length, target.once ? noun : "time")}`, target.role);
-  add(`${target.once ? " of" : " to"} ${whole} so far.`);
+  const done = countDone(target, copies, step), fields = { done, tensor: titlePart(target, target.role) };
+  if (done === "0") say(trParts("Not yet copied to the {tensor}.", fields));
+  else if (target.once) say(trnParts("Copied to {done} of {n} cell of the {tensor} so far.", "Copied to {done} of {n} cells of the {tensor} so far.", copies.length, fields));
+  else say(trnParts("Copied {done} of {n} time to the {tensor} so far.", "Copied {done} of {n} times to the {tensor} so far.", copies.length, fields));
+  if (target.partial) say(trParts("Only the part shown is counted."));
 }
 
 const column = (m, j) => Array.from({ length: m.right.rows }, (_, k) => k * m.right.cols + j);
 const productsOf = (m, j) => Array.from({ length: m.left.rows }, (_, r) => r * m.right.cols + j);
 
 function explainColumn(context, m, i) {
-  const { add, mark } = context, { right } = m;
+  const { say, mark } = context, { right } = m;
   const j = i % right.cols, outs = productsOf(m, j);
   markColumn(context, m, column(m, j));
   mark(m.out, outs, "write", { each: true });
-  add(` Column ${columnOf(right, j)}${right.source ? " is one window; it" : ""} gives `);
-  outs.slice(0, 4).forEach((o, n) => {
-    if (n) add(", ");
-    add(nameOf(m.out, o), m.out.hue);
-  });
-  add(outs.length > 4 ? ` and ${outs.length - 4} more.` : ".");
+  const first = outs.slice(0, 4).flatMap((o, n) => [...(n ? [{ text: ", ", role: "" }] : []), cellPart(m.out, o)]);
+  const cells = outs.length > 4 ? trParts("{cells} and {n} more", { cells: first, n: count(outs.length - 4) }) : first;
+  const fields = { column: columnOf(right, j), cells };
+  say(right.source ? trParts("Column {column} is one window. It gives {cells}.", fields) : trParts("Column {column} gives {cells}.", fields));
 }
 
 // A column and the window it was copied from.
@@ -122,17 +122,16 @@ function markColumn({ step, mark }, { right }, cells) {
   if (source) mark(source, [...new Set(cells.map((c) => cellOf(right, c, step)))].filter((c) => c >= 0), "read");
 }
 
-function explainFactor({ step, add, mark }, m, i) {
+function explainFactor({ step, say, mark }, m, i) {
   const { left, right, out } = m, { cols } = right;
   const k = i % left.cols, r = Math.floor(i / left.cols);
   const row = Array.from({ length: cols }, (_, j) => k * cols + j);
   mark(right, row, "read");
-  const done = row.filter((_, j) => isWritten(out, r * cols + j, step));
-  add(` It multiplies all of row ${k + right.origin[1]} of the `);
-  add(titleOf(right), right.role);
-  add(": one term of ");
-  add(plural(cols, titleOf(out)), out.hue);
-  add(`, ${count(done.length)} so far.`);
+  say(trnParts("It multiplies all of row {row} of the {matrix}: one term of {n} cell of the {output}, {done} so far.",
+    "It multiplies all of row {row} of the {matrix}: one term of {n} cells of the {output}, {done} so far.", cols, {
+      row: k + right.origin[1], matrix: titlePart(right, right.role), output: titlePart(out, out.hue),
+      done: count(row.filter((_, j) => isWritten(out, r * cols + j, step)).length),
+    }));
 }
 
 // out = sum of left x right, with the numbers of the cells.
@@ -142,19 +141,31 @@ function explainProduct(context, m, i) {
   const summed = written && m.upto ? m.upto[step] : inner;
   mark(left, cells.map((_, k) => r * inner + k), "read");
   markColumn(context, m, cells);
-  add(written ? "\n= " : ", not computed yet\n= ");
+  beginSum(context, out, i);
   let exact = true;
   for (let k = 0; k < summed; k++) {
     const a = valueAt(left, r * inner + k, step), b = valueAt(right, cells[k], step);
     exact &&= Number.isInteger(a) && Number.isInteger(b);
     addTerm(add, k, a, left.hue, b, isPadding(right, cells[k], step) ? "dim" : right.hue);
   }
-  if (summed > MAX_TERMS) add(` + … ${plural(summed - MAX_TERMS, "more term")}`, "dim");
+  addMoreTerms(add, summed);
   if (m.rest) {
-    add(` + ${number(m.rest[i])} from the ${right.source?.planeName || "term"}s not shown`, "dim");
+    const plane = right.source?.planeName, value = number(m.rest[i]);
+    add(" + " + (plane ? tr("{value} from every {plane} not shown", { value, plane }) : tr("{value} from the terms not shown", { value })), "dim");
   }
-  if (summed < inner) add(`, ${plural(inner - summed, "term")} to come`, "dim");
+  if (summed < inner) add(", " + trn("{n} term to come", "{n} terms to come", inner - summed), "dim");
   add(`\n${exact ? "=" : "≈"} ${number(valueAt(out, i, step))}`, "sum");
+}
+
+// The cell's name, and the line of its sum up to the first term.
+function beginSum({ add, say, written }, out, i) {
+  const cell = cellPart(out, i, "head");
+  say(written ? [cell] : trParts("{cell}, not computed yet", { cell }));
+  add("\n= ");
+}
+
+function addMoreTerms(add, terms) {
+  if (terms > MAX_TERMS) add(" + … " + trn("{n} more term", "{n} more terms", terms - MAX_TERMS), "dim");
 }
 
 // Term k of a sum, a * b, with its sign. A factor without a colour is a number of the algorithm, and is left out if it
@@ -171,12 +182,12 @@ function addTerm(add, k, a, colour, b, role) {
 }
 
 // out = the sum of its terms, with their values at the step that writes it; for a ghost that step is still to come.
-function explainSum({ scene, step, add, mark, written }, { out, left, right, start, cells, factors, rest }, i) {
-  const e = eventOf(out, i, step), sumStep = e >= 0 ? out.step[e] : step, value = valueAt(out, i, step);
+function explainSum(context, { out, left, right, start, cells, factors, rest }, i) {
+  const { step, add, mark } = context, e = eventOf(out, i, step), sumStep = e >= 0 ? out.step[e] : step, value = valueAt(out, i, step);
   const terms = cells.subarray(start[i], start[i + 1]), weights = factors.subarray(start[i], start[i + 1]);
   mark(right, [...terms], "read");
   if (left) mark(left, [...weights], "read");
-  add(written ? "\n= " : ", not computed yet\n= ");
+  beginSum(context, out, i);
   let total = 0, exact = true;
   terms.forEach((cell, k) => {
     const a = left ? valueAt(left, weights[k], sumStep) : weights[k], b = valueAt(right, cell, sumStep);
@@ -184,21 +195,19 @@ function explainSum({ scene, step, add, mark, written }, { out, left, right, sta
     exact &&= Number.isInteger(a) && Number.isInteger(b);
     addTerm(add, k, a, left ? left.hue : "", b, right.hue);
   });
-  if (terms.length > MAX_TERMS) add(` + … ${plural(terms.length - MAX_TERMS, "more term")}`, "dim");
-  if (rest) add(` + ${number(value - total)} from the ${rest} not shown`, "dim");
+  addMoreTerms(add, terms.length);
+  if (rest) add(" + " + tr("{value} from the {terms} not shown", { value: number(value - total), terms: rest }), "dim");
   add(`\n${exact && Number.isInteger(value) ? "=" : "≈"} ${number(value)}`, "sum");
-  if (terms.some((cell) => valueAt(right, cell, sumStep) !== valueAt(right, cell, step))) add(`\nWhat it was made of has been overwritten since.`, "dim");
+  if (terms.some((cell) => valueAt(right, cell, sumStep) !== valueAt(right, cell, step))) add("\n" + tr("Its terms have been overwritten since."), "dim");
 }
 
 // The sums in which a cell is a term, of those that are written or will be written.
-function explainTerm({ add, mark }, s, t, i) {
+function explainTerm({ say, mark }, s, t, i) {
   const outs = [], terms = s.right === t ? s.cells : s.factors;
   for (let o = 0; o < s.out.size; o++) if (terms.subarray(s.start[o], s.start[o + 1]).includes(i)) outs.push(o);
   if (!outs.length) return;
   mark(s.out, outs, "write", { each: true });
-  add(" It is a term of ");
-  add(plural(outs.length, "cell"), s.out.hue);
-  add(` of the ${titleOf(s.out)}.`);
+  say(trnParts("It is a term of {n} cell of the {output}.", "It is a term of {n} cells of the {output}.", outs.length, { output: titlePart(s.out, s.out.hue) }));
 }
 
 // The outlines of a step: what it reads in sky blue, what it writes in vermilion.

@@ -1,6 +1,8 @@
 // Messages with the page that embeds the stage: a slide deck, a course. It receives, as JSON, the step of the stage and
 // requests to go on. It may send {stage: "goto", step}, {stage: "step", by}, {stage: "play"} or {stage: "pause"}.
 
+import { tr } from "./texts.js";
+
 export const embedded = globalThis.parent !== globalThis.self; // equal if not embedded, and in Node
 
 // Reveal.js understands "method" without further code.
@@ -25,7 +27,7 @@ export function readMessage(data) {
   if (stage === "goto" && Number.isInteger(step)) return { goto: step };
   if (stage === "step" && Number.isInteger(by)) return { by };
   if (stage === "play" || stage === "pause") return { play: stage === "play" };
-  return new Error('a message to the stage must be goto with a whole step, step with a whole "by", play or pause');
+  return new Error(tr("A message to the stage must be goto with a whole step, step with a whole “by”, play or pause."));
 }
 
 // Only messages of the embedding page are accepted.
@@ -33,7 +35,7 @@ export function listenToParent(on, act, reject) {
   on(window, "message", (event) => {
     const request = readMessage(event.data);
     if (!request) return;
-    if (!embedded || event.source !== window.parent) reject("a message that did not come from the embedding page was left unheard");
+    if (!embedded || event.source !== window.parent) reject(tr("A message was ignored: it did not come from the embedding page."));
     else if (request instanceof Error) reject(request.message);
     else act(request);
   });

@@ -28,7 +28,7 @@ export function listen(player) {
     else if (request.by) player.goto(player.step + request.by);
     else if (request.play) player.play();
     else player.pause();
-  }), (text) => player.notify(`${text}.`));
+  }), (text) => player.notify(text));
 }
 
 // -- buttons -------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ async function runPanel(player, panel, name) {
     const { panels } = await import(await assets.module);
     await panels[panel](player, name, assets, show);
   } catch (error) {
-    show(`${error.message}.`);
+    show(error.message);
   }
   player.busy = false;
 }

@@ -3,23 +3,24 @@
 // So the stage changes only its own parameters and restores them if they are overwritten.
 
 import { SCENE_VERSION } from "./decode.js";
+import { mark, tr, trn } from "./texts.js";
 import { MAX_ZOOM } from "./view.js";
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 export const HIDEABLE = "kernel explain transport play steps scrub count speed loop order colours take link help caption readings strip".split(" ");
-const RULES = { // parameter: [what is allowed, as text; parser of a text, which returns undefined if the text is invalid]
-  step: ["a whole number", (text) => (/^\d{1,40}$/.test(text) ? +text : undefined)],
-  speed: [`one of ${SPEEDS.join(", ")}`, (text) => (SPEEDS.includes(+text) ? +text : undefined)],
-  pin: ["a tensor and a cell of it, as in x:5", (text, scene) => {
+const RULES = { // parameter: [message for an invalid text; parser of a text, which returns undefined for an invalid one]
+  step: [mark("step must be a whole number; got {text}."), (text) => (/^\d{1,40}$/.test(text) ? +text : undefined)],
+  speed: [mark("speed must be one of {speeds}; got {text}."), (text) => (SPEEDS.includes(+text) ? +text : undefined)],
+  pin: [mark("pin must be a tensor and a cell of it, as in x:5; got {text}."), (text, scene) => {
     const [, name, index] = text.match(/^(\w+):(\d{1,9})$/) || [];
     return Object.hasOwn(scene.tensors, name) && +index < scene.tensors[name].size ? { name, index: +index } : undefined;
   }],
-  zoom: [`scale (1 to ${MAX_ZOOM}) and centre, as in 2,0.5,0.5`, (text) => (/^\d+(\.\d+)?(,[01](\.\d+)?){2}$/.test(text) && parseFloat(text) <= MAX_ZOOM ? text : undefined)],
-  loop: ["the first and the last step, as in 3-9", (text, scene) => {
+  zoom: [mark("zoom must be scale (1 to {zoom}) and centre, as in 2,0.5,0.5; got {text}."), (text) => (/^\d+(\.\d+)?(,[01](\.\d+)?){2}$/.test(text) && parseFloat(text) <= MAX_ZOOM ? text : undefined)],
+  loop: [mark("loop must be the first and the last step, as in 3-9; got {text}."), (text, scene) => {
     const [, from, to] = (text.match(/^(\d{1,9})-(\d{1,9})$/) || []).map(Number);
     return from <= to && to < scene.steps ? [from, to] : undefined;
   }],
-  hide: [`some of ${HIDEABLE.join(", ")}`, (text) => (text.split(",").every((name) => HIDEABLE.includes(name)) ? text.replaceAll(",", " ") : undefined)],
+  hide: [mark("hide must be some of {names}; got {text}."), (text) => (text.split(",").every((name) => HIDEABLE.includes(name)) ? text.replaceAll(",", " ") : undefined)],
 };
 
 const short = (text) => `“${text.slice(0, 23)}${text.length > 23 ? "…" : ""}”`;
@@ -27,15 +28,16 @@ const short = (text) => `“${text.slice(0, 23)}${text.length > 23 ? "…" : ""}
 // The values of a query, and a note for each invalid value: {step, speed, ..., notes}.
 export function readLink(query, param, scene) {
   const params = new URLSearchParams(query), found = { notes: [] };
+  const allowed = { speeds: SPEEDS.join(", "), zoom: MAX_ZOOM, names: HIDEABLE.join(", ") };
   for (const [name, [rule, parse]] of Object.entries(RULES)) {
     const text = params.get(name === "step" ? param : name);
     if (!text) continue;
     found[name] = parse(text, scene);
-    if (found[name] === undefined) found.notes.push(`${name} must be ${rule}; got ${short(text)}`);
+    if (found[name] === undefined) found.notes.push(tr(rule, { ...allowed, text: short(text) }));
   }
-  if (found.step >= scene.steps) found.notes.push(`this scene has ${scene.steps.toLocaleString("en")} steps; the last one is shown`);
+  if (found.step >= scene.steps) found.notes.push(trn("This scene has {n} step. The last one is shown.", "This scene has {n} steps. The last one is shown.", scene.steps));
   if (params.get("version") > SCENE_VERSION)
-    found.notes.push(`this link was made by a newer version (${short(params.get("version"))}; this is ${SCENE_VERSION}): what it asks for beyond that is left out`);
+    found.notes.push(tr("This link was made by a newer version ({version}; this is {own}). What only that version can show is left out.", { version: short(params.get("version")), own: SCENE_VERSION }));
   return found;
 }
 

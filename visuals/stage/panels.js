@@ -2,12 +2,14 @@
 // on first use.
 
 import { makeFile } from "./takeaway.js";
+import { count, tr, useTexts } from "./texts.js";
 
 // By panel: a function of (player, name of the button, URLs of the server's files, function that shows a status).
 export const panels = { take: toFile, link: toClipboard };
 
 async function toFile(player, kind, assets, show) {
   const { scene, data, inView, theme, font, msPerStep, loop } = player;
+  useTexts(data.texts); // this module has its own copy of texts.js
   const { blob, name, note } = await makeFile(kind, {
     scene, strip: player.stripSize(), head: data, block: data.block, step: player.step, range: loop?.[1] === undefined ? [0, scene.steps - 1] : loop,
     width: inView.width, height: inView.height, theme, font, msPerStep, assets, signal: player.closed.signal,
@@ -16,20 +18,21 @@ async function toFile(player, kind, assets, show) {
   const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  show(note || `${name}, ${Math.ceil(blob.size / 1000).toLocaleString("en")} KB`);
+  show(note || tr("{name}, {size} KB", { name, size: count(Math.ceil(blob.size / 1000)) }));
 }
 
 // The copied text is also displayed, because a browser may refuse the clipboard.
-async function toClipboard({ root, scene }, name, assets, show) {
+async function toClipboard({ root, scene, data }, name, assets, show) {
+  useTexts(data.texts);
   const box = root.querySelector(".copied");
   box.hidden = false;
   box.value = shareTexts(location.href, scene)[name];
   try {
     await navigator.clipboard.writeText(box.value);
-    show("Copied.");
+    show(tr("Copied."));
   } catch {
     box.select();
-    show("The browser keeps the clipboard to itself: copy the text above.");
+    show(tr("The browser did not allow copying. Copy the text above."));
   }
 }
 

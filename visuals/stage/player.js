@@ -12,6 +12,7 @@ import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
 import { fillChapter } from "./chapter.js";
 import { fillStrip, sizeOf } from "./strip.js";
+import { language, textsIn, tr, useTexts } from "./texts.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
 
 const STEP_MS = 620; // duration of one step by hand
@@ -33,6 +34,8 @@ class Player {
     Object.assign(this, { root, assets, scene: null, speed: 1, closed: new AbortController() });
     this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes explanation hint notice play scrub count speed loop order caption readings strip chapter fit transport"
       .split(" ").map((name) => [name, root.querySelector(name === "canvas" ? name : `.${name}`)]));
+    this.texts = textsIn(root); // before anything fills the parts
+    this.language = "en";
     this.ctx = this.part.canvas.getContext("2d");
     this.lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
     this.layer = document.createElement("canvas"); // of the cells that do not move
@@ -49,6 +52,7 @@ class Player {
     const { root } = this, first = !this.scene;
     try {
       const data = unpack(bytes);
+      this.setLanguage(data.texts);
       root.classList.toggle("strip-only", !data.meta);
       if (!data.meta) return this.updateStripOnly(data);
       if (this.failed || !this.data || !sameScene(this.data, data)) this.setScene(data, decodeScene(data.meta, data.block));
@@ -69,8 +73,15 @@ class Player {
       this.failed = true;
       this.playing = false;
       root.dataset.ready = "error";
-      this.notify(`This scene cannot be shown: ${error.message}.`);
+      this.notify(tr("This scene cannot be shown: {reason}.", { reason: error.message }));
     }
+  }
+
+  setLanguage(texts) {
+    useTexts(texts);
+    if (this.language === language()) return;
+    this.root.lang = this.language = language();
+    for (const [message, show] of this.texts) show(tr(message));
   }
 
   // A kernel that no scene shows has a strip all the same.
@@ -168,7 +179,7 @@ class Player {
     this.view = WHOLE;
     this.zoomText = params.zoom; // a view needs the layout's size
     if (this.layout) this.setView();
-    if (params.notes.length) this.notify(`${params.notes.join("; ")}.`);
+    if (params.notes.length) this.notify(params.notes.join(" "));
   }
 
   // Shows a notice above the stage, which keeps working; "" removes it.

@@ -14,6 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from kernels import i18n
+from kernels.i18n import tr, trn
 from visuals.stage.standalone import standalone, takeaway
 
 MAX_FRAMES, MAX_BYTES = 300, 40_000_000
@@ -43,7 +45,8 @@ def routes(base: str = "") -> list[Route]:
 async def _file(make_text, media_type: str, request: Request) -> Response:
     """Returns a text with an ETag of its content. The browser caches it but revalidates it each time, so that after an
     update the player never loads older parts."""
-    text = make_text().encode()
+    with i18n.using(_language(request)):
+        text = make_text().encode()
     tag = f'"{sha256(text).hexdigest()[:20]}"'
     headers = {"Cache-Control": "no-cache", "ETag": tag, "X-Content-Type-Options": "nosniff"}
     if tag in request.headers.get("if-none-match", ""):  # a list of tags, each maybe with W/ before it
@@ -51,7 +54,17 @@ async def _file(make_text, media_type: str, request: Request) -> Response:
     return Response(text, media_type=f"{media_type}; charset=utf-8", headers=headers)
 
 
+def _language(request: Request) -> str:
+    """Returns the language that the player shows; these routes belong to no session."""
+    return i18n.best_language(request.query_params.get("lang"))
+
+
 async def _gif(request: Request) -> Response:
+    with i18n.using(_language(request)):
+        return await _make_gif(request)
+
+
+async def _make_gif(request: Request) -> Response:
     try:
         ms = _ms(request.query_params.get("ms", "120"))
         frames = split(await _body(request.stream()))
@@ -76,7 +89,7 @@ def _one_at_a_time() -> anyio.CapacityLimiter:
 def _ms(text: str) -> int:
     low, high = MS
     if not (text.isascii() and text.isdigit() and len(text) < 6 and low <= int(text) <= high):
-        raise GifError(400, f"ms must be a whole number from {low} to {high}")
+        raise GifError(400, tr("ms must be a whole number from {low} to {high}.", low=low, high=high))
     return int(text)
 
 
@@ -86,7 +99,9 @@ async def _body(chunks: AsyncIterable[bytes]) -> bytes:
     async for chunk in chunks:
         body += chunk
         if len(body) > MAX_BYTES:
-            raise GifError(413, f"The frames are larger than {MAX_BYTES // 1_000_000} MB together")
+            raise GifError(
+                413, tr("The frames are larger than {limit} MB together.", limit=MAX_BYTES // 1_000_000)
+            )
     return bytes(body)
 
 
@@ -97,13 +112,16 @@ def split(body: bytes) -> list[bytes]:
         length = int.from_bytes(body[at : at + 4], "little")
         frame = body[at + 4 : at + 4 + length]
         if len(frame) != length or not length:
-            raise GifError(400, f"Frame {len(frames) + 1} is cut off")
+            raise GifError(400, tr("Frame {number} is cut off.", number=len(frames) + 1))
         frames.append(frame)
         at += 4 + length
         if len(frames) > MAX_FRAMES:
-            raise GifError(413, f"A GIF has at most {MAX_FRAMES} frames here")
+            raise GifError(
+                413,
+                trn("A GIF has at most {n} frame here.", "A GIF has at most {n} frames here.", MAX_FRAMES),
+            )
     if not frames:
-        raise GifError(400, "A GIF needs a frame")
+        raise GifError(400, tr("A GIF needs a frame."))
     return frames
 
 
@@ -111,7 +129,9 @@ def animate(pngs: list[bytes], ms: int) -> bytes:
     """Returns a GIF of the frames that loops forever; the last frame stays LAST_FRAME_EXTRA_MS longer."""
     size = _open(pngs[0], 1).size
     if size[0] * size[1] * len(pngs) > MAX_PIXELS:
-        raise GifError(413, f"The frames are larger than {MAX_PIXELS // 1_000_000} megapixels together")
+        raise GifError(
+            413, tr("The frames are larger than {limit} megapixels together.", limit=MAX_PIXELS // 1_000_000)
+        )
     sample = {len(pngs) * k // _SAMPLED for k in range(_SAMPLED)} | {len(pngs) - 1}
     palette = shared_palette([_packed(_frame(pngs[k], k + 1, size)) for k in sorted(sample)])
     nearest = Nearest(palette[:_TRANSPARENT])
@@ -187,11 +207,12 @@ def _rgb(packed: np.ndarray) -> np.ndarray:
 def _frame(png: bytes, number: int, size: tuple[int, int]) -> Image.Image:
     image = _open(png, number)
     if image.size != size:
-        raise GifError(400, f"Frame {number} is {_times(image.size)} pixels, the first {_times(size)}")
+        sizes = {"size": _times(image.size), "first": _times(size)}
+        raise GifError(400, tr("Frame {number} is {size} pixels, the first {first}.", number=number, **sizes))
     try:
         return image.convert("RGB")
     except Exception as error:  # Pillow raises errors of many types for damaged bytes
-        raise GifError(400, f"Frame {number} is a damaged PNG") from error
+        raise GifError(400, tr("Frame {number} is a damaged PNG.", number=number)) from error
 
 
 def _open(png: bytes, number: int) -> Image.Image:
@@ -199,9 +220,12 @@ def _open(png: bytes, number: int) -> Image.Image:
     try:
         image = Image.open(BytesIO(png), formats=["PNG"])
     except Exception as error:
-        raise GifError(400, f"Frame {number} is no PNG") from error
+        raise GifError(400, tr("Frame {number} is no PNG.", number=number)) from error
     if image.width * image.height > MAX_FRAME_PIXELS:
-        raise GifError(413, f"Frame {number} is larger than {MAX_FRAME_PIXELS // 1_000_000} megapixels")
+        limit = MAX_FRAME_PIXELS // 1_000_000
+        raise GifError(
+            413, tr("Frame {number} is larger than {limit} megapixels.", number=number, limit=limit)
+        )
     return image
 
 

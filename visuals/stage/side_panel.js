@@ -3,8 +3,10 @@
 
 import { HUES } from "./colour.js";
 import { number } from "./explain.js";
+import { mark, tr } from "./texts.js";
 
 const KINDS = ["", "comment", "keyword", "type", "builtin", "string", "directive"]; // of visuals/scene/highlight.py
+const BADGES = { measured: mark("measured"), recorded: mark("recorded"), counted: mark("counted"), predicted: mark("predicted") };
 
 export function element(tag, className, text) {
   const node = document.createElement(tag);
@@ -34,7 +36,7 @@ export function fillSource(list, { text, colours, first, notes, lines }) {
     const row = element("li", "code-line");
     row.dataset.line = line;
     const digits = element(runs ? "button" : "span", "line-number", String(line));
-    if (runs) Object.assign(digits, { type: "button", title: "To the next step of this line" }).setAttribute("aria-label", `Line ${line}: to its next step`);
+    if (runs) Object.assign(digits, { type: "button", title: tr("To the next step of this line") }).setAttribute("aria-label", tr("Line {line}: to its next step", { line }));
     row.classList.toggle("runs", runs);
     const code = element("code");
     for (const { text: piece, kind } of pieces) code.append(kind ? element("span", `c-${kind}`, piece) : piece);
@@ -61,15 +63,15 @@ export function fillLanes(box, lanes, step) {
   box.hidden = warp < 0;
   if (box.hidden) return;
   const on = Array.from({ length: 32 }, (_, lane) => (lanes.mask[step] >>> lane) & 1);
-  box.firstElementChild.textContent = `lanes of warp ${warp}: ${on.reduce((a, b) => a + b)} of 32 active`;
-  box.lastElementChild.replaceChildren(...on.map((active, lane) => element("li", active ? "lane active" : "lane", String(lane))));
+  box.firstElementChild.textContent = tr("lanes of warp {warp}: {active} of 32 active", { warp, active: on.reduce((a, b) => a + b) });
+  box.lastElementChild.replaceChildren(...on.map((active, lane) => element("li", `lane ${active ? "active" : ""}`, String(lane))));
 }
 
 // Numbers that change with the steps: counters after their badge, values of the algorithm in their role's colour.
 export function fillReadings(box, readings, step) {
   let kind = "";
   box.replaceChildren(...readings.flatMap((r) => {
-    const badge = r.kind && r.kind !== kind ? [element("span", `badge badge-${r.kind}`, r.kind)] : [];
+    const badge = r.kind && r.kind !== kind ? [element("span", `badge badge-${r.kind}`, tr(BADGES[r.kind]))] : [];
     kind = r.kind;
     const item = element("span", r.role ? `role-${r.role}` : "", `${r.label} `);
     item.append(element("b", "", number(r.values[step])));

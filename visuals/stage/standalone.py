@@ -7,11 +7,13 @@ from base64 import b64encode
 from gzip import compress
 from html import escape
 
+from kernels.i18n import language, mark, tr
 from visuals import stage
 from visuals.palette import DARK, LIGHT
 
 # Replaced by a scene in a template, as in takeaway.js. It is valid base64, but no scene.
 SCENE_PLACEHOLDER = "KERNEL/THEATRE/SCENE"
+_NAME = mark("Kernel Theatre")
 
 
 def takeaway() -> str:
@@ -19,13 +21,14 @@ def takeaway() -> str:
     return stage.bundle(*stage.DOWNLOADS) + "\nexport{panels};\n"
 
 
-def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> str:
+def standalone(message: bytes | None = None, title: str = _NAME) -> str:
     """Returns the page that plays a `stage.message`; without one, a template with SCENE_PLACEHOLDER instead of its
     base64."""
     scene = SCENE_PLACEHOLDER if message is None else b64encode(message).decode()
-    name, css, html = escape(title), _escape_css((stage.HERE / "stage.css").read_text("utf-8")), _html()
+    name, css, html = escape(tr(title)), _escape_css((stage.HERE / "stage.css").read_text("utf-8")), _html()
+    footer = escape(tr("Made with Kernel Theatre"))
     return f"""<!doctype html>
-<html lang="en">
+<html lang="{language().replace("_", "-")}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -43,7 +46,7 @@ def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> s
 <main>
 {html}
 </main>
-<footer>Made with Kernel Theatre</footer>
+<footer>{footer}</footer>
 <script type="text/plain" id="player">{_compressed(stage.script())}</script>
 <script type="text/plain" id="takeaway">{_compressed(takeaway())}</script>
 <script type="module">

@@ -1,8 +1,9 @@
 // Downloads: the scene as PNG, GIF or video, as SVG for a paper, as JSON data, or as a standalone page.
-// Loaded on first use, joined with svg.js, wrap.js and strip_figure.js into a module that imports nothing.
+// Loaded on first use, joined with texts.js, svg.js, wrap.js and strip_figure.js into a module that imports nothing.
 
 import { StripFigure } from "./strip_figure.js";
 import { SvgContext, escaped } from "./svg.js";
+import { count, decimal, language, mark, stepText, tr, trn } from "./texts.js";
 import { wrap } from "./wrap.js";
 
 const MIME = { html: "text/html", png: "image/png", gif: "image/gif", svg: "image/svg+xml", json: "application/json" };
@@ -17,7 +18,7 @@ const MAKERS = { html, png, gif, video, svg, json };
 
 // Resolves to {blob, name, note}; note is a sentence if the file differs from the request, else "".
 export async function makeFile(kind, stage) {
-  if (!Object.hasOwn(MAKERS, kind)) throw new Error(`There is no ${kind} to take away`);
+  if (!Object.hasOwn(MAKERS, kind)) throw new Error(tr("There is no {kind} to take away.", { kind }));
   stage.signal?.throwIfAborted();
   stage.progress?.(0);
   const made = await MAKERS[kind](stage);
@@ -26,13 +27,11 @@ export async function makeFile(kind, stage) {
 }
 
 export function nameOf(stage, ending, ...parts) {
-  const slug = (text) => String(text).toLowerCase().replace(/(\d),(?=\d)/g, "$1").replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
+  const slug = (text) => String(text).toLowerCase().replace(/(\d),(?=\d)/g, "$1").replace(/[^\p{L}\p{Nd}]+/gu, "-").replace(/^-+|-+$/g, "");
   return `${[stage.scene.title, ...parts].map(slug).filter(Boolean).join("-").slice(0, 80) || "scene"}.${ending}`;
 }
 
-// "column 4"; with a separator, also the number of steps.
-const stepPart = ({ scene }, step, separator = "") =>
-  `${scene.stepName || "step"} ${(step + 1).toLocaleString("en")}${separator && separator + scene.steps.toLocaleString("en")}`;
+const stepPart = ({ scene }, step) => `${scene.stepName} ${step + 1}`;
 const rangePart = ({ range: [from, to], scene }) => (to - from + 1 === scene.steps ? "" : `${from + 1}-${to + 1}`);
 
 // -- pictures --------------------------------------------------------------------------------------------------
@@ -49,12 +48,12 @@ export function svgOf(stage, measure = measureOnCanvas) {
   const { scene, step } = stage, figure = new Figure(stage, [step], measure);
   const ctx = new SvgContext(measure);
   figure.paint(ctx, step, 1);
-  return ctx.text(figure.width, figure.height, `${scene.title}, ${stepPart(stage, step, " of ")}`, sentence(stage, step));
+  return ctx.text(figure.width, figure.height, `${scene.title}, ${stepText(scene, step)}`, sentence(stage, step));
 }
 
 async function gif(stage) {
-  if (!stage.assets.gif) throw new Error("GIFs are made by the app's server; this file has none");
-  const [from, to] = stage.range, count = to - from + 1;
+  if (!stage.assets.gif) throw new Error(tr("GIFs are made by the app's server. This file has none."));
+  const [from, to] = stage.range, all = to - from + 1;
   const pixels = new Figure(stage, [to]).pixels;
   const steps = thin(from, to, Math.max(2, Math.min(MAX_FRAMES, Math.floor(MAX_GIF_PIXELS / pixels))));
   const figure = new Figure(stage, steps);
@@ -68,21 +67,21 @@ async function gif(stage) {
     stage.progress?.((0.7 * (k + 1)) / steps.length);
   }
   const ms = Math.round(Math.min(5000, Math.max(20, stage.msPerStep)));
-  const response = await fetch(`${stage.assets.gif}?ms=${ms}`, { method: "POST", body: new Blob(parts), signal: stage.signal })
-    .catch((error) => { throw error.name === "AbortError" ? error : new Error("The app's server cannot be reached"); });
+  const response = await fetch(`${stage.assets.gif}?ms=${ms}&lang=${language()}`, { method: "POST", body: new Blob(parts), signal: stage.signal })
+    .catch((error) => { throw error.name === "AbortError" ? error : new Error(tr("The app's server cannot be reached.")); });
   if (!response.ok) throw new Error(await errorText(response));
-  const thinned = steps.length < count;
+  const thinned = steps.length < all, shown = count(steps.length);
   return {
     blob: await response.blob(),
-    name: nameOf(stage, "gif", rangePart(stage), thinned ? `${steps.length} of ${count} steps` : ""),
-    note: thinned ? `The GIF shows ${steps.length} of the ${count.toLocaleString("en")} steps, evenly chosen` : "",
+    name: nameOf(stage, "gif", rangePart(stage), thinned ? tr("{shown} of {all} steps", { shown: steps.length, all }) : ""),
+    note: thinned ? trn("The GIF shows {shown} of the {n} step, evenly chosen.", "The GIF shows {shown} of the {n} steps, evenly chosen.", all, { shown }) : "",
   };
 }
 
 // The text of an error. The server sends plain text; a proxy before it may send anything.
 async function errorText(response) {
   const plain = (response.headers.get("content-type") || "").startsWith("text/plain");
-  return (plain && (await response.text()).slice(0, 300)) || `The app's server made no GIF (${response.status})`;
+  return (plain && (await response.text()).slice(0, 300)) || tr("The app's server made no GIF ({status}).", { status: response.status });
 }
 
 // At most `max` of the steps from..to, evenly spaced, including both ends.
@@ -93,7 +92,7 @@ export function thin(from, to, max) {
 
 async function video(stage) {
   const [type, ending] = globalThis.MediaRecorder ? VIDEOS.find(([type]) => MediaRecorder.isTypeSupported(type)) || [] : [];
-  if (!type) throw new Error("This browser records no video; a GIF shows the same");
+  if (!type) throw new Error(tr("This browser records no video. A GIF shows the same."));
   const [from, to] = stage.range, requested = (to - from + 1) * stage.msPerStep, length = Math.min(requested, MAX_VIDEO_MS);
   const figure = new Figure(stage, thin(from, to, to - from + 1));
   const scale = Math.min(2, Math.sqrt(VIDEO_PIXELS / figure.pixels));
@@ -103,7 +102,7 @@ async function video(stage) {
   recorder.ondataavailable = ({ data }) => chunks.push(data);
   const done = new Promise((resolve, reject) => {
     recorder.onstop = resolve;
-    recorder.onerror = () => reject(new Error("The browser's video encoder gave up; a GIF shows the same"));
+    recorder.onerror = () => reject(new Error(tr("The browser's video encoder failed. A GIF shows the same.")));
   });
   done.catch(() => {}); // awaited below, but it may reject before that
   recorder.start(1000);
@@ -120,16 +119,16 @@ async function video(stage) {
     for (const track of recorder.stream.getTracks()) track.stop();
   }
   await done;
-  const ratio = requested / length, faster = ratio > 1.01 ? `${ratio.toFixed(1)} times as fast` : "";
+  const faster = requested / length > 1.01, times = decimal((requested / length).toFixed(1));
   return {
     blob: new Blob(chunks, { type: type.split(";")[0] }),
-    name: nameOf(stage, ending, rangePart(stage), faster),
-    note: faster && `The video runs ${faster} as the stage, so that it ends within a minute`,
+    name: nameOf(stage, ending, rangePart(stage), faster ? tr("{times} times as fast", { times }) : ""),
+    note: faster ? tr("The video runs {times} times as fast as the stage, so that it ends within a minute.", { times }) : "",
   };
 }
 
 const toPng = (canvas) => new Promise((resolve, reject) =>
-  canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The picture is too large for this browser"))), MIME.png));
+  canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(tr("The picture is too large for this browser.")))), MIME.png));
 
 // -- the figure: the picture, under it the title, the caption of the step and the strip ------------------------------
 const MARGIN = 16, TITLE = 15, CAPTION = 14, LINE = 21; // px, at the default font size
@@ -186,7 +185,7 @@ export class Figure {
     };
     let y = top + margin / 2 + line;
     write(scene.title, margin, y, TITLE, true, tokens.ink);
-    write(stepPart(stage, step, " of "), width - margin, y, CAPTION, false, tokens.dim, "right");
+    write(stepText(scene, step), width - margin, y, CAPTION, false, tokens.dim, "right");
     for (const runs of this.wrapped(step).slice(0, this.lines)) {
       y += line;
       for (const { text, role, x } of runs) write(text, margin + x, y, CAPTION, Boolean(role), tokens[role] || tokens.ink);
@@ -206,12 +205,14 @@ function measureOnCanvas(text, font) {
 }
 
 // -- data --------------------------------------------------------------------------------------------------------
-const ABOUT = "A scene of Kernel Theatre: tensors, what is written into their cells at which step, and what is said of each step. "
-  + "Cells are numbered flat in the order plane, row, column, from 0; so are steps. A write puts values[k], or the value of cell index[k] of "
-  + "its source as it is then (-1: a zero of the padding), into cell cells[k] (null: all cells in their order) at step steps[k mod steps.length]. "
-  + "A read: step t reads cells[start[t]] up to but not including cells[start[t + 1]] of its source. A matmul: out = left * right + rest. "
-  + "A view is never written: cell index[k] of its source is what its cell k would hold. "
-  + "captions[t] is the sentence of step t. Where source.lines holds one number, that line is lit throughout.";
+const ABOUT = mark("A scene of Kernel Theatre: tensors, the steps at which their cells are written, and a sentence for each step. "
+  + "Cells are numbered from 0 in the order plane, row, column. Steps are numbered from 0. "
+  + "A write puts a value into cell cells[k] at step steps[k mod steps.length]; if cells is null, into all cells in their order. "
+  + "The value is values[k], or the value of cell index[k] of its source at that step (-1: a zero of the padding). "
+  + "A read: step t reads cells[start[t]] up to but not including cells[start[t + 1]] of its source. "
+  + "A matmul: out = left * right + rest. "
+  + "A view is never written: its cell k shows cell index[k] of its source. "
+  + "captions[t] is the sentence of step t. If source.lines holds one number, that line runs at all steps.");
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 async function json(stage) {
@@ -233,7 +234,7 @@ export function jsonOf({ head, block, caption }) {
   if (scene.lanes) scene.lanes.mask = scene.lanes.mask.map((mask) => mask >>> 0); // bit 31 is a lane, not a sign
   if (scene.source) delete scene.source.colours; // syntax highlighting, not part of the scene
   const sentences = Array.from({ length: meta.steps }, (_, step) => sentence({ caption }, step));
-  return { format: "kernel-theatre scene", version, about: ABOUT, ...scene, captions: sentences };
+  return { format: "kernel-theatre scene", version, about: tr(ABOUT), ...scene, captions: sentences };
 }
 
 // An index that was sent as the sum row[i] + col[j] and the positions of its padding.
@@ -265,11 +266,11 @@ export function pretty(value, indent = "") {
 
 // -- standalone page ---------------------------------------------------------------------------------------------
 async function html(stage) {
-  if (!stage.assets.template) throw new Error("This page is that file already: keep a copy of it");
-  const response = await fetch(stage.assets.template, { signal: stage.signal })
-    .catch((error) => { throw error.name === "AbortError" ? error : new Error("The app's server cannot be reached"); });
+  if (!stage.assets.template) throw new Error(tr("This page is that file already. Save a copy of it."));
+  const response = await fetch(`${stage.assets.template}?lang=${language()}`, { signal: stage.signal })
+    .catch((error) => { throw error.name === "AbortError" ? error : new Error(tr("The app's server cannot be reached.")); });
   const template = response.ok ? await response.text() : "";
-  if (!template.includes(SCENE_PLACEHOLDER)) throw new Error(`The app's server sent no page to put the scene in (${response.status})`);
+  if (!template.includes(SCENE_PLACEHOLDER)) throw new Error(tr("The app's server sent no page to put the scene in ({status}).", { status: response.status }));
   return { blob: new Blob([pageOf(template, stage)], { type: MIME.html }), name: nameOf(stage, "html") };
 }
 

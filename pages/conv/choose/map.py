@@ -22,7 +22,7 @@ from pages.parts import autotune, cards, run_series
 from pages.parts.controls import option
 from pages.parts.query import chosen, others
 from pages.parts.run_series import Series
-from pages.parts.text import quiet
+from pages.parts.text import card_title, quiet, stale_mark
 from visuals.charts import sweeps, units
 from visuals.conv.choose import winners
 from visuals.conv.choose.winners import AXES, Axis
@@ -90,7 +90,7 @@ def _content(shape: ConvShape, predict: str) -> None:
 
 def _head(series: Series | None) -> tuple[Axis, Axis, str]:
     with st.container(key="map_head", horizontal=True, vertical_alignment="center"):
-        st.html(f'<h2 class="kt-card">{tr("Fastest kernel by shape")}</h2>')
+        st.html(card_title(tr("Fastest kernel by shape")))
         with st.container(key="chips_map", width="content"), st.popover(tr("axes"), key="map_axes"):
             across = option("across", list(AXES))
             down = option("down", _down_choices(across))
@@ -196,8 +196,8 @@ def _map(
 ) -> None:
     rows = result.rows()
     detail = sweeps.provenance(rows) + (f", {rows[0]['date']}" if kind == "recorded" else "")
-    marks = f' <span class="kt-stale">{tr("stale")}</span>' if stale else ""
-    marks += f' <span class="kt-elsewhere">{tr("not around this shape")}</span>' if elsewhere else ""
+    marks, other = f" {stale_mark()}" if stale else "", tr("not around this shape")
+    marks += f' <span class="kt-elsewhere">{other}</span>' if elsewhere else ""
     st.html(f'<p class="kt-figures">{units.badge(kind, detail)}{marks} {escape(caption)}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_map_{kind}"):
         st.html(winners.html(result, shape, lambda to: href(to, predict)))

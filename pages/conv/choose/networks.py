@@ -13,7 +13,7 @@ from kernels.i18n import tr, trn
 from pages.conv.choose import address, map
 from pages.parts import cards
 from pages.parts.controls import option
-from pages.parts.text import quiet
+from pages.parts.text import card_title, quiet
 from visuals.charts import sweeps, units
 from visuals.conv.choose import layers
 
@@ -27,7 +27,7 @@ def section(predict: str) -> None:
     """Draws the card. Only recordings with cold caches are used."""
     with st.container(key="card_networks", border=True):
         with st.container(key="networks_head", horizontal=True, vertical_alignment="center"):
-            st.html(f'<h2 class="kt-card">{tr("Whole networks")}</h2>')
+            st.html(card_title(tr("Whole networks")))
             key = option("network", list(NETWORKS))
         network, timed_layers = NETWORKS[key], _timed(key)
         rows = [row for layer in timed_layers for row in layer.rows.values()]
@@ -49,8 +49,9 @@ def section(predict: str) -> None:
         st.html(f'<p class="kt-figures">{badge} {escape("; ".join(facts))}</p>')
         with st.container(key="networks", horizontal=True):
             st.html(layers.html(timed_layers, lambda shape: map.href(shape, predict)))
+            label = tr("One kernel for the whole network")
             st.html(
-                f'<p class="kt-label">{tr("One kernel for the whole network")}</p>'
+                f'<p class="kt-label">{label}</p>'
                 f'<p class="kt-quiet">{_cut_note(len(timed_layers))}</p>' + layers.totals(timed_layers)
             )
         cards.sentence(layers.summary(timed_layers))

@@ -17,7 +17,7 @@ from pages.parts import cards, run, why
 from pages.parts.address import is_presented
 from pages.parts.query import others
 from pages.parts.run_settings import CardRows, RunSettings, card_rows
-from pages.parts.text import quiet
+from pages.parts.text import card_title, quiet
 from visuals.charts import sweeps, units
 from visuals.conv.choose import race as race_chart
 from visuals.conv.choose import story as choose_story
@@ -87,7 +87,7 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
     candidates = address.candidates(shape)
     device = runs[0].rows[next(iter(runs[0].rows))]["device"] if runs else tr("this machine")
     with st.container(key="chips_race", horizontal=True):
-        st.html(f'<h2 class="kt-card">{tr("The race")}</h2>')
+        st.html(card_title(tr("The race")))
         _chip(shape, SHOW, tr("show without guessing"))
     can_run = tr("{n} of {total} kernels can run this shape.", n=len(candidates), total=len(LADDER.rungs))
     question = tr("Which is the fastest on {device}? Press its lane. Guess before you look.", device=device)
@@ -117,7 +117,7 @@ def _chip(shape: ConvShape, predict: str, label: str, width: str = "content") ->
 # -- the race ------------------------------------------------------------------------------------
 def _races(shape: ConvShape, races: list[Race], predict: str) -> None:
     with st.container(key="chips_race", horizontal=True):
-        st.html(f'<h2 class="kt-card">{tr("The race")}</h2>')
+        st.html(card_title(tr("The race")))
         if st.button(tr("race again"), key="again"):
             st.session_state["race_turn"] = st.session_state.get("race_turn", 0) + 1
         _chip(shape, "", tr("guess") if predict == SHOW else tr("guess again"))
@@ -139,7 +139,8 @@ def _race(race: Race, predict: str) -> None:
         status = f'<span class="kt-stale">{escape(stale)}</span>'
     elif race.caption:
         nearest = tr("Nearest: {recording}", recording=race.caption)
-        status = f'<span class="kt-elsewhere">{tr("not this shape")}</span> {escape(nearest)}'
+        elsewhere = tr("not this shape")
+        status = f'<span class="kt-elsewhere">{elsewhere}</span> {escape(nearest)}'
     st.html(f'<p class="kt-figures">{badge} {status}</p>')
     with st.container(key=f"{'stale' if race.stale or race.caption else 'fresh'}_race_{race.kind}"):
         name, status = "", ""
@@ -168,7 +169,7 @@ def _cards_of(settings: RunSettings, link: Callable) -> None:
 
 
 def _why_card(settings: RunSettings, displayed: CardRows, link: Callable) -> None:
-    st.html(f'<h2 class="kt-card">{tr("Why")}</h2>')
+    st.html(card_title(tr("Why")))
     cards.sentence(choose_story.CHOOSE.gain(displayed.rows))
     engine = next(iter(displayed.rows.values()))["engine"] if displayed.rows else settings.engine
     titles, lines = choose_story.predicted(settings.shape, engine)

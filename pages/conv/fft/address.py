@@ -12,6 +12,7 @@ from kernels.conv.presets import CONV_GRID
 from kernels.conv.shape import ConvShape
 from kernels.i18n import cached, decimal, tr, trn
 from pages.conv import address as conv_address
+from pages.conv import controls as conv_controls
 from pages.parts.query import chosen
 from pages.parts.tiles import SelectedRung
 from visuals.charts import units
@@ -27,6 +28,7 @@ TILES = {tile_name(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
 PADDINGS = (PAD, TOO_SMALL)
 REAL = CONV_GRID["grid-11x11-c64-h56"]  # a large filter: there the FFT is the fastest
+CHIPS = conv_controls.CHIPS | {REAL.key: "11×11, N=32"}
 
 
 # -- settings in the URL ---------------------------------------------------------------------------

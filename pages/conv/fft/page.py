@@ -17,7 +17,9 @@ parts, whole = lesson.begin(
 )
 visible = whole and not chapter
 with lesson.controls(visible):
-    inputs, link = conv_controls.inputs(address.PAGE, visible=visible, derived=address.direct_flops)
+    inputs, link = conv_controls.inputs(
+        address.PAGE, visible=visible, chips=address.CHIPS, derived=address.direct_flops
+    )
     shape = inputs.shape
     if visible:
         address.controls(inputs)
@@ -33,8 +35,8 @@ if whole:
     idea(
         tr(
             'A convolution of <span class="kt-input">image</span> and <span class="kt-filter">filter</span> is one multiplication '
-            'per frequency: <span class="kt-math">Y = Σ<sub>c</sub> X · conj(W)</span>. For whole images, their number hardly '
-            "depends on the filter’s size. The cost: transforms, padded filters, spectra in memory."
+            'per frequency: <span class="kt-math">Y = Σ<sub>c</sub> X · conj(W)</span>. On large images, a larger filter hardly '
+            "adds work, so the FFT can win. The cost: transforms, padded filters, spectra in memory."
         )
     )
 if whole:

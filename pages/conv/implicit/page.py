@@ -44,10 +44,9 @@ if "watch" in parts:
 if whole:
     idea(
         tr(
-            'Implicit GEMM does not store im2col’s <span class="kt-workspace">data matrix</span> in global memory. Row (c, r, s) '
-            'and column (n, p, q) identify one <span class="kt-input">pixel</span>: {formula}. Each block copies one tile of the '
-            'matrix at a time into shared memory. It multiplies the tile by a tile of the <span class="kt-filter">filters</span>. '
-            "A later tile overwrites it.",
+            'Implicit GEMM never stores im2col’s <span class="kt-workspace">data matrix</span> in global memory. Each element of '
+            'this matrix D is one <span class="kt-input">pixel</span>: {formula}. Each block copies one tile of the '
+            'matrix into shared memory, multiplies it by a tile of the <span class="kt-filter">filters</span>, then copies the next.',
             formula=FORMULA,
         )
     )

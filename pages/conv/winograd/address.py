@@ -104,6 +104,13 @@ def derived(watched: Watched, s: ConvShape) -> str:
     return f"{tiles} · " + tr("each pixel is read <b>{ratio}×</b>", ratio=f"{positions(m) / m**2:.3g}")
 
 
+def main_file(watched: Watched, s: ConvShape) -> str:
+    """Returns the source file of a fused kernel, which runs after the transform of the filters; "" for the steps."""
+    if watched.rung.name == NONFUSED:
+        return ""
+    return watched.rung.build(s, watched.rung.default_tiles).steps[1].source
+
+
 def supported_presets() -> list[Preset]:
     """Returns the presets that Winograd can run."""
     return [preset for preset in CONV_PRESETS.values() if not why_not(preset.shape, 2)]

@@ -15,8 +15,9 @@ from kernels.i18n import tr, trn
 from kernels.ladders import find
 from kernels.machine.processor import device_name
 from kernels.records.jsontext import id_of
+from pages.conv.tables import scrolled
 from pages.parts import cards, lesson
-from pages.parts.text import quiet
+from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
 from visuals.charts import units
 from visuals.conv.winograd import charts
@@ -41,35 +42,49 @@ def section(parts: Collection[str], shape: ConvShape) -> None:
 def _counts(s: ConvShape) -> None:
     with st.container(key="card_winograd_counts", border=True):
         reason = why_not(s, TILES[0])
-        lines = _tile_lines() | ({} if reason else _shape_lines(s))
-        header_cells = "".join(f'<th scope="col">{m}×{m}</th>' for m in TILES)
-        rows = "".join(
-            f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-            if cells
-            else f'<tr><th colspan="{len(TILES) + 1}" scope="rowgroup">{name}</th></tr>'
-            for name, cells in lines.items()
-        )
         badge = units.badge("predicted", tr("from the entries of the matrices"))
-        st.html(
-            f'<h2 class="kt-card">{tr("Fewer multiplications, more additions")}</h2>'
-            f'<p class="kt-figures">{badge}</p>'
+        together(
+            card_title(tr("Fewer multiplications, more additions")),
+            conclusion(charts.tile_sentence() if reason else charts.work_sentence(s)),
+            f'<p class="kt-figures">{badge}</p>',
+            paragraph(tr("Not at this shape: {reason}", reason=reason)) if reason else "",
         )
-        if reason:
-            quiet(tr("Not at this shape: {reason}", reason=reason))
-        else:
-            cards.sentence(charts.work_caption(s))
-        st.html(
-            f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{tr("Operations of Winograd")}">'
-            f'<table class="kt-table"><tr><th></th>{header_cells}</tr>{rows}</table></div>'
+        if not reason:
+            cards.chart(lambda: charts.work_chart(s, tokens()), charts.WORK_PX, "chart_winograd_counts", s)
+        together(
+            _work_legend() if not reason else "",
+            details(
+                "" if reason else paragraph(charts.work_details(s), "why"),
+                _table(_tile_lines() | ({} if reason else _shape_lines(s))),
+                paragraph(_counting_rules()),
+            ),
         )
-        quiet(
-            tr(
-                "How operations are counted: an entry of 0 is free, an entry of 1 or −1 needs no multiplication, and n terms "
-                "need n − 1 additions. X d Xᵀ applies X to each column, then to each row. A compiler may share more "
-                "operations. G g Gᵀ runs once per filter and channel, Bᵀ d B once per tile and channel, Aᵀ Z A once per tile "
-                "and filter."
-            )
-        )
+
+
+def _work_legend() -> str:
+    names = {"output": tr("FLOPs of the products"), "workspace": tr("FLOPs of the transforms")}
+    marks = " &ensp;".join(f'<span class="kt-{role}">■</span> {escape(name)}' for role, name in names.items())
+    return f'<p class="kt-quiet">{marks}</p>'
+
+
+def _counting_rules() -> str:
+    return tr(
+        "How operations are counted: an entry of 0 is free. An entry of 1 or −1 needs no multiplication. A sum of n terms "
+        "needs n − 1 additions. X d Xᵀ applies X to each column, then to each row. A compiler may share more operations. "
+        "G g Gᵀ runs once per filter and channel, Bᵀ d B once per tile and channel, Aᵀ Z A once per tile and filter."
+    )
+
+
+def _table(lines: dict[str, list[str]]) -> str:
+    """Returns HTML: a column for each tile size. A line without cells is a heading."""
+    header_cells = "".join(f'<th scope="col">{m}×{m}</th>' for m in TILES)
+    rows = "".join(
+        f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        if cells
+        else f'<tr><th colspan="{len(TILES) + 1}" scope="rowgroup">{name}</th></tr>'
+        for name, cells in lines.items()
+    )
+    return scrolled(tr("Operations of Winograd"), f"<tr><th></th>{header_cells}</tr>{rows}")
 
 
 def _tile_lines() -> dict[str, list[str]]:
@@ -109,46 +124,58 @@ def _shape_lines(s: ConvShape) -> dict[str, list[str]]:
 # -- measured ----------------------------------------------------------------------------------------
 def _errors(s: ConvShape) -> None:
     with st.container(key="card_winograd_errors", border=True):
-        st.html(f'<h2 class="kt-card">{tr("Rounding errors")}</h2>')
         if not lesson.deferred_loaded():
+            together(card_title(tr("Rounding errors")))
             return
         errors, rows = charts.errors(s.C), charts.recorded(s)
         badges = [units.badge("measured", tr("{device}, this processor, NumPy", device=device_name()))]
         if rows:
             _, _, first = rows[0]
             badges.append(units.badge("recorded", f"{first['device']}, {first['date']}: ◇"))
-        st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
+        together(
+            card_title(tr("Rounding errors")),
+            conclusion(charts.error_sentence(errors)),
+            f'<p class="kt-figures">{" ".join(badges)}</p>',
+        )
         cache_key = (s.C, tuple(id_of(row) for _, _, row in rows))
         cards.chart(
             lambda: charts.error_chart(errors, rows, tokens()), charts.HEIGHT, "chart_winograd_errors", cache_key
         )  # fmt: skip
-        cards.sentence(charts.error_caption(s.C, errors))
-        n, K = charts.SIDE, charts.FILTERS
-        quiet(
-            trn(
-                "{K} filters, {side} × {side} outputs, {n} channel of seeded normal numbers, compared with float64.",
-                "{K} filters, {side} × {side} outputs, {n} channels of seeded normal numbers, compared with float64.",
-                s.C,
-                K=K,
-                side=n,
-            )
-            + " "
-            + tr(
-                "FP16: inputs, transformed values, sums and outputs are stored in FP16 and computed in FP32. Larger tiles use "
-                "points with larger powers, so the errors grow. No kernel here exceeds 6×6."
+        together(
+            details(
+                paragraph(charts.error_caption(s.C, errors), "why"), paragraph(_method(s)), _recorded(rows)
             )
         )
-        if rows:
-            st.html(_recorded(rows))
+
+
+def _method(s: ConvShape) -> str:
+    numbers = trn(
+        "{K} filters, {side} × {side} outputs, {n} channel of seeded normal numbers, compared with float64.",
+        "{K} filters, {side} × {side} outputs, {n} channels of seeded normal numbers, compared with float64.",
+        s.C,
+        K=charts.FILTERS,
+        side=charts.SIDE,
+    )
+    stored = tr(
+        "FP16: inputs, transformed values, sums and outputs are stored in FP16 and computed in FP32. Larger tiles use "
+        "points with larger powers, so the errors grow. No kernel here exceeds 6×6."
+    )
+    return f"{numbers} {stored}"
 
 
 def _recorded(rows: list) -> str:
-    """Returns HTML: each recorded error under its kernel's title. The tile size is added if the title lacks it."""
+    """Returns HTML: a table of the recorded errors, or "" without rows. The tile size is added to a title that lacks it."""
+    if not rows:
+        return ""
 
-    def label(m: int, rung: str, row: dict) -> str:
+    def line(m: int, rung: str, row: dict) -> str:
         tile = f" {tr(charts.NAMES[m])}" if "M" in row["tiles"] else ""
-        return f"{escape(tr(find(rung).title))}{tile} {row['error']:.1e}"
+        return (
+            f'<tr><th scope="row">{escape(tr(find(rung).title))}{tile}</th><td>{row["error"]:.1e}</td></tr>'
+        )
 
-    texts = "; ".join(label(*recorded) for recorded in sorted(rows, key=lambda recorded: recorded[:2]))
-    sentence = tr("Recorded errors of the CUDA kernels at this shape: {errors}.", errors=texts)
-    return f'<p class="kt-quiet">{sentence}</p>'
+    lines = "".join(line(*recorded) for recorded in sorted(rows, key=lambda recorded: recorded[:2]))
+    unit = tr("relative L2 error")
+    head = f'<tr><td></td><th scope="col">{unit}</th></tr>'
+    about = paragraph(tr("Recorded errors of the CUDA kernels at this shape:"))
+    return about + scrolled(tr("Recorded errors"), head + lines)

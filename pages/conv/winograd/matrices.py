@@ -13,6 +13,7 @@ from kernels.i18n import decimal, tr, trn
 from kernels.machine.processor import device_name
 from pages.parts.controls import option
 from pages.parts.query import chosen
+from pages.parts.text import card_title, conclusion, details, together
 from visuals.charts import units
 
 PART = "matrices"  # the name of the page part
@@ -24,7 +25,7 @@ ROLES = {"AT": ("Aᵀ", "output"), "G": ("G", "filter"), "BT": ("Bᵀ", "input")
 
 def section() -> None:
     with st.container(key="card_winograd_matrices", border=True):
-        st.html(f'<h2 class="kt-card">{tr("The matrices of F(m, r), derived")}</h2>')
+        st.html(card_title(tr("The matrices of F(m, r), derived")))
         with st.container(key="chips_matrices", horizontal=True):
             with st.popover(tr("m outputs: {m}", m=chosen("Fm", labels(OUTPUTS))), key="outputs_chooser"):
                 m = int(option("Fm", labels(OUTPUTS)))
@@ -33,8 +34,8 @@ def section() -> None:
             seed = st.session_state.setdefault("winograd_numbers", 0)
             if st.button(tr("Other random numbers"), key="other_numbers"):
                 seed = st.session_state["winograd_numbers"] = seed + 1
-        st.html(derivation(m, r))
-        st.html(identity_check(m, r, seed))
+        found = differences(m, r, seed)
+        together(transforms(m, r), identity_check(found), details(derivation(m, r), check_details(found)))
 
 
 def labels(choices: tuple[int, ...]) -> list[str]:
@@ -42,38 +43,44 @@ def labels(choices: tuple[int, ...]) -> list[str]:
 
 
 # -- derived -----------------------------------------------------------------------------------------
+def transforms(m: int, r: int) -> str:
+    """Returns HTML: the multiplications in one dimension, and the three matrices."""
+    t = winograd_matrices.derive(m, r)
+    saved = tr(
+        "F({m}, {r}), with m outputs and r taps, needs {m} + {r} − 1 = {n} multiplications instead of {m} · {r} = {direct}.",
+        m=m,
+        r=r,
+        direct=m * r,
+        n=t.n,
+    )
+    tables = "".join(matrix(name, getattr(t, name)) for name in ROLES)
+    badge = units.badge("predicted", tr("from the entries of the matrices"))
+    return f'{conclusion(saved)}<p class="kt-figures">{badge}</p><div class="kt-matrices">{tables}</div>'
+
+
 def derivation(m: int, r: int) -> str:
-    """Returns HTML: multiplications, the derivation from points, the matrices, operations."""
+    """Returns HTML: the derivation of the matrices from points, and the operations that they need."""
     t = winograd_matrices.derive(m, r)
     points = [fraction(a) for a in winograd_matrices.POINTS[: t.n - 1]] + ["∞"]
     counts = [winograd_matrices.operations(X) for X in (t.BT, t.G, t.AT)]
     per_output, direct = t.n**2 / m**2, r**2
-    tables = "".join(matrix(name, getattr(t, name)) for name in ROLES)
     operations = ", ".join(
         f"{name} {c.additions} + {c.multiplications}"
         for name, c in zip(("Bᵀd", "Gg", "Aᵀz"), counts, strict=True)
     )
-    before = (
-        tr(
-            "F({m}, {r}), with m outputs and r taps, needs {m} + {r} − 1 = <b>{n}</b> multiplications instead of {m} · {r} = {direct}.",
-            m=m,
-            r=r,
-            direct=m * r,
-            n=t.n,
-        ),
+    origin = (
         trn(
-            "It uses {n} point: {points} (∞ stands for the leading coefficient).",
-            "It uses {n} points: {points} (∞ stands for the leading coefficient).",
+            "The matrices use {n} point: {points} (∞ stands for the leading coefficient).",
+            "The matrices use {n} points: {points} (∞ stands for the leading coefficient).",
             t.n,
             points=f'<span class="kt-math">{", ".join(points)}</span>',
         ),
         tr("The values at these points determine a polynomial of degree {degree}.", degree=t.n - 1),
-        tr(
-            "Each row of G and each column of Aᵀ has the powers of one point. G also has the divisors of the interpolation."
-        ),
+        tr("Each row of G and each column of Aᵀ has the powers of one point."),
+        tr("G also has the divisors of the interpolation."),
         tr("Each row of Bᵀ has the coefficients of a polynomial that is zero at all other points."),
     )
-    after = (
+    cost = (
         tr(
             "Multiplications per output: direct {direct}, Winograd {winograd}.",
             direct=r,
@@ -86,12 +93,8 @@ def derivation(m: int, r: int) -> str:
             ratio=_number(direct / per_output),
         ),
         tr("Transforms in one dimension, additions + multiplications: {operations}.", operations=operations),
-        units.badge("predicted", tr("from the entries of the matrices")),
     )
-    return (
-        f'<p class="kt-why">{" ".join(before)}</p><div class="kt-matrices">{tables}</div>'
-        f'<p class="kt-why">{" ".join(after)}</p>'
-    )
+    return f'<p class="kt-why">{" ".join(origin)}</p><p class="kt-why">{" ".join(cost)}</p>'
 
 
 def _number(value: float) -> str:
@@ -150,23 +153,27 @@ def _direct(g: np.ndarray, d: np.ndarray) -> np.ndarray:
     return np.array([sum(g[k] * d[i + k] for k in range(len(g))) for i in range(len(d) - len(g) + 1)])
 
 
-def identity_check(m: int, r: int, seed: int) -> str:
-    """Returns HTML: the identity and its largest differences on random numbers."""
-    exact, double, single = differences(m, r, seed)
-    badge = units.badge("measured", tr("{device}, this processor, NumPy", device=device_name()))
-    return '<p class="kt-why">{} {} {}</p>'.format(
-        tr(
-            "The largest difference between {winograd} and direct convolution is <b>{exact}</b> in exact fractions ({pairs} "
-            "random pairs of whole numbers).",
-            winograd='<span class="kt-math">Aᵀ[(G g) ∘ (Bᵀ d)]</span>',
-            exact=escape(fraction(Fraction(exact))),
-            pairs=EXACT_PAIRS,
-        ),
-        tr(
-            "It is <b>{double}</b> in FP64 and <b>{single}</b> in FP32 ({pairs} random pairs of normal numbers).",
-            double=f"{double:.1e}",
-            single=f"{single:.1e}",
-            pairs=decimal(f"{PAIRS:,}"),
-        ),
-        badge,
+def identity_check(found: tuple[int, float, float]) -> str:
+    """Returns HTML: the largest differences between Winograd and direct convolution on random numbers."""
+    exact, _, single = found
+    text = tr(
+        "Largest difference from direct convolution on random numbers: <b>{exact}</b> in exact fractions, <b>{single}</b> in "
+        "FP32.",
+        exact=escape(fraction(Fraction(exact))),
+        single=f"{single:.1e}",
     )
+    badge = units.badge("measured", tr("{device}, this processor, NumPy", device=device_name()))
+    return f'<p class="kt-why">{text} {badge}</p>'
+
+
+def check_details(found: tuple[int, float, float]) -> str:
+    """Returns HTML: what the identity check computes, and its difference in FP64."""
+    text = tr(
+        "The check compares {winograd} with direct convolution. It uses {exact_pairs} random pairs of whole numbers for the "
+        "fractions, and {pairs} random pairs of normal numbers for FP64 and FP32. The largest difference in FP64 is {double}.",
+        winograd='<span class="kt-math">Aᵀ[(G g) ∘ (Bᵀ d)]</span>',
+        exact_pairs=EXACT_PAIRS,
+        pairs=decimal(f"{PAIRS:,}"),
+        double=f"{found[1]:.1e}",
+    )
+    return f'<p class="kt-why">{text}</p>'

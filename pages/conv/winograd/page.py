@@ -51,4 +51,4 @@ if {"run", "why"} & parts:
 cards.section(parts, shape)
 if matrices.PART in parts:
     matrices.section()
-conv_lesson.end(parts, LADDER, inputs, watched.tiles_of, watched.rung.name)
+conv_lesson.end(parts, LADDER, inputs, watched.tiles_of, watched.rung.name, address.main_file(watched, shape))

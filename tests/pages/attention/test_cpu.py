@@ -208,10 +208,11 @@ def test_curve_of_one_tile_side_keeps_the_other():
     assert list(of_l1.y) == [tile.share(value, L1) for value in (4, 16, 64, 128)]
     assert "tiles fill L1" in [a.text for a in figure.layout.annotations]
     text = cpu_curve.summary(rows, others, [L1, L3], tile)
-    assert text.startswith("The fastest is Bc 64 with") and "NumPy BLAS is 3.33× as fast as Bc 64." in text
+    assert cpu_curve.conclusion(rows, tile).startswith("The fastest is Bc 64 with")
+    assert "NumPy BLAS is 3.33× as fast as Bc 64." in text
     assert ", filled by tiles of Bc" in cpu_curve.caches_sentence([L1], tile)
     wide_tile = cpu_figures.tile("Bc", AttentionShape(1, 1, 64, 512), {"Br": 128, "Bc": 4})
     assert ", too small for tiles of Bc 1" in cpu_curve.caches_sentence([L1], wide_tile)
     assert cpu_curve.caches_sentence([L3], tile).startswith(
-        "L3 cache 33.6 MB (all). A"
+        "L3 cache: 33.6 MB (all). A"
     )  # none of the possible tiles fills it

@@ -137,7 +137,7 @@ LONG = ATTENTION_PRESETS["attention-2048"].shape
     [({}, False), ({"Br": "32", "Bc": "32"}, True), ({"Br": "16", "Bc": "16"}, True)],
 )
 def test_a_chip_is_lit_if_its_link_leads_to_the_page(tiles, lit):
-    """N=2048 typed by hand keeps the tiles of N=16; the chip leads to those of the recordings."""
+    """A URL without tiles has those of N=16; the chip leads to those of the recordings."""
     at = open_at(**{name: str(value) for name, value in LONG.params().items() if name in MAX}, **tiles)
     found = links(at)
     assert ("**N=2048**" in found) == lit and ("N=2048" in found) != lit
@@ -147,6 +147,17 @@ def test_a_chip_is_lit_if_its_link_leads_to_the_page(tiles, lit):
         for link in (found["N=2048"], found["Br 32, Bc 32"]):
             target, _ = ADDRESS.read(link)
             assert target.shape == LONG and target.tiles == {"Br": 32, "Bc": 32}
+
+
+def test_a_typed_shape_takes_the_tiles_of_its_recording():
+    before = ADDRESS.read(LONG.params() | {"N": DEFAULT.N})[0].params()
+    typed = before | {"N": LONG.N}
+    assert ADDRESS.follow(before, typed) == typed | {"Br": 32, "Bc": 32}
+    assert ADDRESS.follow(typed, typed | {"Br": 8}) == typed | {"Br": 8}  # chosen at this shape
+    chosen = {"Br": 8, "Bc": 16}
+    assert ADDRESS.follow(before | chosen, typed | chosen) == typed | chosen
+    unrecorded = before | {"N": LONG.N - 1}
+    assert ADDRESS.follow(before, unrecorded) == unrecorded
 
 
 def test_memory_sentence_has_the_tiles_of_the_page():

@@ -113,6 +113,7 @@ def test_chart_shows_blocks_spread_best_and_caches():
     )
     assert tile.largest_fitting(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
     text = cpu_curve.summary(rows, [("naive", naive)], caches, tile)
+    assert "BLOCK 64" in cpu_curve.conclusion(rows, tile)
     assert (
         "BLOCK 64" in text and "BLOCK 64 is 30× as fast as naive." in text and "fit in the L3 cache" in text
     )

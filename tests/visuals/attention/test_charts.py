@@ -79,7 +79,8 @@ def test_tiles_visited_have_a_visible_key(N, queries, keys, causal):
 
 
 def test_traffic_table_has_a_line_for_each_supported_rung():
-    titles, columns = attention_charts.traffic(LADDER.rungs, LARGE, lambda rung: rung.default_tiles)
+    kernels = attention_charts.traffic(LADDER.rungs, LARGE, lambda rung: rung.default_tiles)
+    titles, columns = attention_charts.traffic_table(kernels, LARGE)
     supported = [r for r in LADDER.rungs if attention_charts.runs(r, LARGE)]
     assert titles == [r.title for r in supported] and {len(cells) for cells in columns.values()} == {
         len(supported)
@@ -87,6 +88,8 @@ def test_traffic_table_has_a_line_for_each_supported_rung():
     hbm, requested = (columns[name] for name in columns if "FLOP" not in name)
     assert hbm[titles.index("naive")] == "4.43 GB" and hbm[titles.index("flash attention")] == "134 MB"
     assert requested[titles.index("cuBLAS + our softmax")] == "–" and "–" not in hbm
+    text = attention_charts.traffic_conclusion(kernels)
+    assert text.startswith("Naive moves at least 4.43 GB to and from HBM") and text.endswith("only 134 MB.")
 
 
 def test_traffic_sentences_count_blocks_and_hidden_tiles():

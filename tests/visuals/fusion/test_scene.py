@@ -246,7 +246,8 @@ def test_fusion_saves_the_maps_between_and_their_launches():
     s = FUSION_PRESETS["fusion-bias-bn-relu"].shape
     maps = 4 * 64 * 256 * 56 * 56
     assert story.saved_bytes(s) == 2 * 2 * maps  # two maps between three launches, written and read
-    (text,) = story.pays(s, ROOF)
+    conclusion, text = story.pays(s, ROOF)
+    assert "memory limits this chain" in conclusion
     assert (
         "2 launches (3 µs) and 822 MB" in text and "At the speed of a copy, this traffic takes 206 µs" in text
     )

@@ -63,15 +63,13 @@ def test_counts_of_a_warp():
 
 @pytest.mark.slow
 def test_sentence_says_whether_padding_helps():
-    assert (
-        "8 passes without padding. With padding it takes 1 pass. Padding helps here."
-        in memory_story.banks(8).sentence
+    assert "8 passes without padding. With padding it takes 1 pass. Padding helps here." in " ".join(
+        memory_story.banks(8).sentences
     )
-    assert (
-        "1 pass without padding. With padding it takes 2 passes. Padding makes it worse here"
-        in memory_story.banks(3).sentence
+    assert "1 pass without padding. With padding it takes 2 passes. Padding makes it worse here" in " ".join(
+        memory_story.banks(3).sentences
     )
-    assert "Padding changes nothing here." in memory_story.banks(1).sentence
+    assert "Padding changes nothing here." in memory_story.banks(1).sentences
     assert dict(memory_story.strides(7).lines)["stride 7"] == ["28", "896 B", "14.3 %"]
 
 
@@ -79,10 +77,10 @@ def test_sentence_names_the_mapping_with_most_sectors():
     table = memory_story.mappings("add", AddShape(64, 64), {"BLOCK": 256, "TILE": 32})
     assert dict(table.lines)["matrix add, x down the column"] == ["8,192", "4,096", "8 ×"]
     assert (
-        "“matrix add, x down the column” requests 12,288 sectors" in table.sentence
+        "“matrix add, x down the column” requests 12,288 sectors" in " ".join(table.sentences)
         and "kt-badge-counted" in table.html()
     )
     assert (
-        "each kernel requests 15 sectors."
-        in memory_story.mappings("layout", LayoutShape(2, 3, 2, 4), {}).sentence
+        "At this size each kernel requests 15 sectors."
+        in memory_story.mappings("layout", LayoutShape(2, 3, 2, 4), {}).sentences
     )

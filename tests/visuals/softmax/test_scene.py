@@ -333,7 +333,7 @@ def test_gain_and_cost_sentences_have_the_figures():
     assert "Three passes are the fastest at this size" in softmax_story.softmax_gain(rows)
     assert softmax_story.softmax_gain({}) == ""
     cost = softmax_story.softmax_cost(SoftmaxShape(8192, 1024))
-    assert "three passes 134 MB, two passes 101 MB, one pass 67.1 MB" in cost
+    assert "Three passes over x move 134 MB. Two passes move 101 MB. One pass moves 67.1 MB" in cost
 
 
 def test_the_share_of_useful_bytes_is_given_beside_the_share_of_all_bytes():

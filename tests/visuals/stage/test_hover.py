@@ -24,7 +24,7 @@ def test_a_pixel_says_how_often_it_was_copied(watch, page, params):
         text = stage.point_at("x", i)
         c, h, w = np.unravel_index(i, (s.C, s.H, s.W))
         assert f"x[{c}, {h}, {w}] = {expected.inputs.x(1)[0, c, h, w]:g}." in text
-        noun = "column" if len(columns) == 1 else "columns"
+        noun = "cell" if len(columns) == 1 else "cells"
         columns_so_far = (columns <= t).sum()
         copied = f"Copied to {columns_so_far} of {len(columns)} {noun} of the data matrix so far."
         assert (copied if columns_so_far else "Not yet copied to the data matrix.") in text
@@ -38,7 +38,7 @@ def test_a_pixel_says_how_often_it_was_copied(watch, page, params):
 
 def test_after_the_last_step_an_inner_pixel_is_in_nine_columns(watch):
     text = watch(f"step={TOY_STEPS - 1}").point_at("x", 2 * 8 + 2)
-    assert "Copied to 9 of 9 columns of the data matrix so far." in text
+    assert "Copied to 9 of 9 cells of the data matrix so far." in text
 
 
 def test_a_column_cell_names_its_window_and_its_outputs(watch):
@@ -55,7 +55,7 @@ def test_a_column_cell_names_its_window_and_its_outputs(watch):
             in text
         )
         assert (
-            f"Column {column} is one window; it gives y[0, {p}, {q}], y[1, {p}, {q}], y[2, {p}, {q}]." in text
+            f"Column {column} is one window. It gives y[0, {p}, {q}], y[1, {p}, {q}], y[2, {p}, {q}]." in text
         )
 
 
@@ -83,7 +83,9 @@ def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(watch, params)
 def test_a_filter_tap_says_what_it_multiplies(watch):
     text = watch("step=4").point_at("w", 9 + 1)
     assert "w[1, 1] = −2" in text
-    assert "It multiplies all of row 1 of the data matrix: one term of 36 outputs, 5 so far." in text
+    assert (
+        "It multiplies all of row 1 of the data matrix: one term of 36 cells of the output, 5 so far." in text
+    )
 
 
 def test_an_output_not_yet_computed_says_so(watch):
@@ -146,15 +148,15 @@ def test_a_large_shape_says_which_part_it_shows(watch):
     _, h, w = scene.tensor("x").origin
     assert (h, w) != (0, 0)
     assert f"x[0, {h}, {w}]" in stage.point_at("x", 0)
-    assert "of the part shown of the data matrix so far." in stage.point_at("x", 0)
+    assert "Only the part shown is counted." in stage.point_at("x", 0)
     column = scene.tensor("D").col_index[t]
     _, p, q = scene.tensor("y").origin
     p, q = p + t // 8, q + t % 8
     assert column == p * 224 + q
     expect(stage.caption).to_have_text(scene.caption(t))
     expect(stage.caption).to_contain_text("Only the 3 channels shown are counted.")
-    assert f"Column {column} is one window; it gives y[0, {p}, {q}]" in stage.point_at("D", t)
+    assert f"Column {column} is one window. It gives y[0, {p}, {q}]" in stage.point_at("D", t)
     # The sum includes all 64 channels: those not shown are one term.
     text = stage.point_at("y", t)
-    assert "from the channels not shown" in text
+    assert "from every channel not shown" in text
     assert number(text.split("\n")[-1][2:]) == pytest.approx(expected.y[0, p, q], rel=5e-3)

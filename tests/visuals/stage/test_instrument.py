@@ -175,7 +175,7 @@ def test_the_keyboard_moves_over_cells_and_tensors(watch, page):
     for _ in range(2):
         page.keyboard.press("s")
     columns = expected.columns_of(16)
-    expect(stage.explanation).to_contain_text(f"{(columns <= 7).sum()} of {len(columns)} columns")
+    expect(stage.explanation).to_contain_text(f"{(columns <= 7).sum()} of {len(columns)} cells")
     page.keyboard.press("p")
     expect(stage.root).not_to_have_attribute("data-pinned", "")
 
@@ -237,7 +237,7 @@ def test_without_a_clipboard_the_text_is_there_to_copy(watch, page):
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
     stage.do("link")
     page.locator("[data-copy=link]").click()
-    expect(page.locator("[data-panel=link] .status")).to_contain_text("copy the text above")
+    expect(page.locator("[data-panel=link] .status")).to_contain_text("Copy the text above")
     expect(page.locator(".copied")).to_have_value(re.compile(r"step=2&version=3$"))
 
 

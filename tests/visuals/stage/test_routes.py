@@ -171,15 +171,19 @@ def jpeg():
 @pytest.mark.parametrize(
     ("frames", "status", "sentence"),
     [
-        ([], 400, "A GIF needs a frame"),
-        ([b"no picture"], 400, "Frame 1 is no PNG"),
-        ([png(picture(0)), jpeg()], 400, "Frame 2 is no PNG"),
-        ([png(picture(0)), damaged()], 400, "Frame 2 is a damaged PNG"),
-        ([png(picture(0)), b""], 400, "Frame 2 is cut off"),
-        ([png(picture(0)), png(picture(1, (64, 41)))], 400, "Frame 2 is 64 × 41 pixels, the first 64 × 40"),
-        ([png(Image.new("1", (2001, 2000)))], 413, "Frame 1 is larger than 4 megapixels"),
-        ([png(Image.new("1", (2000, 2000)))] * 41, 413, "The frames are larger than 160 megapixels together"),
-        ([png(Image.new("1", (1, 1)))] * (MAX_FRAMES + 1), 413, "A GIF has at most 300 frames here"),
+        ([], 400, "A GIF needs a frame."),
+        ([b"no picture"], 400, "Frame 1 is no PNG."),
+        ([png(picture(0)), jpeg()], 400, "Frame 2 is no PNG."),
+        ([png(picture(0)), damaged()], 400, "Frame 2 is a damaged PNG."),
+        ([png(picture(0)), b""], 400, "Frame 2 is cut off."),
+        ([png(picture(0)), png(picture(1, (64, 41)))], 400, "Frame 2 is 64 × 41 pixels, the first 64 × 40."),
+        ([png(Image.new("1", (2001, 2000)))], 413, "Frame 1 is larger than 4 megapixels."),
+        (
+            [png(Image.new("1", (2000, 2000)))] * 41,
+            413,
+            "The frames are larger than 160 megapixels together.",
+        ),
+        ([png(Image.new("1", (1, 1)))] * (MAX_FRAMES + 1), 413, "A GIF has at most 300 frames here."),
     ],
 )
 def test_invalid_frames_are_rejected_with_a_sentence(frames, status, sentence):
@@ -194,7 +198,7 @@ def test_a_body_cut_off_or_too_large():
     for cut in (body[:-1], body[:3], body + b"\1"):
         assert request("/stage/gif", cut, "POST")[0] == 400
     status, _, text = request("/stage/gif", bytes(MAX_BYTES + 1), "POST", chunk=10_000_000)
-    assert (status, text) == (413, "The frames are larger than 40 MB together")
+    assert (status, text) == (413, "The frames are larger than 40 MB together.")
 
 
 @pytest.mark.parametrize("ms", ["19", "5001", "", "-5", "1e3", "120.5", "x", "٣٠٠", "9" * 5000])
@@ -202,7 +206,7 @@ def test_ms_out_of_range_is_rejected(ms):
     from urllib.parse import quote
 
     status, _, text = request_gif([png(picture(0))], ms=quote(ms))
-    assert (status, text) == (400, "ms must be a whole number from 20 to 5000")
+    assert (status, text) == (400, "ms must be a whole number from 20 to 5000.")
 
 
 @pytest.mark.parametrize("ms", ["20", "5000"])

@@ -13,7 +13,7 @@ from visuals import stage
 from visuals.stage.standalone import takeaway
 
 MODULES = sorted(stage.HERE.glob("*.js"))
-LIMIT = 74_600  # bytes of the player; lower it when the player shrinks
+LIMIT = 78_700  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them
 
 # Declarations at the left margin, which all joined modules share.
 _TOP = re.compile(
@@ -100,7 +100,7 @@ def test_nested_finds_templates_within_templates(code, lines):
     assert nested(code) == lines
 
 
-@pytest.mark.parametrize("names", [stage.SCRIPTS, ("svg", "takeaway", "panels")], ids=["player", "takeaway"])
+@pytest.mark.parametrize("names", [stage.SCRIPTS, stage.DOWNLOADS], ids=["player", "takeaway"])
 def test_no_two_modules_declare_one_name(names):
     found = Counter(chain(*(declared((stage.HERE / f"{name}.js").read_text("utf-8")) for name in names)))
     assert len(found) > 20

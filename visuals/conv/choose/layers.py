@@ -169,7 +169,8 @@ def html(layers: Sequence[Timed], href: Callable[[object], str]) -> str:
     ] * both
     headings = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = "".join(_line(entry, sums, max_ms, both, href) for entry in layers)
-    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{tr("Layers")}"><table class="kt-layers"><thead><tr>{headings}</tr></thead><tbody>{lines}</tbody></table></div>'
+    name = tr("Layers")
+    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{name}"><table class="kt-layers"><thead><tr>{headings}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _line(entry: Timed, sums: float, max_ms: float, both: bool, href: Callable[[object], str]) -> str:
@@ -178,7 +179,8 @@ def _line(entry: Timed, sums: float, max_ms: float, both: bool, href: Callable[[
     name = f'<a href="{escape(link)}" target="_self">{escape(layer.name)}</a>' if link else escape(layer.name)
     head = f'<th scope="row"><b>{name}</b> <small>{escape(_shape(layer.shape))}</small></th><td>{layer.count}</td>'
     if not best:
-        return f'<tr>{head}<td colspan="5" class="kt-none">{tr("not recorded")}</td></tr>'
+        missing = tr("not recorded")
+        return f'<tr>{head}<td colspan="5" class="kt-none">{missing}</td></tr>'
     part = entry.total_of(best) / sums
     return (
         f'<tr style="--kt-hue:var(--kt-{family(best["rung"]).token})">{head}<td class="kt-who">{short(best)}</td>'

@@ -172,7 +172,8 @@ def html(
     """Returns the lanes, then the rungs that did not start. At the finish it shows the first one, and the
     sentence `said` on a `guess`. Another `turn` starts the animation again."""
     count, unit = clock(winner(lanes).row["median_ms"])
-    spread_name = f" <small>{tr('p20 to p80')}</small>"
+    kernel, progress = tr("kernel"), tr("progress when the fastest finishes")
+    spread_name = " <small>" + tr("p20 to p80") + "</small>"
     headings = "".join(
         f'<th scope="col" class="kt-num" data-column="{key}">{tr(name)}{spread_name if key == "time" else ""}</th>'
         for key, name in COLUMNS.items()
@@ -187,7 +188,7 @@ def html(
         f'<p class="kt-clock" role="timer" aria-label="{decimal(f"{count:,}")} {unit}"><b></b> {unit} '
         f"<span>{escape(pace(lanes))}</span></p>"
         f'<p class="kt-verdict">{escape(said)}</p>'
-        f'<table><thead><tr><td></td><th scope="col">{tr("kernel")}</th><th scope="col">{tr("progress when the fastest finishes")}</th>'
+        f'<table><thead><tr><td></td><th scope="col">{kernel}</th><th scope="col">{progress}</th>'
         f"{headings}</tr></thead><tbody>{lines}{not_started}</tbody></table>"
         f'<p class="kt-why">{escape(finish(lanes))}</p></div>'
     )
@@ -219,7 +220,8 @@ def _lane(lane: Lane, first: Lane, guessed: bool) -> str:
         f'<td class="kt-num" data-column="{key}" data-name="{tr(name)}"><span>{cell}</span></td>'
         for (key, name), cell in zip(COLUMNS.items(), cells, strict=True)
     )
-    yours = f' <em class="kt-yours">{tr("your guess")}</em>' if guessed else ""
+    your_guess = tr("your guess")
+    yours = f' <em class="kt-yours">{your_guess}</em>' if guessed else ""
     return (
         f'<tr class="{" ".join(classes)}" data-rung="{escape(lane.rung)}" '
         f'style="--kt-to:{position:.2f}%;--kt-hue:var(--kt-{family(lane.rung).token})">'

@@ -85,7 +85,7 @@ def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
                 "Inverse transform, [d](output) = FFT⁻¹([Y](output)): all frequencies together give row {0} of d."
             ),
             tr(
-                "d is the output at every position of the filter, as if the stride were 1. cuFFT’s result is {1}× too large."
+                "It is the output at every position of the filter, as if the stride were 1. The result of cuFFT is {1}× too large."
             ),
         ),
         _joined(*picked),

@@ -11,10 +11,11 @@ from kernels import records
 from kernels.conv import fft
 from kernels.conv.shape import ConvShape
 from kernels.i18n import mark, tr
+from kernels.ladders import find
 from kernels.model.program import WORKSPACE
 from kernels.model.rung import Ladder, Rung
 from kernels.records import statistics
-from visuals.charts import units
+from visuals.charts import conclusions, units
 from visuals.charts.bars import FONT
 from visuals.charts.sweeps import DASHES, HUES, SYMBOLS
 from visuals.conv.fft import story
@@ -93,29 +94,36 @@ def crossing(counts: Sequence[Flops]) -> int | None:
     return found
 
 
-def caption(s: ConvShape, counts: Sequence[Flops]) -> str:
-    """Returns where the curves cross, and the ratio at the page's shape."""
-    supported = [f for f in counts if f.fft is not None]
-    if not supported:
+def flops_sentence(s: ConvShape, counts: Sequence[Flops]) -> str:
+    """Returns from which R on the FFT executes fewer FLOPs than direct convolution, or the rule that forbids it."""
+    if not any(f.fft is not None for f in counts):
         rule = next(iter(RUNG.rules(s, RUNG.default_tiles)), "")
         return tr("The FFT cannot run this shape: {rule}.", rule=rule)
-    sentences, crossing_taps = [], crossing(counts)
-    if crossing_taps is None:
-        sentences.append(
-            tr("The FFT executes more FLOPs than direct convolution at every R that it can run here.")
+    fields = {"size": f"{s.H} × {s.W}", "R": crossing(counts)}
+    if fields["R"] is None:
+        return tr(
+            "On images of {size}, the FFT executes more FLOPs than direct convolution at every R.", **fields
         )
-    elif crossing_taps > 1:
-        sentences.append(
-            tr("From R = {R} on, the FFT executes fewer FLOPs than direct convolution.", R=crossing_taps)
-        )
-    else:
-        sentences.append(tr("The FFT executes fewer FLOPs than direct convolution at every R."))
-    current = next((f for f in supported if f.taps == s.R), None)
-    if crossing_taps is not None:
-        if current and s.R == s.S:
+    if fields["R"] > 1:
+        return tr("From R = {R} on, the FFT executes fewer FLOPs than direct convolution.", **fields)
+    return tr("The FFT executes fewer FLOPs than direct convolution at every R.")
+
+
+def caption(s: ConvShape, counts: Sequence[Flops]) -> str:
+    """Returns the ratio of the curves at the page's shape, and where a rule ends the curve of the FFT."""
+    sentences, supported = [], [f for f in counts if f.fft is not None]
+    if not supported:
+        return ""
+    if crossing(counts) is not None:
+        current = next((f for f in supported if f.taps == s.R == s.S), None)
+        if current:
             ratio = units.ratio(current.fft / current.direct)
             sentences.append(
-                tr("At R = {R} it executes {ratio}× the FLOPs of direct convolution.", R=s.R, ratio=ratio)
+                tr(
+                    "At R = {R} the FFT executes {ratio}× the FLOPs of direct convolution.",
+                    R=s.R,
+                    ratio=ratio,
+                )
             )
         sentences.append(
             tr("Fewer FLOPs do not always take less time: transforms and spectra move many bytes per FLOP.")
@@ -146,6 +154,57 @@ def recorded(
             if len(points) > 1:
                 found.append((rung.title_on(points[0][1]["engine"]) + suffix, points))
     return found
+
+
+def fft_sentence(times: Sequence[tuple[str, Points]]) -> str:
+    """Returns from which R on our FFT was recorded as faster than the kernels without an FFT, or by how much it loses.
+
+    Returns "" without a recording of both at one R."""
+    pairs = _fft_and_fastest_other(times)
+    if not pairs:
+        return ""
+    best, (ours, other) = max(pairs.items(), key=lambda item: _speedup(*item[1]))
+    fields = {"R": best, "other": tr(find(other["rung"]).title)}
+    losses = [taps for taps, pair in pairs.items() if not _is_faster(*pair)]
+    if best in losses:
+        return tr(
+            "In the recordings the FFT never wins: at best, at R = {R}, it takes {ratio}× the time of {other}.",
+            ratio=units.ratio(1 / _speedup(ours, other)),
+            **fields,
+        )
+    fields["ratio"] = units.ratio(_speedup(ours, other))
+    last_loss = max(losses, default=0)
+    first = min((taps for taps in pairs if taps > last_loss), default=best)
+    if first == best:
+        return tr("In the recordings the FFT is {ratio}× as fast as {other} at R = {R}.", **fields)
+    return tr(
+        "In the recordings the FFT wins from R = {first} on. At R = {R} it is {ratio}× as fast as {other}.",
+        first=first,
+        **fields,
+    )
+
+
+def _fft_and_fastest_other(times: Sequence[tuple[str, Points]]) -> dict[int, tuple[Row, Row]]:
+    """Returns, by R, the fastest rows of our FFT and of the rungs without an FFT."""
+    ours, others = {}, {}
+    for _, points in times:
+        for taps, row in points:
+            if row["rung"] == RUNG.name:
+                ours.setdefault(taps, []).append(row)
+            elif "fft" not in row["rung"]:
+                others.setdefault(taps, []).append(row)
+    return {
+        taps: (statistics.fastest(ours[taps]), statistics.fastest(others[taps]))
+        for taps in sorted(ours.keys() & others.keys())
+    }
+
+
+def _speedup(ours: Row, other: Row) -> float:
+    return other["median_ms"] / ours["median_ms"]
+
+
+def _is_faster(ours: Row, other: Row) -> bool:
+    return _speedup(ours, other) > 1 and not statistics.within_spread(ours, other)
 
 
 def fastest(times: Sequence[tuple[str, Points]]) -> str:
@@ -277,8 +336,53 @@ def tilings(
             tr("workspace, predicted"): units.bytes_(RUNG.build(s, tiles).nbytes(WORKSPACE)),
             workspace: units.bytes_(row["workspace_bytes"]) if row else "–",
             time: units.time_(row["median_ms"]) if row else "–",
-        }
+        } | _share_lines(row)
     return found
+
+
+def _share_lines(row: Row | None) -> dict[str, str]:
+    """Returns the share of each part of the steps in the time; "–" where it was not timed."""
+    parts = story.part_shares(row) if row else {}
+    return {
+        tr("share of the time: {part}", part=tr(name)): units.share(parts[name]) if name in parts else "–"
+        for name in story.PARTS
+    }
+
+
+def tiling_title(tile: int) -> str:
+    """Returns the name of an FFT_TILE in a sentence."""
+    if not tile:
+        return tr("the FFT of whole images")
+    return tr("the FFT in tiles of {tile} × {tile}", tile=tile)
+
+
+def tiling_flops(s: ConvShape, spectra: int) -> dict[int, int]:
+    """Returns the FLOPs that each FFT_TILE executes that can run this shape."""
+    tiles = {tile: {"FFT_TILE": tile, "SPECTRA": spectra} for tile in RUNG.tiles["FFT_TILE"]}
+    return {tile: fft.executed_flops(s, of) for tile, of in tiles.items() if not any(RUNG.rules(s, of))}
+
+
+def tiling_sentence(s: ConvShape, spectra: int, rows: Mapping[int, Row]) -> str:
+    """Returns which FFT_TILE is fastest, or which executes the fewest FLOPs if fewer than two have rows."""
+    if len(rows) > 1:
+        return conclusions.of_times([(tiling_title(tile), row) for tile, row in rows.items()])
+    flops = tiling_flops(s, spectra)
+    if not flops:
+        return tr("The FFT cannot run this shape.")
+    least = min(flops, key=flops.get)
+    fields = {"tiling": units.named(tiling_title(least), first=True), "flops": units.count(flops[least])}
+    if len(flops) == 1:
+        return tr("{tiling} executes {flops} FLOPs. It is the only one that can run this shape.", **fields)
+    return tr("{tiling} executes the fewest FLOPs: {flops}.", **fields)
+
+
+def tiling_bars(s: ConvShape, spectra: int, rows: Mapping[int, Row]) -> list[tuple[str, float, str]]:
+    """Returns (title, length, text) of a bar for each FFT_TILE: its time, or its FLOPs if fewer than two have rows."""
+    if len(rows) > 1:
+        figures = {tile: (row["median_ms"], units.time_(row["median_ms"])) for tile, row in rows.items()}
+    else:
+        figures = {tile: (n, units.count(n)) for tile, n in tiling_flops(s, spectra).items()}
+    return [(tr("whole") if not tile else f"{tile} × {tile}", *figure) for tile, figure in figures.items()]
 
 
 def tile_name(tile: int) -> str:

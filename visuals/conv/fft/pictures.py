@@ -99,26 +99,34 @@ def wrapped_pictures(large: Arrays, small: Arrays, expected: np.ndarray) -> list
     ]
 
 
-def caption(large: Arrays, small: Arrays, expected: np.ndarray) -> str:
-    """Returns how many pixels are wrong, and why."""
+def sentence(small: Arrays, expected: np.ndarray) -> str:
+    """Returns how many pixels are wrong after too small a transform."""
     s, at_risk = small.shape, int(small.wrapped_output.sum())
     if (s.span_h, s.span_w) == (1, 1):
         return tr("A filter of one tap reads no neighbours, so nothing can wrap around.")
-    small_size, large_size = (f"{a.rows} × {a.columns}" for a in (small, large))
+    size = f"{small.rows} × {small.columns}"
     if not at_risk:
-        return tr("A transform of {size} is large enough here: no window wraps around.", size=small_size)
+        return tr("A transform of {size} is large enough here: no window wraps around.", size=size)
     bad = int(wrong(small, expected).sum())
+    return trn(
+        "In transforms of {size}, {wrapped} of {total} outputs wrap around; {n} is wrong.",
+        "In transforms of {size}, {wrapped} of {total} outputs wrap around; {n} are wrong.",
+        bad,
+        size=size,
+        wrapped=decimal(f"{at_risk:,}"),
+        total=decimal(f"{s.PQ:,}"),
+    )
+
+
+def reason(large: Arrays, small: Arrays) -> str:
+    """Returns why outputs wrap around, and in which transforms none does; "" if none wraps around."""
+    if not small.wrapped_output.any():
+        return ""
+    small_size, large_size = (f"{a.rows} × {a.columns}" for a in (small, large))
     return " ".join(
         (
             tr("A product of spectra slides the filter around a circle."),
             tr("In {size}, windows near the end wrap around to the start.", size=small_size),
-            trn(
-                "{wrapped} of {total} outputs wrap around; {n} is wrong.",
-                "{wrapped} of {total} outputs wrap around; {n} are wrong.",
-                bad,
-                wrapped=decimal(f"{at_risk:,}"),
-                total=decimal(f"{s.PQ:,}"),
-            ),
             tr("In {size} none wraps around.", size=large_size)
             if large.tiles == (1, 1)
             else tr("In overlapping transforms of {size} none wraps around.", size=large_size),

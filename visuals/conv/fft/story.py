@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernels.conv import fft
+from kernels.conv.presets import CONV_GRID, CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.i18n import cached, mark, tr
 from kernels.ladders import find
@@ -43,8 +44,8 @@ def fft_cost(s: ConvShape) -> str:
     cut = fft.cut(s, RUNG.default_tiles)
     w, padded, spectra = filter_bytes(s, RUNG.default_tiles)
     text = tr(
-        "With whole images, each filter of {R} × {S} taps becomes an array of {rows} × {columns} numbers. All filters take "
-        "{bytes}; padded they take {padded}, and their spectra {spectra}.",
+        "With whole images, each filter of {R} × {S} taps becomes an array of {rows} × {columns} numbers. "
+        "All filters take {bytes}, padded {padded}, as spectra {spectra}.",
         R=s.R,
         S=s.S,
         rows=cut["rows"],
@@ -66,7 +67,7 @@ def fft_gain(rows: Mapping[str, Row]) -> str:
     name, from one device. Returns "" if there is nothing to compare."""
     if not (row := rows.get(RUNG.name)):
         return ""
-    return " ".join(filter(None, (_against(row, rows), shares_of(row), _tiling(row, rows))))
+    return " ".join(filter(None, (_against(row, rows), largest_part(row), _tiling(row, rows))))
 
 
 def _against(row: Row, rows: Mapping[str, Row]) -> str:
@@ -101,14 +102,14 @@ def part_shares(row: Row) -> dict[str, float]:
     )
 
 
-def shares_of(row: Row) -> str:
-    """Returns where its time goes, the largest part first."""
-    shares = sorted(part_shares(row).items(), key=lambda pair: -pair[1])
+def largest_part(row: Row) -> str:
+    """Returns the part of the steps that takes most of the time; "" if they were not timed."""
+    shares = part_shares(row)
     if not shares:
         return ""
+    name = max(shares, key=shares.get)
     return tr(
-        "Shares of its time: {shares}.",
-        shares=", ".join(f"{tr(name)} {units.share(part)}" for name, part in shares),
+        "Its largest part: {part}, {share} of the time.", part=tr(name), share=units.share(shares[name])
     )
 
 
@@ -133,7 +134,7 @@ def fft_examples() -> list[tuple[Preset, str]]:
         others = [row["median_ms"] for row in recorded_at(s, COMPARED).values()]
         return min(others) / ours["median_ms"] if ours and others else None
 
-    return extremes(speedup)
+    return extremes(speedup, presets=CONV_PRESETS | CONV_GRID)  # large filters are in the grid
 
 
 FFT = Story(

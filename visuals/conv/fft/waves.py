@@ -31,6 +31,10 @@ def heights(x: np.ndarray) -> np.ndarray:
     return result
 
 
+def sentence() -> str:
+    return tr("In the samples the waves are mixed. In the spectrum each wave is one number.")
+
+
 def caption(waves: Sequence[Wave] = WAVES) -> str:
     parts = "; ".join(
         tr("{periods} periods, height {height}", periods=periods, height=f"{height:g}")
@@ -39,7 +43,6 @@ def caption(waves: Sequence[Wave] = WAVES) -> str:
     return " ".join(
         (
             tr("{n} samples of a sum of waves: {waves}.", n=SAMPLES, waves=parts),
-            tr("In the samples the waves are mixed. In the spectrum each wave is one number."),
             tr(
                 "A product of spectra makes each wave larger or smaller, independently of the others: that is a filter."
             ),

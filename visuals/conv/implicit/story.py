@@ -105,5 +105,5 @@ STORY = Story(
     cost,
     gain,
     examples,
-    mark("Recorded speed relative to cuDNN’s implicit GEMM with precomputed indices:"),
+    mark("Recorded speed relative to cuDNN IMPLICIT_PRECOMP_GEMM:"),
 )

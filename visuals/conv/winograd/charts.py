@@ -20,7 +20,7 @@ from kernels.conv.winograd import positions, tiles_of
 from kernels.conv.winograd_cpu import R, input_tiles, output_maps, round_up_to_4, transform_2d
 from kernels.i18n import mark, tr, trn
 from kernels.model.verify import relative_error
-from visuals.charts import units
+from visuals.charts import bars, units
 from visuals.charts.bars import FONT
 
 if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
@@ -31,6 +31,7 @@ MEASURED = (0, *TILES, 8)  # 0: direct convolution
 SIDE, FILTERS = 24, 4  # outputs along each side, number of filters: whole tiles for every m measured
 STORED = {"FP32": np.float32, "FP16": np.float16}
 HEIGHT = 300
+WORK_PX = bars.height(1 + len(TILES))  # one bar for direct convolution
 NAMES = {0: mark("direct"), **{m: f"{m}×{m}" for m in MEASURED[1:]}}
 # Rungs with a known tile size m; 0 is direct convolution, None is read from the row.
 RUNGS = {
@@ -87,35 +88,82 @@ def work(s: ConvShape, m: int) -> Work:
     )
 
 
-def work_caption(s: ConvShape) -> str:
-    """Returns which tile size executes the fewest FLOPs at a shape, and the transforms' share of them and of the
-    bytes."""
-    works = {m: work(s, m) for m in TILES}
-    m = min(TILES, key=lambda m: works[m].flops)
-    best = works[m]
-    won = best.flops < s.flops
+def _best_tile(s: ConvShape) -> tuple[int, Work]:
+    """Returns the m with the fewest FLOPs at a shape, and its work."""
+    m = min(TILES, key=lambda m: work(s, m).flops)
+    return m, work(s, m)
+
+
+def tile_sentence() -> str:
+    """Returns the multiplications of the smallest tile, compared with direct convolution."""
+    m = TILES[0]
+    direct, winograd = winograd_matrices.multiplications_2d(m, R)
+    return tr(
+        "A tile of {m}×{m} outputs needs {winograd} multiplications instead of {direct}.",
+        m=m,
+        winograd=winograd,
+        direct=direct,
+    )
+
+
+def work_sentence(s: ConvShape) -> str:
+    """Returns which tile size executes the fewest FLOPs at a shape, compared with direct convolution."""
+    m, best = _best_tile(s)
+    fields = {"m": m, "share": units.share(best.flops / s.flops)}
+    if best.flops < s.flops:
+        return tr("{m}×{m} executes the fewest FLOPs: {share} of those of direct convolution.", **fields)
+    return tr(
+        "No tile size saves FLOPs here: even {m}×{m} executes {share} of those of direct convolution.",
+        **fields,
+    )
+
+
+def work_details(s: ConvShape) -> str:
+    """Returns the transforms' share of the FLOPs and of the bytes, and how often each transform is used."""
+    m, best = _best_tile(s)
     return " ".join(
         (
             tr(
-                "Fewest FLOPs in steps: {m}×{m}, with {share} of those of direct convolution.",
+                "The transforms are {share} of the FLOPs of {m}×{m}.",
                 m=m,
-                share=units.share(best.flops / s.flops),
-            )
-            if won
-            else tr(
-                "No tile size saves FLOPs here: even {m}×{m} in steps executes {share} of those of direct convolution.",
-                m=m,
-                share=units.share(best.flops / s.flops),
+                share=units.share(best.transforms / best.flops),
             ),
-            tr("The transforms are {share} of these FLOPs.", share=units.share(best.transforms / best.flops)),
             tr(
-                "The transforms execute {transforms} FLOP per byte that they move, the products {products}.",
+                "They execute {transforms} FLOP per byte that they move, the products {products}.",
                 transforms=units.ratio(best.transforms / best.moved),
                 products=units.ratio(best.product / (best.U + best.V + best.Z)),
             ),
             tr("With few channels and filters, memory bandwidth limits the speed."),
         )
     )
+
+
+def work_chart(s: ConvShape, tokens: Tokens) -> Figure:
+    """Returns the FLOPs of direct convolution and of each tile size in steps: a bar each, of products and transforms."""
+    import plotly.graph_objects as go
+
+    works = {tr("direct"): (s.flops, 0)}
+    works |= {tr(NAMES[m]): (work(s, m).product, work(s, m).transforms) for m in TILES}
+    titles, figure = list(works), go.Figure()
+    for part, (name, role) in enumerate(((tr("products"), "output"), (tr("transforms"), "workspace"))):
+        values = [parts[part] for parts in works.values()]
+        figure.add_bar(
+            x=values, y=titles, orientation="h", marker={"color": tokens[role]}, width=0.6,
+            customdata=[units.count(value) for value in values],
+            hovertemplate=tr("%{y}, {name}: %{customdata} FLOPs, predicted", name=name) + "<extra></extra>",
+        )  # fmt: skip
+    for title, parts in works.items():
+        text = f"{units.count(sum(parts))} · {units.share(sum(parts) / s.flops)}"
+        figure.add_annotation(
+            x=1, xref="paper", y=title, text=text, showarrow=False, xanchor="left", xshift=8,
+            font={"color": tokens["ink"], "size": 13},
+        )  # fmt: skip
+    bars.lay_out(figure, WORK_PX, tokens)
+    figure.update_xaxes(visible=False, fixedrange=True)
+    figure.update_yaxes(
+        autorange="reversed", fixedrange=True, automargin=True, showgrid=False, ticklabelstandoff=8
+    )
+    return figure.update_layout(margin={"l": 0, "r": 120, "t": 4, "b": 4})
 
 
 # -- measured ----------------------------------------------------------------------------------------
@@ -195,9 +243,9 @@ def error_chart(
             marker={"size": 8}, hovertemplate=tr("{name}, %{x}: %{y:.2e}, measured", name=name) + "<extra></extra>",
         )  # fmt: skip
         if finite:
-            last = list(finite)[-1]
+            first = next(iter(finite))
             figure.add_annotation(
-                x=last, y=np.log10(finite[last]), text=name, showarrow=False, xanchor="left", xshift=10,
+                x=first, y=np.log10(finite[first]), text=name, showarrow=False, yanchor="bottom", yshift=9,
                 font={"size": 13, "color": tokens[role]},
             )  # fmt: skip
     if rows:
@@ -222,6 +270,19 @@ def error_chart(
         margin={"l": 0, "r": 8, "t": 8, "b": 4}, font={"family": FONT, "color": tokens["ink"], "size": 13},
         hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
     )  # fmt: skip
+
+
+def error_sentence(measured: Mapping[str, Mapping[int, float]]) -> str:
+    """Returns how the errors of the smallest and the largest tile of a kernel compare with direct convolution."""
+    single = measured["FP32"]
+    small, large = TILES[0], TILES[-1]
+    return tr(
+        "In FP32, {small} has {small_ratio}× the error of direct convolution, and {large} has {large_ratio}×.",
+        small=tr(NAMES[small]),
+        small_ratio=units.ratio(single[small] / single[0]),
+        large=tr(NAMES[large]),
+        large_ratio=units.ratio(single[large] / single[0]),
+    )
 
 
 def error_caption(C: int, measured: Mapping[str, Mapping[int, float]]) -> str:

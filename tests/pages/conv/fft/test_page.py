@@ -35,6 +35,7 @@ def test_lesson_has_every_part():
     at = open_at()
     assert len(components(at)) == 1
     html = texts(at)
+    assert address.REAL.key in address.CHIPS
     for title in ("FFT: a convolution becomes", "Spectra as pictures", "Wrap-around", "Time", "Memory", "Why", "Roofline",
                   "Whole images or tiles", "As the filter grows", "Kernel"):  # fmt: skip
         assert title in html, title
@@ -133,10 +134,12 @@ def test_run_request_has_the_tiles_of_the_page():
     assert set(request.rungs) == {"conv/direct", "conv/implicit-gemm", "conv/fft"}  # cuDNN needs a GPU
 
 
-def test_time_card_shows_the_share_of_each_step():
+def test_the_page_shows_the_share_of_each_step():
     """Uses a shipped recording that was timed step by step."""
     shape = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
     html = texts(open_at(**conv_address.at_shape(conv_address.DEFAULT, shape)))
     row = records.recorded("conv/fft", shape, fft.RUNGS[0].default_tiles)
-    assert row and story.shares_of(row) and story.shares_of(row) in html
+    assert row and story.largest_part(row) and story.largest_part(row) in html
+    for part, share in story.part_shares(row).items():
+        assert f'<th scope="row">share of the time: {part}</th><td>{units.share(share)}</td>' in html
     assert units.bytes_(row["workspace_bytes"]) in html

@@ -94,6 +94,12 @@ def test_tile_sizes_of_the_kernel_come_from_the_url():
     )
 
 
+def test_the_fused_kernel_is_in_front_of_its_transform_of_the_filters():
+    shape = CONV_PRESETS["toy"].shape
+    assert address.main_file(address.watched_kernel("4x4", {}), shape).endswith("08_winograd_fused.cu")
+    assert address.main_file(address.watched_kernel("6x6-steps", {}), shape) == ""
+
+
 def test_run_request_has_the_kernel_of_the_stage(monkeypatch):
     """Checks the request sent to the worker. A browser test waits for the measurement."""
     requests = []
@@ -147,13 +153,14 @@ def test_effective_and_actual_rates_use_different_flops():
 @pytest.mark.parametrize("m", matrices.OUTPUTS)
 @pytest.mark.parametrize("r", matrices.TAPS)
 def test_matrices_on_the_page_are_the_derived_ones(m, r):
-    html, t = matrices.derivation(m, r), winograd_matrices.derive(m, r)
+    html, t = matrices.transforms(m, r), winograd_matrices.derive(m, r)
     for X in (t.AT, t.G, t.BT):
         rows = "".join("<tr>" + "".join(f"<td>{e}</td>" for e in row) + "</tr>" for row in X).replace(
             "-", "−"
         )
         assert rows in html.replace(' class="kt-zero"', "")
-    assert f"{m} + {r} − 1 = <b>{m + r - 1}</b> multiplications instead of {m} · {r} = {m * r}." in html
+    assert f"{m} + {r} − 1 = {m + r - 1} multiplications instead of {m} · {r} = {m * r}." in html
+    assert f"The matrices use {m + r - 1} point" in matrices.derivation(m, r)
 
 
 def test_identity_is_checked_on_other_numbers():

@@ -14,8 +14,10 @@ from kernels.conv import fft
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address
+from pages.conv.fft import address as fft_address
 from tests.helpers.rows_of import a_row
 from tests.helpers.shapes import conv_shapes
+from visuals.charts import units
 from visuals.conv.fft import charts, story
 from visuals.conv.fft import waves as fft_waves
 from visuals.conv.fft.charts import Flops, crossing, curve, flops, tilings, with_taps
@@ -88,12 +90,17 @@ def test_caption_names_the_crossing_and_the_current_filter():
     counts = curve(RES2, WHOLE)
     current = next(f for f in counts if f.taps == 3)
     text = charts.caption(RES2, counts)
-    assert f"From R = {crossing(counts)} on" in text
-    assert f"At R = 3 it executes {current.fft / current.direct:.3f}"[:27] in text
+    assert f"From R = {crossing(counts)} on" in charts.flops_sentence(RES2, counts)
+    assert f"At R = 3 the FFT executes {current.fft / current.direct:.3f}"[:32] in text
     text_16 = charts.caption(RES2, curve(RES2, {"FFT_TILE": 16, "SPECTRA": 32}))
     assert "The curve of the FFT ends at R = 15" in text_16
     grouped = RES2.with_(groups=2)
-    assert "groups must be 1" in charts.caption(grouped, curve(grouped, WHOLE))
+    assert "groups must be 1" in charts.flops_sentence(grouped, curve(grouped, WHOLE))
+    assert charts.caption(grouped, curve(grouped, WHOLE)) == ""
+    toy = CONV_PRESETS["toy"].shape
+    assert charts.flops_sentence(toy, curve(toy, WHOLE)) == (
+        "On images of 8 × 8, the FFT executes more FLOPs than direct convolution at every R."
+    )
 
 
 def test_times_come_from_rows_with_exactly_these_shapes(monkeypatch):
@@ -157,6 +164,30 @@ def test_bars_equal_the_spectrum_of_the_sum():
     ]
 
 
+def test_the_sentence_says_from_which_filter_on_the_fft_wins():
+    direct = [(R, row("conv/direct", float(R))) for R in (1, 3, 5, 7)]
+
+    def sentence(*fft_ms):
+        fft_points = [(R, row("conv/fft", ms)) for R, ms in zip((1, 3, 5, 7), fft_ms, strict=True)]
+        library = [(R, row("conv/cudnn-fft", 0.01)) for R in (1, 3, 5, 7)]  # an FFT too: it does not count
+        return charts.fft_sentence([("direct", direct), ("FFT, whole", fft_points), ("cuDNN FFT", library)])
+
+    assert sentence(4, 4, 4, 3.5) == (
+        "In the recordings the FFT wins from R = 5 on. At R = 7 it is 2× as fast as direct."
+    )
+    assert sentence(4, 4, 4, 7) == "In the recordings the FFT is 1.25× as fast as direct at R = 5."
+    assert sentence(4, 6, 7.5, 14) == (
+        "In the recordings the FFT never wins: at best, at R = 5, it takes 1.5× the time of direct."
+    )
+    assert charts.fft_sentence([("direct", direct)]) == "" == charts.fft_sentence([])
+
+
+def test_the_fft_wins_in_a_recording_that_is_a_preset():
+    shape = fft_address.REAL.shape
+    lines = charts.recorded(address.ladder("fft"), shape, lambda rung: rung.default_tiles, "cold")
+    assert "the FFT wins from R = 5 on. At R = 11 it is 4.25× as fast" in charts.fft_sentence(lines)
+
+
 # -- tilings -------------------------------------------------------------------------------------------
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(max_extent=3))
@@ -179,6 +210,23 @@ def test_measured_row_is_next_to_the_prediction():
     assert table["16"]["workspace, measured"] == "152 MB" and table["16"]["time, measured"] == "370 µs"
     assert table["whole"]["workspace, measured"] == "–"
     assert table["16"]["pixels of a transform that wrap around"] == "23 %"  # 1 - (14/16)²
+    parts = tilings(RES2, 32, {16: row("conv/fft", 0.37, workspace_bytes=1, parts_ms=PARTS)})["16"]
+    assert parts["share of the time: padding and transforming the filters"] == "35 %"
+
+
+def test_tilings_are_compared_by_time_or_by_flops():
+    rows = {0: row("conv/fft", 1.0), 16: row("conv/fft", 0.5)}
+    assert charts.tiling_sentence(RES2, 32, rows).startswith(
+        "The FFT in tiles of 16 × 16 is fastest: 500 µs."
+    )
+    assert charts.tiling_bars(RES2, 32, rows) == [("whole", 1.0, "1 ms"), ("16 × 16", 0.5, "500 µs")]
+    flops_by_tile = charts.tiling_flops(RES2, 32)
+    text = charts.tiling_sentence(RES2, 32, {16: rows[16]})
+    assert text.endswith(f"executes the fewest FLOPs: {units.count(min(flops_by_tile.values()))}.")
+    assert [n for _, n, _ in charts.tiling_bars(RES2, 32, {})] == list(flops_by_tile.values())
+    grouped = RES2.with_(groups=2)
+    assert charts.tiling_sentence(grouped, 32, {}) == "The FFT cannot run this shape."
+    assert charts.tiling_bars(grouped, 32, {}) == []
 
 
 # -- sentences -----------------------------------------------------------------------------------------
@@ -215,7 +263,7 @@ def test_the_gain_is_against_the_fastest_without_an_fft():
     }  # fmt: skip
     text = story.fft_gain(rows)
     assert "The FFT takes 3× the time of implicit GEMM" in text
-    assert "Shares of its time: padding and transforming the filters 35 %" in text
+    assert "Its largest part: padding and transforming the filters, 35 % of the time." in text
     assert "cuDNN FFT_TILING takes 8.3 % of the time of our FFT" in text
     rows["conv/fft"] = row("conv/fft", 0.5)
     assert "2× as fast as implicit GEMM" in story.fft_gain(rows)
@@ -230,7 +278,7 @@ def test_parts_cover_all_steps_of_the_rung():
     shares = story.part_shares(row("conv/fft", 1.0, parts_ms=PARTS))
     assert sum(shares.values()) == pytest.approx(1)
     assert story.part_shares(row("conv/fft", 1.0)) == {}
-    assert story.shares_of(row("conv/fft", 1.0, parts_ms={"fft_multiply": 1.0})) == ""
+    assert story.largest_part(row("conv/fft", 1.0, parts_ms={"fft_multiply": 1.0})) == ""
 
 
 def test_examples_are_presets_with_recordings_of_the_fft():

@@ -281,9 +281,11 @@ def test_the_toy_wraps_in_its_last_two_rows_and_columns():
     assert scene.readings[-1].values[-1] == wraps.sum()
     assert "wrap around the end" in scene.caption(scene.steps - 1)
     np.testing.assert_array_equal(scene.cells("right"), expected.ravel().astype("f4"))
-    assert "20 of 36 outputs wrap around" in pictures.caption(
-        first_arrays(s, whole_numbers(s), 0), a, expected
-    )
+    bad = pictures.wrong(a, expected).sum()
+    sentence = f"In transforms of 6 × 6, 20 of 36 outputs wrap around; {bad} are wrong."
+    assert 0 < bad <= wraps.sum() and pictures.sentence(a, expected) == sentence
+    reason = pictures.reason(first_arrays(s, whole_numbers(s), 0), a)
+    assert "In 6 × 6, windows near the end" in reason and "In 8 × 8 none wraps around." in reason
     assert "right" not in {t.name for t in scene_of(s)[1].tensors}
 
 
@@ -291,7 +293,8 @@ def test_a_filter_of_one_tap_cannot_wrap():
     s = ConvShape(1, 2, 6, 6, 1, 1, 1)
     a, _, expected = scene_of(s, 0, TOO_SMALL)
     assert not a.wrapped_output.any()
-    assert "nothing can wrap around" in pictures.caption(a, a, expected)
+    assert "nothing can wrap around" in pictures.sentence(a, expected)
+    assert pictures.reason(a, a) == ""
 
 
 def test_stage_and_captions_use_the_same_names():

@@ -69,15 +69,27 @@ def test_figures_of_the_papers():
     )
 
 
-def test_work_caption_names_the_best_tile_or_that_none_saves():
+def test_sentences_name_the_best_tile_or_that_none_saves():
     m = min(TILES, key=lambda m: work(LAYER, m).flops)
-    text, counted = charts.work_caption(LAYER), work(LAYER, m)
-    assert f"{m}×{m}, with {100 * counted.flops / LAYER.flops:.0f} % of those of direct convolution." in text
-    assert (
-        f"{100 * counted.transforms / counted.flops:.2g} % of these FLOPs" in text
-        or f"{100 * counted.transforms / counted.flops:.0f} % of these FLOPs" in text
+    text, counted = charts.work_details(LAYER), work(LAYER, m)
+    share = 100 * counted.flops / LAYER.flops
+    assert charts.work_sentence(LAYER) == (
+        f"{m}×{m} executes the fewest FLOPs: {share:.0f} % of those of direct convolution."
     )
-    assert "No tile size saves FLOPs here: even 2×2" in charts.work_caption(TOY)
+    assert (
+        f"{100 * counted.transforms / counted.flops:.2g} % of the FLOPs of {m}×{m}" in text
+        or f"{100 * counted.transforms / counted.flops:.0f} % of the FLOPs of {m}×{m}" in text
+    )
+    assert "No tile size saves FLOPs here: even 2×2" in charts.work_sentence(TOY)
+    assert charts.tile_sentence() == "A tile of 2×2 outputs needs 16 multiplications instead of 36."
+
+
+def test_bars_add_up_the_products_and_the_transforms():
+    products, transforms = charts.work_chart(LAYER, LIGHT).data
+    assert list(products.y) == ["direct", "2×2", "4×4", "6×6"]
+    assert (products.x[0], transforms.x[0]) == (LAYER.flops, 0)
+    totals = [a + b for a, b in zip(products.x, transforms.x, strict=True)]
+    assert totals[1:] == [work(LAYER, m).flops for m in TILES]
 
 
 # -- measured ----------------------------------------------------------------------------------------
@@ -123,6 +135,9 @@ def test_error_caption_has_the_measured_ratios():
         "FP32": {0: 1e-7, 2: 2e-7, 4: 1e-6, 6: 3e-6, 8: 1e-4},
         "FP16": {0: 2e-4, 2: 4e-4, 4: 4e-3, 6: 8e-3, 8: 1.0},
     }
+    assert charts.error_sentence(measured) == (
+        "In FP32, 2×2 has 2× the error of direct convolution, and 6×6 has 30×."
+    )
     text = error_caption(512, measured)
     assert "512 channels" in text and "2×2: 2×, 4×4: 10×, 6×6: 30×, 8×8: 1,000×" in text
     assert "4.0e-03, 20× that of direct convolution" in text
