@@ -2,17 +2,24 @@
 
 import { element, fillText } from "./side_panel.js";
 
-// Parts {text, role} of a sentence in which words of a role are written [text](role).
+export const REVEALED = -1; // in place of a guess: the answer is shown without one
+
+// Parts {text, role} of a sentence in which words of a role are written [text](role), a link to a lesson [text](/lesson).
 export function partsOf(sentence) {
-  return sentence.split(/(\[[^\]]*\]\(\w+\))/).filter(Boolean).map((piece) => {
-    const [, text, role] = piece.match(/^\[([^\]]*)\]\((\w+)\)$/) || [];
+  return sentence.split(/(\[[^\]]*\]\(\/?\w+\))/).filter(Boolean).map((piece) => {
+    const [, text, role] = piece.match(/^\[([^\]]*)\]\((\/?\w+)\)$/) || [];
     return text === undefined ? { text: piece, role: "" } : { text, role };
   });
 }
 
 function paragraph(sentence, className = "") {
   const node = element("p", className);
-  fillText(node, partsOf(sentence));
+  for (const part of partsOf(sentence)) {
+    const link = part.role.startsWith("/") && element("a", "", part.text), span = link || element("span");
+    if (link) link.href = `${part.role.slice(1)}?view=story`;
+    else fillText(span, [part]);
+    node.append(span);
+  }
   return node;
 }
 

@@ -118,6 +118,7 @@ const KEYS = {
   w: (player) => movePin(player, -1, 0), s: (player) => movePin(player, 1, 0), a: (player) => movePin(player, 0, -1), d: (player) => movePin(player, 0, 1),
   t: nextTensor,
   z: (player) => zoomAt(player, 1.5), x: (player) => zoomAt(player, 1 / 1.5), 0: (player) => setView(player, WHOLE),
+  g: (player) => player.answer(REVEALED),
   "?": (player) => togglePanel(player, "help"), c: (player) => togglePanel(player, "colours"),
   Escape: (player) => { player.setPin(null); openPanel(player, null); },
   ArrowUp: () => {}, ArrowDown: () => {},
@@ -136,10 +137,12 @@ function key(player, event) {
   action(player, event.shiftKey ? 10 : 1);
 }
 
-// At the first and last step, arrows move on in the embedding deck; a clicker's keys always do.
+// At the first and last step, arrows move on in the embedding deck; a clicker's keys always do. In a lecture hall both
+// turn to the next chapter, a clicker's keys everywhere.
 function stepBy(player, by, clicker) {
-  const { step, scene } = player, end = by > 0 ? scene.steps - 1 : 0;
-  if (embedded && (clicker || (step === end && player.until === null))) report(by > 0 ? "next" : "prev", step, scene.steps);
+  const { step, scene, root } = player, atEnd = step === (by > 0 ? scene.steps - 1 : 0) && player.until === null;
+  if (embedded && (clicker || atEnd)) report(by > 0 ? "next" : "prev", step, scene.steps);
+  else if (player.data.chapter && (clicker || (atEnd && root.hasAttribute("data-present")))) player.turn(Math.sign(by));
   else player.goto(step + by);
 }
 

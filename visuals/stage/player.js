@@ -10,7 +10,7 @@ import { report } from "./frame.js";
 import { listen } from "./input.js";
 import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
-import { fillChapter } from "./chapter.js";
+import { REVEALED, fillChapter } from "./chapter.js";
 import { fillStrip, sizeOf } from "./strip.js";
 import { language, textsIn, tr, useTexts } from "./texts.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
@@ -44,7 +44,7 @@ class Player {
   }
 
   reset() {
-    Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, loop: null, view: WHOLE });
+    Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, loop: null, view: WHOLE, zoomText: null });
   }
 
   // -- data ------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Player {
     this.data = data;
     this.scene = scene;
     if (data.still) this.makeStill();
-    this.layout = this.still = null;
+    this.forgetLayout();
     if (!same || this.failed) this.notify("");
     if (!same) {
       this.reset();
@@ -119,6 +119,12 @@ class Player {
     render(this);
   }
 
+  // The next arrange() lays the scene out anew; the zoomed part stays visible.
+  forgetLayout() {
+    if (this.layout) this.zoomText ||= viewText(this.view, this.layout.width, this.layout.height);
+    this.layout = this.still = null;
+  }
+
   // Shows the strip of a message, at the size that the page selects; the reader's own choice stays while that is the same.
   setStrip(data) {
     if (this.selected !== data.strip?.selected) this.size = null;
@@ -129,17 +135,30 @@ class Player {
 
   showSize(key) {
     this.size = key;
-    const text = JSON.stringify([this.data.strip, key]);
+    const text = JSON.stringify([this.data.strip, key, this.asks]);
     if (text === this.stripText) return;
     this.stripText = text;
-    fillStrip(this.part.strip, this.data.strip, key);
+    fillStrip(this.part.strip, this.data.strip, key, this.asks);
   }
 
-  // Answers the chapter's question.
+  // Whether the chapter's question waits for a guess: until then the strip holds its figures back.
+  get asks() {
+    return Boolean(this.data.chapter?.question) && this.guess === null;
+  }
+
+  // Answers the chapter's question; REVEALED shows the answer without a guess.
   answer(n) {
+    if (!this.data.chapter?.question) return;
     this.guess = n;
     fillChapter(this.part.chapter, this.data.chapter, n);
-    this.part.chapter.querySelector(`[data-answer="${n}"]`).focus({ preventScroll: true });
+    this.part.chapter.querySelector(`[data-answer="${n}"]`)?.focus({ preventScroll: true });
+    this.showSize(this.size);
+  }
+
+  // Opens the next chapter, or the previous one (by -1).
+  turn(by) {
+    const { chapter } = this.data, number = chapter?.number + by;
+    if (number >= 0 && number < chapter.count) this.send?.({ do: "chapter", chapter: number });
   }
 
   // The size of the strip that is shown; undefined without a strip.
@@ -150,6 +169,7 @@ class Player {
   // What the reader pressed in the strip: a size, or something for the page to do at the size shown.
   pressStrip(name) {
     if (name.startsWith("size-")) return this.showSize(name.slice(5));
+    if (name === "reveal") return this.answer(REVEALED);
     this.send?.({ do: name, size: this.stripSize().key });
   }
 
@@ -200,7 +220,7 @@ class Player {
     for (const [name, value] of Object.entries(colours)) this.root.style.setProperty(`--${name}`, value);
     this.root.dataset.theme = dark ? "dark" : "light";
     this.family = style.fontFamily;
-    this.layout = null;
+    this.forgetLayout();
   }
 
   // -- size ------------------------------------------------------------------------------------------------
@@ -225,7 +245,7 @@ class Player {
     const key = [width, space, dpr, scale].join();
     if (this.layout && this.sizeKey === key) return this.zoomText && this.setView();
     this.sizeKey = key;
-    if (this.layout) this.zoomText ||= viewText(this.view, this.layout.width, this.layout.height); // the zoomed part stays visible
+    this.forgetLayout();
     this.layOutWithin(width, space, scale, fits || (tall && this.data.fit));
     const { shrink } = this;
     if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space * shrink : Math.min(space, 400));

@@ -6,14 +6,16 @@ import { element } from "./side_panel.js";
 // The size of the strip that is shown: the chosen one, else the one selected by the page.
 export const sizeOf = (strip, key) => strip?.sizes.find((size) => size.key === key) || strip?.sizes.find((size) => size.key === strip.selected) || strip?.sizes[0];
 
-// Fills the strip; null hides it. `key` is the chosen size.
-export function fillStrip(box, strip, key) {
+// Fills the strip; null hides it. `key` is the chosen size. With `asks` the figures wait for a guess.
+export function fillStrip(box, strip, key, asks) {
   box.hidden = !strip;
   if (!strip) return;
   const size = sizeOf(strip, key), { run } = strip;
   box.classList.toggle("stale", Boolean(size.stale));
+  box.classList.toggle("asks", Boolean(asks));
   const focused = box.getRootNode().activeElement?.dataset?.strip;
   box.replaceChildren(timePart(strip, size, run), memoryPart(size.memory), limitsPart(size.limits));
+  if (asks) box.firstElementChild.append(askPart(strip.texts));
   if (focused) box.querySelector(`[data-strip="${focused}"]`)?.focus({ preventScroll: true });
 }
 
@@ -23,6 +25,13 @@ function button(name, label, className) {
   const made = Object.assign(element("button", className, label), { type: "button" });
   made.dataset.strip = name;
   return made;
+}
+
+// Covers the figures while a question waits for a guess.
+function askPart(texts) {
+  const part = element("div", "strip-ask");
+  part.append(element("p", "", texts.ask), button("reveal", texts.reveal, "chip"));
+  return part;
 }
 
 // -- time ---------------------------------------------------------------------------------------------------

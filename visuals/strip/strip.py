@@ -46,7 +46,11 @@ def strip(sizes: Sequence[Size], selected: str, run: Run) -> dict[str, Any]:
             "error": run.error,
             "label": tr("Stop") if run.running else tr("Run here"),
         },
-        "texts": {"put": tr("Show it on the stage")},
+        "texts": {
+            "put": tr("Show it on the stage"),
+            "ask": tr("The figures come after your guess."),
+            "reveal": tr("Show them"),
+        },
     }
 
 
