@@ -13,18 +13,6 @@ ROOT = Path(__file__).parents[1]
 PENDING = (
     "pages/_navigation.py",
     "pages/_navigation.py",
-    "pages/conv/choose/map.py",
-    "pages/conv/choose/map.py",
-    "pages/conv/choose/networks.py",
-    "pages/conv/choose/networks.py",
-    "pages/conv/choose/race.py",
-    "pages/conv/choose/race.py",
-    "pages/conv/fft/cards.py",
-    "pages/conv/fft/cards.py",
-    "pages/conv/winograd/cards.py",
-    "pages/conv/winograd/cards.py",
-    "pages/conv/winograd/matrices.py",
-    "pages/conv/winograd/matrices.py",
     "pages/history/history.py",
     "pages/history/history.py",
     "pages/home.py",
@@ -45,10 +33,6 @@ PENDING = (
     "visuals/charts/compare.py",
     "visuals/charts/sweeps.py",
     "visuals/charts/sweeps.py",
-    "visuals/conv/choose/layers.py",
-    "visuals/conv/choose/layers.py",
-    "visuals/conv/choose/race.py",
-    "visuals/conv/choose/race.py",
 )
 
 

@@ -75,7 +75,7 @@ def test_chooser_derives_the_chosen_matrices(page, server):
     expect(card).to_contain_text(
         "F(4, 3), with m outputs and r taps, needs 4 + 3 − 1 = 6 multiplications instead of 4 · 3 = 12."
     )
-    check = card.locator(".kt-why", has_text="Largest difference")
+    check = card.locator(".kt-why", has_text="Largest difference from direct")
     before = check.inner_text()
     card.get_by_role("button", name="Other random numbers").click()
     expect(check).not_to_have_text(before)
