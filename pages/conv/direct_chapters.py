@@ -62,8 +62,8 @@ CHAPTERS = (
     Chapter(
         mark("Everybody reads the same pixels"),
         (
-            mark("Neighbouring windows overlap. And every filter reads the whole image again."),
-            mark("Here each pixel is loaded {stage_loads} times on average. At {real_shape} it is {real_loads} times."),
+            mark("Windows overlap, and every filter reads the whole image again."),
+            mark("Each pixel is loaded {stage_loads} times here. At {real_shape} it is {real_loads} times."),
         ),
         NUMBERS,
         step=30,

@@ -77,7 +77,7 @@ CHAPTERS = (
         mark("And for a large one?"),
         (
             mark("The cost of the FFT hardly depends on the size of the filter. The direct loop grows with its area."),
-            mark("The strip now shows a filter of 11 × 11: {real_shape}."),
+            mark("The strip now shows a large filter: {real_shape}."),
         ),
         step=49,
         size="real",
