@@ -91,7 +91,7 @@ def compare(
     arrays, reference, scale = _reference(ladder, shape, candidates[0].program.of_role(INPUT), settings)
     measured = measure and machine.MEASURES
     if measured:
-        progress(0.1, "measuring what the device does at most")
+        progress(0.1, "measuring peak bandwidth and FLOP/s")
         ceilings = _ceilings(machine)  # before the buffers take its memory
 
     verified: list[_Candidate] = []
@@ -362,7 +362,7 @@ def _measure(machine, device, ceilings, sessions, settings: RunSettings, progres
         sessions,
         settings.mode,
         settings.budget or Budget(),
-        lambda share: progress(0.4 + 0.6 * share, f"timing {len(sessions)} rungs, interleaved"),
+        lambda share: progress(0.4 + 0.6 * share, f"timing {len(sessions)} kernels in turn"),
     )
     after = machine.conditions()
     conditions = before | {f"{k}_after": after[k] for k in after if k.startswith("clock_")}

@@ -11,28 +11,6 @@ from tests.helpers.untranslated import untranslated
 ROOT = Path(__file__).parents[1]
 # Folders and files in which a text is not extracted yet: it is outside tr, or its call of tr is within an f-string.
 PENDING = (
-    "pages/_navigation.py",
-    "pages/_navigation.py",
-    "pages/history/history.py",
-    "pages/history/history.py",
-    "pages/home.py",
-    "pages/home.py",
-    "pages/parts/autotune.py",
-    "pages/parts/autotune.py",
-    "pages/parts/cards.py",
-    "pages/parts/cards.py",
-    "pages/parts/rates.py",
-    "pages/parts/rates.py",
-    "pages/parts/sources.py",
-    "pages/parts/sources.py",
-    "pages/parts/why.py",
-    "pages/parts/why.py",
-    "visuals/charts/bars.py",
-    "visuals/charts/bars.py",
-    "visuals/charts/compare.py",
-    "visuals/charts/compare.py",
-    "visuals/charts/sweeps.py",
-    "visuals/charts/sweeps.py",
 )
 
 

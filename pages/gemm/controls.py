@@ -83,7 +83,7 @@ def _fields(fields: Fields, shape: GemmShape) -> None:
             + tr(
                 "C <b>{rows}×{cols}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved · <b>{intensity}</b> FLOP per byte",
                 rows=decimal(f"{shape.M:,}"), cols=decimal(f"{shape.N:,}"), flops=units.count(shape.flops),
-                bytes=units.bytes_(min_bytes), intensity=decimal(f"{shape.flops / min_bytes:.3g}"),
+                bytes=units.bytes_(min_bytes), intensity=units.ratio(shape.flops / min_bytes),
             )
             + "</p>"
         )  # fmt: skip

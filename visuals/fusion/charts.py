@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Row = Mapping
-LANE_PX, TEXT_PX = 52, 96
+LANE_PX, TEXT_PX = 52, 112
 FOLD = "fold"
 
 

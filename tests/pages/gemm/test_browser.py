@@ -41,7 +41,8 @@ def lesson(page, server):
 @pytest.mark.slow
 def test_tile_size_changes_url_kernel_figures_and_scene(lesson):
     page = lesson("M=64&N=64&K=64")
-    figures, stage = page.locator(".st-key-kernels .kt-figures:visible"), Stage(page).ready()
+    figures = page.locator(".st-key-kernels [role=tabpanel]:visible .kt-figures")
+    stage = Stage(page).ready()
     expect(stage.root).to_have_attribute("data-scene", re.compile("BM=32,BN=32"))
     expect(figures).to_contain_text("shared_tile with BM 32 BN 32 BK 32: 1,024 threads")
     select_tile(page, "BM", 8)
