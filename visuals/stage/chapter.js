@@ -48,7 +48,7 @@ export function fillChapter(box, chapter, guess) {
 }
 
 function questionPart({ text, answers, right, reveal }, guess) {
-  const list = element("div", "answers");
+  const list = element("div", guess === null ? "answers" : "answers answered");
   list.setAttribute("role", "group");
   answers.forEach((answer, n) => {
     const mark = guess === null ? "" : n === right ? "✓" : n === guess ? "✗" : "";
