@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from kernels.fusion.presets import FUSION_PRESETS
 from kernels.i18n import mark
 from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
 from visuals.strip.facts import against, limited_by
 
-POINTWISE = {"chain": "bias bn relu"}
+POINTWISE = {"chain": FUSION_PRESETS["fusion-bias-bn-relu"].shape.chain}
 
 CHAPTERS = (
     Chapter(

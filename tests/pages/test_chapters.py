@@ -20,7 +20,8 @@ MAX_WORDS, MAX_SENTENCE = 90, 28
 ROLE = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 SENTENCE_END = re.compile(r"(?<=[.!?:])\s+")
 COMPARING = re.compile(
-    r"\b(faster|slower|fastest|slowest|as fast|times as|twice|half the time|most of|nearly all)\b", re.IGNORECASE
+    r"\b(faster|slower|fastest|slowest|as fast|times as|twice|half the time|most of|nearly all)\b",
+    re.IGNORECASE,
 )
 
 
@@ -87,7 +88,7 @@ def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int, monkeypatch) 
     assert chapter.holds(evidences) is True
     shown = [panel["title"], *panel["text"], *([panel["question"]["text"]] if panel["question"] else [])]
     assert words(*shown) <= MAX_WORDS
-    assert not re.search(r"[{}]", "".join(shown + [panel["nudge"]]))
+    assert not re.search(r"[{}]", "".join([*shown, panel["nudge"]]))
     assert heads(at)[0]["meta"], "the stage shows nothing"
     assert chapter.step < heads(at)[0]["meta"]["steps"]
 

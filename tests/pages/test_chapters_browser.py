@@ -19,7 +19,14 @@ def test_a_chapter_opens_cold_and_is_in_sight(page, server, lesson, n):
     page.set_viewport_size({"width": 1280, "height": 720})
     page.goto(f"{server}/{lesson.path}?view=story&chapter={n + 1}")
     Stage(page).ready()
-    for selector in (".chapter h2", ".chapter-text p:first-child", ".chapter-way", "canvas", ".play", ".caption"):
+    for selector in (
+        ".chapter h2",
+        ".chapter-text p:first-child",
+        ".chapter-way",
+        "canvas",
+        ".play",
+        ".caption",
+    ):
         expect(page.locator(f".stage {selector}").first).to_be_in_viewport(ratio=0.95)
     expect(page.locator(".strip-value")).not_to_be_empty()
     text, way = (page.locator(f".chapter-{name}").bounding_box() for name in ("text", "way"))

@@ -48,7 +48,8 @@ export function fillChapter(box, chapter, guess) {
 }
 
 function questionPart({ text, answers, right, reveal }, guess) {
-  const list = element("div", guess === null ? "answers" : "answers answered");
+  const list = element("div", "answers");
+  list.classList.toggle("answered", guess !== null);
   list.setAttribute("role", "group");
   answers.forEach((answer, n) => {
     const mark = guess === null ? "" : n === right ? "✓" : n === guess ? "✗" : "";
