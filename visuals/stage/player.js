@@ -26,6 +26,9 @@ function pinOf(text, scene) {
   return scene.tensors[name] && +index < scene.tensors[name].size ? { name, index: +index } : null;
 }
 
+// A text of the state, "" if it is the chapter's own.
+const unless = (text, own) => (text === own ? "" : text);
+
 // Two scenes with an equal result can share step, pin and loop.
 const shapeOf = (scene) => scene && JSON.stringify([scene.key, scene.steps, Object.values(scene.tensors).map((t) => [t.name, t.size])]);
 
@@ -447,12 +450,13 @@ class Player {
   }
 
   // -- URL -------------------------------------------------------------------------------------------------
-  // The state as texts for the URL; the defaults step 0, speed 1, no pin, no zoom and no loop are left out.
+  // The state as texts for the URL; the defaults step 0, speed 1, no zoom, pin and loop of the chapter or none are left out.
   get state() {
     const { data, pin, loop, view, layout } = this;
     return {
       [data.param]: this.step ? String(this.step) : "", speed: this.speed === 1 ? "" : String(this.speed),
-      pin: pin ? `${pin.name}:${pin.index}` : "", loop: loop?.[1] === undefined ? "" : loop.join("-"),
+      pin: unless(pin ? `${pin.name}:${pin.index}` : "", data.chapter?.pin),
+      loop: unless(loop?.[1] === undefined ? "" : loop.join("-"), data.chapter?.loop?.join("-")),
       zoom: layout ? viewText(view, layout.width, layout.height) : "",
     };
   }
