@@ -11,12 +11,9 @@ from streamlit.navigation.page import StreamlitPage
 
 from kernels.i18n import language, mark, tr
 from pages import _language
-from pages._lessons import LESSONS
-from pages.parts.address import EXPLORE, STORY, VIEW
 
 NAME = mark("Kernel Theatre")
 WITHOUT_STAGE = ("choose", "history")
-WITH_STORY = frozenset(row.path for row in LESSONS if row.chapters)
 
 
 @cache
@@ -28,15 +25,12 @@ def _component():
 def draw(
     home: StreamlitPage, lessons: Mapping[str, StreamlitPage], history: StreamlitPage, current: StreamlitPage
 ) -> None:
-    """Draws the bar. `lessons` are the pages of the lessons by their title. A lesson with a story opens with it, unless
-    the reader is exploring."""
+    """Draws the bar. `lessons` are the pages of the lessons by their title."""
     has_stage = current.url_path not in WITHOUT_STAGE
     kept = _language.kept()
-    mode = {VIEW: EXPLORE if st.query_params.get(VIEW) == EXPLORE else STORY}
 
     def link(page: StreamlitPage, title: str) -> None:
-        params = kept | mode if page.url_path in WITH_STORY else kept
-        st.page_link(page, label=f"*{title}*" if page == current else title, query_params=params)
+        st.page_link(page, label=f"*{title}*" if page == current else title, query_params=kept)
 
     title = next((title for title, page in lessons.items() if page == current), "")
     with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):

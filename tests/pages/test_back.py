@@ -18,10 +18,10 @@ def page(new_page):
 
 @pytest.fixture
 def open_at(page, server):
-    """Returns a function that opens a path to explore and waits until the page has settled."""
+    """Returns a function that opens a path and waits until the page has settled."""
 
     def open_(path):
-        page.goto(f"{server}/{path}{'&' if '?' in path else '?'}view=explore")
+        page.goto(f"{server}/{path}")
         Stage(page).ready()
         expect(page.locator(".kt-menu")).to_have_count(1)
         settled(page)
@@ -56,7 +56,7 @@ def test_back_from_another_lesson_leads_to_the_state_that_was_left(page, server,
     left = page.url
     entries = page.evaluate("history.length")
     go_to_lesson(page, "tiling")
-    expect(page).to_have_url(f"{server}/tiling?view=explore")
+    expect(page).to_have_url(f"{server}/tiling")
     expect(page.locator("h1")).not_to_contain_text("ttention")
     assert page.evaluate("history.length") == entries + 1
     page.go_back()
@@ -66,7 +66,7 @@ def test_back_from_another_lesson_leads_to_the_state_that_was_left(page, server,
     settled(page)
     page.go_back()
     expect(field(page, "N")).to_have_value("16")
-    expect(page).to_have_url(f"{server}/attention?view=explore")
+    expect(page).to_have_url(f"{server}/attention")
 
 
 def test_back_undoes_a_change_of_a_control(page, server, open_at):
@@ -130,12 +130,12 @@ def test_presses_of_one_button_in_a_row_are_one_entry(page, server, open_at):
 def test_back_restores_parameters_that_both_pages_have(page, server, open_at):
     open_at("im2col?C=2&K=3")
     go_to_lesson(page, "tiling")
-    expect(page).to_have_url(f"{server}/tiling?view=explore")
+    expect(page).to_have_url(f"{server}/tiling")
     page.go_back()
     expect(field(page, "C")).to_have_value("2")
     expect(field(page, "K")).to_have_value("3")
     page.go_forward()
-    expect(page).to_have_url(f"{server}/tiling?view=explore")
+    expect(page).to_have_url(f"{server}/tiling")
     expect(field(page, "K")).to_have_value("64")
 
 
@@ -145,7 +145,7 @@ def test_back_at_once_restores_shared_parameters_too(page, server, open_at, wait
     """The server still draws the other page when the browser requests the first one."""
     open_at("attention?N=24")
     go_to_lesson(page, "tiling")
-    expect(page).to_have_url(f"{server}/tiling?view=explore")
+    expect(page).to_have_url(f"{server}/tiling")
     page.wait_for_timeout(wait_ms)
     page.go_back()
     expect(field(page, "N")).to_have_value("24")

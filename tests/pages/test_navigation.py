@@ -58,7 +58,7 @@ def test_phone_has_a_menu_of_lessons(page, server):
     page.keyboard.press("Tab")
     expect(links.first).to_be_focused()
     page.get_by_role("link", name="tiling").click()
-    expect(page).to_have_url(f"{server}/tiling?view=story")
+    expect(page).to_have_url(f"{server}/tiling")
     expect(page.get_by_role("button", name="Lessons: tiling")).to_have_text("tiling")
     expect(links.first).to_be_hidden()
 
