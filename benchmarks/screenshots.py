@@ -36,7 +36,7 @@ def lesson(browser: Browser, url: str, query: str, **options) -> tuple[Page, Sta
     stage = Stage(page).ready()
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
-    expect(page.get_by_test_id("stCode").first).to_be_visible()  # charts and listings load last
+    expect(page.get_by_test_id("stCode").locator("visible=true").first).to_be_visible()  # charts and listings load last
     for chart in page.get_by_test_id("stPlotlyChart").all():
         expect(chart.locator(".cartesianlayer").first).to_be_attached()
     expect(page.locator(".kt-pictures img")).to_have_count(2)
@@ -103,6 +103,7 @@ def first_screen(browser: Browser, url: str, folder: Path, name: str, address: s
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=TIMEOUT_MS)
     with serving() as app, chromium() as browser:
         for scheme in ("light", "dark"):
             home(browser, app.url, folder, scheme)
@@ -118,7 +119,6 @@ def main() -> None:
         page, stage = lesson(browser, app.url, "order=warps&step=8")
         save(page, folder, "im2col-warps")
         page, stage = lesson(browser, app.url, "step=21", size=NARROW, scale=2)
-        page.evaluate("() => document.querySelector('.st-key-params').scrollIntoView()")
         expect(stage.root).to_have_attribute("data-step", re.compile("21"))
         save(page, folder, "im2col-narrow")
         tiling = "tiling?M=4096&N=4096&K=4096&rung=register-tile-2d&step=12"
@@ -127,6 +127,7 @@ def main() -> None:
         recorded_lesson(
             browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark"
         )
+        first_screen(browser, app.url, folder, "story-light", "tiling?view=story&chapter=3&step=2", "light")
         first_screen(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
         first_screen(browser, app.url, folder, "attention-light", "attention?step=12", "light")
         first_screen(browser, app.url, folder, "fusion-dark", "fusion?step=4", "dark")
