@@ -36,7 +36,9 @@ def lesson(browser: Browser, url: str, query: str, **options) -> tuple[Page, Sta
     stage = Stage(page).ready()
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
-    expect(page.get_by_test_id("stCode").locator("visible=true").first).to_be_visible()  # charts and listings load last
+    expect(
+        page.get_by_test_id("stCode").locator("visible=true").first
+    ).to_be_visible()  # charts and listings load last
     for chart in page.get_by_test_id("stPlotlyChart").all():
         expect(chart.locator(".cartesianlayer").first).to_be_attached()
     expect(page.locator(".kt-pictures img")).to_have_count(2)
