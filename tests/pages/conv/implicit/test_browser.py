@@ -44,7 +44,10 @@ def test_hover_on_a_tile_cell_names_its_pixel_and_matrix_cell(watch):
     expected, stage = scene(), watch("step=9")
     text = stage.point_at("Bs", 16 * 64 + 64 + 12)
     value = expected.cells("Bs", 9)[16 * 64 + 64 + 12]
-    assert f"tile_b[1, 1, 12] = {value:g}, a copy of x[1, 2, 5], in place of D[17, 12]." in text
+    assert (
+        f"tile_b[1, 1, 12] = {value:g}, a copy of x[1, 2, 5]. It replaces D[17, 12], which is never stored."
+        in text
+    )
 
 
 @pytest.mark.slow
