@@ -61,7 +61,7 @@ def test_lesson(page, server, violations, scheme, width):
     Stage(page).ready()
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     page.evaluate("document.querySelectorAll('.kt-details').forEach(folded => { folded.open = true; })")
-    expect(page.locator(".st-key-kernels [data-testid=stCode] code").first).to_be_visible()
+    expect(page.locator(".st-key-kernels [data-testid=stCode]:visible code").first).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
     assert violations() == []
 

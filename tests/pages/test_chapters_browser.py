@@ -9,6 +9,13 @@ from tests.helpers.harness import Stage
 from tests.pages.test_chapters import CHAPTERS
 
 pytestmark = pytest.mark.browser
+# Nothing of the chapter is cut off, and none of it lies under its buttons.
+FITS = """() => {
+  const host = [...document.querySelectorAll("*")].find((element) => element.shadowRoot?.querySelector(".stage"));
+  const [panel, text, way] = ["", "-text", "-way"].map((name) => host.shadowRoot.querySelector(`.chapter${name}`));
+  const bottom = text.getBoundingClientRect().bottom, top = way.getBoundingClientRect().top;
+  return panel.scrollHeight <= panel.clientHeight + 1 && bottom <= top + 1;
+}"""
 
 
 @pytest.mark.slow
@@ -29,10 +36,7 @@ def test_a_chapter_opens_cold_and_is_in_sight(page, server, lesson, n):
     ):
         expect(page.locator(f".stage {selector}").first).to_be_in_viewport(ratio=0.95)
     expect(page.locator(".strip-value")).not_to_be_empty()
-    text, way = (page.locator(f".chapter-{name}").bounding_box() for name in ("text", "way"))
-    assert text["y"] + text["height"] <= way["y"] + 1  # nothing of the chapter lies under its buttons
-    panel = page.locator(".chapter")
-    assert panel.evaluate("e => e.scrollHeight <= e.clientHeight + 1")
+    page.wait_for_function(FITS)
     assert not errors
 
 
