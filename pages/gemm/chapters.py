@@ -46,7 +46,7 @@ CHAPTERS = (
     Chapter(
         mark("Which thread gets which element?"),
         (
-            mark("Threads run in warps of 32. A warp’s load is served in sectors of 32 bytes, 8 neighbouring floats."),
+            mark("Threads run in warps of 32. A warp’s load arrives in sectors of 32 bytes, 8 neighbouring floats."),
             mark("Here neighbouring threads get neighbouring rows of [A](input). Each step is one load of warp 0. Count its sectors."),
         ),
         SMALL | {"rung": "uncoalesced", "BLOCK": "8", "order": "warps"},

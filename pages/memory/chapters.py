@@ -84,7 +84,7 @@ CHAPTERS = (
         mark("Shared memory has banks"),
         (
             mark("Shared memory is on the chip. It has 32 banks, and word w is in bank w mod 32."),
-            mark("Each bank delivers one word at a time. With stride 4 only 8 banks are asked, each for 4 words: the read takes 4 passes."),
+            mark("Each bank delivers one word at a time. With stride 4 only 8 banks hold all the words, 4 words each: the read takes 4 passes."),
             mark("This is a bank conflict."),
         ),
         BANKS | {"stride": "4", "row": "32"},

@@ -70,7 +70,7 @@ CHAPTERS = (
         mark("Correct the sum on the way"),
         (
             mark("Maximum and sum can be found together. When a larger number arrives, the sum so far was computed with the wrong maximum."),
-            mark("One factor mends it: exp(old m − new m). Flash attention uses the same trick."),
+            mark("One factor corrects it: exp(old m − new m). Flash attention uses the same trick."),
         ),
         {"rung": "online"},
         step=2,

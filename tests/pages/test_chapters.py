@@ -68,8 +68,9 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def every_text(chapter: Chapter) -> list[str]:
-    asked = chapter.question
-    return [*chapter.text, chapter.nudge, *((asked.text, asked.reveal, *asked.answers) if asked else ())]
+    question = chapter.question
+    of_question = (question.text, question.reveal, *question.answers) if question else ()
+    return [*chapter.text, chapter.nudge, *of_question]
 
 
 @pytest.mark.slow
@@ -81,10 +82,10 @@ def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int, monkeypatch) 
     assert panel["title"] == chapter.title
     assert len(panel["text"]) == len(chapter.text), "a sentence lacks its figure"
     assert bool(panel["nudge"]) == bool(chapter.nudge)
-    if asked := chapter.question:
+    if question := chapter.question:
         assert panel["question"], "nothing answers the question"
         assert panel["question"]["reveal"], "the answer lacks its figure"
-        assert 0 <= panel["question"]["right"] < len(asked.answers)
+        assert 0 <= panel["question"]["right"] < len(question.answers)
     assert chapter.holds(evidences) is True
     shown = [panel["title"], *panel["text"], *([panel["question"]["text"]] if panel["question"] else [])]
     assert words(*shown) <= MAX_WORDS
@@ -109,8 +110,7 @@ def test_a_lesson_has_five_to_nine_chapters_with_short_sentences(lesson: Lesson)
 def test_a_sentence_that_compares_has_a_figure_or_a_check(lesson: Lesson) -> None:
     unchecked = Chapter("", ()).holds
     for chapter in story(lesson).chapters:
-        told = [*chapter.text, chapter.nudge]
-        for text in told:
+        for text in (*chapter.text, chapter.nudge):
             for sentence in sentences(text):
                 if COMPARING.search(sentence):
                     assert fields(sentence) or chapter.holds is not unchecked, sentence
