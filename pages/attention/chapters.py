@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, Chapter, Question, Story
+from pages.parts.chapters import Chapter, Story, faster
 from visuals.charts import units
-from visuals.strip.facts import Evidences, Facts, against
+from visuals.strip.facts import Evidences, Facts
 
 NAIVE, FLASH = {"rung": "naive"}, {"rung": "flash"}
 
@@ -64,10 +64,9 @@ CHAPTERS = (
         {"rung": "blocked"},
         step=3,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than one thread for each score?"),
-            FASTER_SLOWER,
-            against("attention/naive", "real"),
+            "attention/naive", "real",
             mark("It takes {real_time}. {real_against_naive}"),
         ),
         nudge=mark("See the memory bar: almost all of it is workspace."),
@@ -81,10 +80,9 @@ CHAPTERS = (
         {"rung": "fused"},
         loop=(0, 5),
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than tiled products that store S and P?"),
-            FASTER_SLOWER,
-            against("attention/blocked", "real"),
+            "attention/blocked", "real",
             mark("It takes {real_time}. {real_against_blocked} Less memory is not yet more speed."),
         ),
     ),
@@ -97,10 +95,9 @@ CHAPTERS = (
         FLASH,
         loop=(0, 7),
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than tiled products now?"),
-            FASTER_SLOWER,
-            against("attention/blocked", "real"),
+            "attention/blocked", "real",
             mark("It takes {real_time}. {real_against_blocked}"),
         ),
     ),
@@ -127,10 +124,9 @@ CHAPTERS = (
         step=7,
         loop=(3, 10),
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than the first flash kernel?"),
-            FASTER_SLOWER,
-            against("attention/flash", "real"),
+            "attention/flash", "real",
             mark("It takes {real_time}. {real_against_flash}"),
         ),
     ),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
+from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
 from visuals.charts import units
 from visuals.conv.direct.story import loads_per_pixel
-from visuals.strip.facts import Evidences, Facts, against, limited_by
+from visuals.strip.facts import Evidences, Facts, limited_by
 
 NUMBERS = {"picture": "numbers"}
 
@@ -90,11 +90,11 @@ CHAPTERS = (
         NUMBERS,
         step=40,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is the version with shared memory faster at {real_shape}?"),
-            FASTER_SLOWER,
-            against("conv/direct", "real", of="conv/direct-tiled"),
+            "conv/direct", "real",
             mark("It takes {real_time_direct_tiled}, the plain loop {real_time}."),
+            of="conv/direct-tiled",
         ),
     ),
     Chapter(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, Chapter, Question, Story
+from pages.parts.chapters import Chapter, Story, faster
 from visuals.charts import units
 from visuals.conv.part import copies_per_pixel
-from visuals.strip.facts import Evidences, Facts, against
+from visuals.strip.facts import Evidences, Facts
 
 DIRECT = "conv/direct"
 
@@ -82,10 +82,9 @@ CHAPTERS = (
         ),
         {},
         step=9,
-        question=Question(
+        question=faster(
             mark("Your guess: on this {input} image, is im2col faster than the direct loop?"),
-            FASTER_SLOWER,
-            against(DIRECT, "stage"),
+            DIRECT, "stage",
             mark("im2col takes {stage_time}. {stage_against_direct}"),
         ),
         nudge=mark("The strip below shows both times. What limits the kernel at this size?"),
@@ -99,10 +98,9 @@ CHAPTERS = (
         {},
         step=20,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is im2col faster than the direct loop there?"),
-            FASTER_SLOWER,
-            against(DIRECT, "real"),
+            DIRECT, "real",
             mark("im2col takes {real_time}. {real_against_direct}"),
         ),
         nudge=mark("The direct loop loads each pixel again for every filter. A GEMM kernel loads a tile once and uses it for many filters."),

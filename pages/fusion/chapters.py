@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
-from visuals.strip.facts import against, limited_by
+from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
+from visuals.strip.facts import limited_by
 
 POINTWISE = {"chain": FUSION_PRESETS["fusion-bias-bn-relu"].shape.chain}
 
@@ -40,10 +40,9 @@ CHAPTERS = (
         ),
         {"rung": "fused"},
         loop=(0, 7),
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster on these tiny maps?"),
-            FASTER_SLOWER,
-            against("fusion/unfused", "stage"),
+            "fusion/unfused", "stage",
             mark("It takes {stage_time}. {stage_against_unfused}"),
         ),
     ),
@@ -64,10 +63,9 @@ CHAPTERS = (
         {"rung": "fused"},
         step=5,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is the fused kernel faster there?"),
-            FASTER_SLOWER,
-            against("fusion/unfused", "real"),
+            "fusion/unfused", "real",
             mark("It takes {real_time}. {real_against_unfused} The convolution takes nearly all of the time."),
         ),
     ),
@@ -80,10 +78,9 @@ CHAPTERS = (
         POINTWISE | {"rung": "fused"},
         step=0,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is the fused kernel faster now?"),
-            FASTER_SLOWER,
-            against("fusion/unfused", "real"),
+            "fusion/unfused", "real",
             mark("It takes {real_time}. {real_against_unfused} Each value makes one trip instead of three."),
         ),
     ),

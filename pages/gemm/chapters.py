@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
-from visuals.strip.facts import Evidences, Facts, against, faster_than, limited_by, ratio, within
+from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
+from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, ratio, within
 
 SMALL = {"M": "16", "N": "16", "K": "16"}  # few enough numbers to read
 WIDE = {"M": "32", "N": "32", "K": "16", "BM": "32", "BN": "32", "BK": "8"}
@@ -52,10 +52,9 @@ CHAPTERS = (
         SMALL | {"rung": "uncoalesced", "BLOCK": "8", "order": "warps"},
         step=1,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is this kernel faster than the first one, where neighbours get neighbouring columns?"),
-            FASTER_SLOWER,
-            against("gemm/naive", "real"),
+            "gemm/naive", "real",
             mark("It takes {real_time}. {real_against_naive} Only the roles of row and column were swapped."),
         ),
         nudge=mark("[Threads](/threads) shows why: look for coalescing."),
@@ -71,10 +70,9 @@ CHAPTERS = (
         step=1,
         loop=(1, 11),
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than the first kernel?"),
-            FASTER_SLOWER,
-            against("gemm/naive", "real"),
+            "gemm/naive", "real",
             mark("Shared tile takes {real_time}. {real_against_naive}"),
         ),
         nudge=mark("One multiply-add still needs two reads of shared memory. That is the next limit."),
@@ -89,10 +87,9 @@ CHAPTERS = (
         step=3,
         loop=(3, 11),
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: does it beat the shared tile?"),
-            FASTER_SLOWER,
-            against("gemm/shared-tile", "real"),
+            "gemm/shared-tile", "real",
             mark("It takes {real_time}. {real_against_shared_tile}"),
         ),
     ),

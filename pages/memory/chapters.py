@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, Chapter, Question, Story
-from visuals.strip.facts import against, fact_is
+from pages.parts.chapters import Chapter, Question, Story, faster
+from visuals.strip.facts import fact_is
 
 SECTORS = ("4", "8", "16", "32")
 COALESCING, BANKS = {"topic": "coalescing"}, {"topic": "banks"}
@@ -73,10 +73,9 @@ CHAPTERS = (
         ),
         {"topic": "threads", "mapping": "matrix-transposed"},
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than the version whose neighbours take neighbouring columns?"),
-            FASTER_SLOWER,
-            against("add/matrix", "real"),
+            "add/matrix", "real",
             mark("It takes {real_time}. {real_against_matrix}"),
         ),
     ),
@@ -102,10 +101,9 @@ CHAPTERS = (
         BANKS | {"stride": "4", "row": "33"},
         step=0,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than without the extra word?"),
-            FASTER_SLOWER,
-            against("banks/plain", "real"),
+            "banks/plain", "real",
             mark("It takes {real_time}. {real_against_plain}"),
         ),
         nudge=mark("Padding is no cure-all: at stride 3 it creates the conflict that was not there."),

@@ -42,6 +42,11 @@ class Question:
     reveal: str  # what the figures say, shown after a guess
 
 
+def faster(text: str, rung: str, size: str, reveal: str, of: str = "") -> Question:
+    """Returns the question whether the kernel is faster than a rung at a size; `of` as in figures.against."""
+    return Question(text, FASTER_SLOWER, figures.against(rung, size, of), reveal)
+
+
 @dataclass(frozen=True)
 class Chapter:
     """One chapter. Texts are marked for translation; words of a role are written [text](role), figures {field}.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
+from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
 from visuals.charts import units
-from visuals.strip.facts import Evidences, Facts, against, limited_by
+from visuals.strip.facts import Evidences, Facts, limited_by
 
 
 def facts(evidences: Evidences) -> Facts:
@@ -47,10 +47,9 @@ CHAPTERS = (
         {"rung": "three-pass"},
         loop=(0, 24),
         size="real",
-        question=Question(
+        question=faster(
             mark("The row is read once more than before. Your guess: is it slower than the kernel without the maximum?"),
-            FASTER_SLOWER,
-            against("softmax/unsafe", "real"),
+            "softmax/unsafe", "real",
             mark("It takes {real_time}. {real_against_unsafe}"),
         ),
     ),
@@ -75,10 +74,9 @@ CHAPTERS = (
         {"rung": "online"},
         step=2,
         size="real",
-        question=Question(
+        question=faster(
             mark("Two passes instead of three, but more exponentials. Your guess: is it faster?"),
-            FASTER_SLOWER,
-            against("softmax/three-pass", "real"),
+            "softmax/three-pass", "real",
             mark("It takes {real_time}. {real_against_three_pass}"),
         ),
     ),
@@ -102,10 +100,9 @@ CHAPTERS = (
         {"rung": "registers"},
         loop=(0, 19),
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than three passes?"),
-            FASTER_SLOWER,
-            against("softmax/three-pass", "real"),
+            "softmax/three-pass", "real",
             mark("It takes {real_time}. {real_against_three_pass}"),
         ),
     ),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, Chapter, Question, Story
-from visuals.strip.facts import against
+from pages.parts.chapters import Chapter, Story, faster
 
 CHAPTERS = (
     Chapter(
@@ -65,10 +64,9 @@ CHAPTERS = (
             mark("A 3 × 3 filter on this image needs few products anyway. The FFT needs several launches and a workspace."),
         ),
         step=49,
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than the direct loop here?"),
-            FASTER_SLOWER,
-            against("conv/direct", "stage"),
+            "conv/direct", "stage",
             mark("It takes {stage_time}. {stage_against_direct}"),
         ),
         nudge=mark("Of all memory in use, {stage_workspace} is workspace."),
@@ -81,10 +79,9 @@ CHAPTERS = (
         ),
         step=49,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than the direct loop there?"),
-            FASTER_SLOWER,
-            against("conv/direct", "real"),
+            "conv/direct", "real",
             mark("It takes {real_time}. {real_against_direct} {real_against_implicit_gemm}"),
         ),
     ),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, LIMITS, Chapter, Question, Story
+from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
 from visuals.charts import units
-from visuals.strip.facts import Evidences, Facts, against, faster_than, limited_by
+from visuals.strip.facts import Evidences, Facts, faster_than, limited_by
 
 PLAIN = "conv/implicit-gemm-plain"
 
@@ -70,10 +70,9 @@ CHAPTERS = (
         {"rung": "implicit-gemm-plain"},
         step=2,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is this version, which divides, slower than the one that multiplies?"),
-            FASTER_SLOWER,
-            against("conv/implicit-gemm", "real"),
+            "conv/implicit-gemm", "real",
             mark("With divisions it takes {real_time}, without {real_time_implicit_gemm}."),
         ),
     ),
@@ -84,10 +83,9 @@ CHAPTERS = (
         ),
         step=13,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than im2col with our own GEMM?"),
-            FASTER_SLOWER,
-            against("conv/im2col-gemm", "real"),
+            "conv/im2col-gemm", "real",
             mark("It takes {real_time}. {real_against_im2col_gemm}"),
         ),
         nudge=mark("Compare the memory, too: the strip shows no workspace."),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kernels.conv.winograd import positions
 from kernels.i18n import mark
-from pages.parts.chapters import FASTER_SLOWER, Chapter, Question, Story
+from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals.charts import units
-from visuals.strip.facts import Evidences, Facts, against
+from visuals.strip.facts import Evidences, Facts
 
 PRODUCTS = ("9", "16", "24", "36")
 
@@ -91,10 +91,9 @@ CHAPTERS = (
         step=6,
         loop=(6, 16),
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than implicit GEMM at {real_shape}?"),
-            FASTER_SLOWER,
-            against("conv/implicit-gemm", "real"),
+            "conv/implicit-gemm", "real",
             mark("It takes {real_time}. {real_against_implicit_gemm}"),
         ),
     ),
@@ -107,10 +106,9 @@ CHAPTERS = (
         {"kernel": "4x4"},
         step=4,
         size="real",
-        question=Question(
+        question=faster(
             mark("Your guess: is it faster than with 2 × 2 outputs?"),
-            FASTER_SLOWER,
-            against("conv/winograd-2x2", "real"),
+            "conv/winograd-2x2", "real",
             mark("It takes {real_time}. {real_against_winograd_2x2}"),
         ),
         nudge=mark("The card “Rounding errors” below shows the digits that are lost."),
