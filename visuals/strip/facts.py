@@ -8,8 +8,8 @@ from kernels.model.program import WORKSPACE
 from kernels.records.statistics import within_spread
 from visuals.charts import units
 from visuals.strip import limits
-from visuals.strip.evidence import Evidence, Row
-from visuals.strip.times import compared, verdict
+from visuals.strip.evidence import Evidence
+from visuals.strip.times import compared
 
 Evidences = Mapping[str, Evidence]  # by size, "stage" and "real"
 Facts = Mapping[str, str]  # fields of sentences; "" if nothing was measured
@@ -20,9 +20,9 @@ FASTER, SLOWER, SAME = range(3)  # the answers to which `against` refers
 def facts(evidences: Evidences) -> dict[str, str]:
     """Returns the fields that every lesson has, each with the size before it: "real_time", "stage_workspace".
 
-    shape, kernel, time, verdict (against the kernel before and the fastest library), peak and workspace (share of all
-    memory in use), launch, memory and arithmetic (shares as in the strip), sectors (per load), and for each other kernel
-    of the ladder its time, `time_naive`, and a sentence that compares, `against_naive`.
+    shape, time, workspace (share of all memory in use), launch, memory and arithmetic (shares as in the strip), sectors
+    (per load), and for each other kernel of the ladder its time, `time_naive`, and a sentence that compares,
+    `against_naive`.
     """
     found = {}
     for size, evidence in evidences.items():
@@ -38,27 +38,18 @@ def short(rung: str) -> str:
 
 def _of_kernel(evidence: Evidence) -> dict[str, str]:
     row, shares = evidence.row, limits.shares(evidence)
-    found = {"shape": evidence.shape_text, "kernel": evidence.title, "time": "", "verdict": ""}
+    found = {"shape": evidence.shape_text, "time": ""}
     if row:
         used = sum(row[f"{role}_bytes"] for role in evidence.predicted_bytes())
         found |= {
             "time": units.time_(row["median_ms"]),
-            "verdict": verdict(evidence),
-            "peak": units.bytes_(row["peak_bytes"]),
             "workspace": units.share(row[f"{WORKSPACE}_bytes"] / used),
-            "workspace_bytes": units.bytes_(row[f"{WORKSPACE}_bytes"]),
         }
     for name in ("launch", "memory", "arithmetic"):
         found[name] = units.share(shares[name]) if name in shares else ""
     if evidence.totals:
         found["sectors"] = limits.sectors(evidence)["text"]
-        found["requested"] = units.bytes_(requested_bytes(evidence))
     return found
-
-
-def requested_bytes(evidence: Evidence) -> float:
-    """Returns the bytes of the sectors (32 bytes) that the kernel's loads and stores request from global memory."""
-    return 32 * (evidence.totals["sectors_ld"] + evidence.totals["sectors_st"])
 
 
 def _of_others(evidence: Evidence) -> dict[str, str]:
@@ -86,20 +77,6 @@ def against(rung: str, size: str, of: str = "") -> Right:
         if within_spread(row, other):
             return SAME
         return FASTER if row["median_ms"] < other["median_ms"] else SLOWER
-
-    return right
-
-
-def fastest(rungs: tuple[str, ...], size: str) -> Right:
-    """Returns the right answer to "which of these is the fastest at this size?". None if two share the first place."""
-
-    def right(evidences: Evidences) -> int | None:
-        evidence = evidences.get(size)
-        rows = [evidence.rows.get(rung) for rung in rungs] if evidence else []
-        if not rows or None in rows:
-            return None
-        first, second, *_ = sorted(rows, key=_median)
-        return None if within_spread(first, second) else rows.index(first)
 
     return right
 
@@ -149,17 +126,3 @@ def faster_than(size: str, *rungs: str) -> Callable[[Evidences], bool | None]:
         return None if None in answers else all(answer == FASTER for answer in answers)
 
     return holds
-
-
-def slower_than(size: str, *rungs: str) -> Callable[[Evidences], bool | None]:
-    """Returns a check of a claim: at this size the kernel is slower than each of these rungs. None without figures."""
-
-    def holds(evidences: Evidences) -> bool | None:
-        answers = [against(rung, size)(evidences) for rung in rungs]
-        return None if None in answers else all(answer == SLOWER for answer in answers)
-
-    return holds
-
-
-def _median(row: Row) -> float:
-    return row["median_ms"]
