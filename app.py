@@ -6,6 +6,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages._lessons import LESSONS
+from pages._stale_fragments import StaleFragmentMiddleware
 from visuals.stage.front import ServerAddressMiddleware
 from visuals.stage.routes import routes
 
@@ -17,6 +18,7 @@ app = st.App(
     "pages/_shell.py",
     routes=routes(st.get_option("server.baseUrlPath")),
     middleware=[
-        Middleware(ServerAddressMiddleware, pages=["home", "history", *(lesson.path for lesson in LESSONS)])
+        Middleware(StaleFragmentMiddleware),
+        Middleware(ServerAddressMiddleware, pages=["home", "history", *(lesson.path for lesson in LESSONS)]),
     ],
 )
