@@ -98,12 +98,13 @@ def downloads(settings: RunSettings) -> None:
     if not rows:
         return
     with st.container(key="downloads", horizontal=True):
-        for name, data, kind in (
-            ("CSV", to_csv(rows), "text/csv"),
-            ("JSON", json.dumps(rows, indent=1), "application/json"),
+        # Written when they are requested: a file made now is gone if the page runs again before the browser looks for it.
+        for name, write, kind in (
+            ("CSV", lambda: to_csv(rows), "text/csv"),
+            ("JSON", lambda: json.dumps(rows, indent=1), "application/json"),
         ):
             file = f"kernel-theatre.{name.lower()}"
-            st.download_button(name, data, file, kind, key=f"download_{name}", on_click="ignore")
+            st.download_button(name, write, file, kind, key=f"download_{name}", on_click="ignore")
         if ran:
             ids = [id_of(row) for row in ran.rows.values()][:2]
             query = dict(zip(("run", "against"), ids, strict=False))
