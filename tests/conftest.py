@@ -19,14 +19,25 @@ from kernels.machine import driver as machine_driver
 from kernels.records import folder
 from tests.helpers import emulated_numbers
 
-# Without Playwright (a machine with a GPU and no browser) browser tests fail at their first fixture.
-pytest_plugins = ["tests.helpers.browser"] if importlib.util.find_spec("playwright") else []
+# Packages that only tests import, with the words in a test file that import them. A machine with a GPU may lack them:
+# it cannot collect such a file, and none of these files needs a GPU.
+PACKAGES = {"playwright": "playwright.sync_api", "babel": "tests.helpers.untranslated"}
+MISSING = [words for package, words in PACKAGES.items() if not importlib.util.find_spec(package)]
+
+pytest_plugins = [] if PACKAGES["playwright"] in MISSING else ["tests.helpers.browser"]
 
 # A decoded kernel is 10^5 objects that live as long as its launch. At Python's default thresholds the garbage collector
 # visits them repeatedly: half of the time of the emulator's tests.
 gc.set_threshold(200_000, 20, 100)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def pytest_ignore_collect(collection_path):
+    if MISSING and not os.environ.get("CI") and collection_path.suffix == ".py":
+        text = collection_path.read_text(encoding="utf-8")
+        return any(f"from {words} import" in text for words in MISSING) or None
+    return None
 
 
 def pytest_collection_modifyitems(items):
