@@ -62,7 +62,7 @@ def test_shape_too_large_for_gpu_is_refused_and_next_run_works(device):
 
 def test_stop_ends_run_and_next_run_works(device):
     at = _start_run()
-    at.button(key="stop").click().run()
+    press(at, "stop")
     _rerun_until_done(at)
     assert "cancelled" in texts(at) and "ran" not in at.session_state
     _assert_next_run_works(device)

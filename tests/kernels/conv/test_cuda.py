@@ -117,6 +117,7 @@ def test_measured_memory_equals_prediction():
         assert (m.workspace_bytes == 0) == (not program.of_role(WORKSPACE))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("key", ["toy", "resnet50-res2-1x1", "resnet50-res4-3x3-n32"])
 def test_cold_and_hot_are_measured_separately(key, rung):
