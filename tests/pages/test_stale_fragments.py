@@ -1,6 +1,7 @@
 """A request for a fragment of the page that was left does not reach Streamlit; every other message does."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -39,7 +40,11 @@ def received(*messages, kind="websocket"):
         while (message := await receive()) != end:
             passed.append(message)
 
-    asyncio.run(StaleFragmentMiddleware(app)({"type": kind}, receive, None))
+    async def run():
+        await StaleFragmentMiddleware(app)({"type": kind}, receive, None)
+
+    with ThreadPoolExecutor(1) as thread:  # the browser tests may leave a loop running in this one
+        thread.submit(asyncio.run, run()).result()
     return passed
 
 
