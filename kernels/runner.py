@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels import engines
+from kernels.activity import CEILINGS, DONE, REFERENCE, TIMING, VERIFYING
 from kernels.engines.protocol import Engine
 from kernels.ladders import LADDERS, ladder_of
 from kernels.machine.timing import Budget
@@ -87,17 +88,20 @@ def compare(
     candidates = _candidates(ladder, rungs, shape, settings, refused)
     if not candidates:
         return []
-    progress(0.0, "computing the float64 reference")
+    progress(0.0, REFERENCE)
     arrays, reference, scale = _reference(ladder, shape, candidates[0].program.of_role(INPUT), settings)
     measured = measure and machine.MEASURES
     if measured:
-        progress(0.1, "measuring peak bandwidth and FLOP/s")
+        progress(0.1, CEILINGS)
         ceilings = _ceilings(machine)  # before the buffers take its memory
 
     verified: list[_Candidate] = []
     try:
         for i, c in enumerate(candidates):
-            progress(0.1 + 0.3 * i / len(candidates), f"verifying {c.rung.title_on(settings.engine_name())}")
+            progress(
+                0.1 + 0.3 * i / len(candidates),
+                VERIFYING.format(kernel=c.rung.title_on(settings.engine_name())),
+            )
             if (output := _open(machine, c, arrays, trace, refused)) is not None:
                 verified.append(c)
                 bound = c.rung.scale(shape, c.tiles, arrays) if c.rung.scale else scale
@@ -109,7 +113,7 @@ def compare(
     finally:
         for c in verified:
             c.session.close()
-    progress(1.0, "done")
+    progress(1.0, DONE)
     return [
         _result(c, settings.engine_name(), shape, reference, measurement)
         for c, measurement in zip(verified, measurements, strict=True)
@@ -362,7 +366,7 @@ def _measure(machine, device, ceilings, sessions, settings: RunSettings, progres
         sessions,
         settings.mode,
         settings.budget or Budget(),
-        lambda share: progress(0.4 + 0.6 * share, f"timing {len(sessions)} kernels in turn"),
+        lambda share: progress(0.4 + 0.6 * share, TIMING.format(n=len(sessions))),
     )
     after = machine.conditions()
     conditions = before | {f"{k}_after": after[k] for k in after if k.startswith("clock_")}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels import engines
+from kernels.activity import STARTING, VERIFYING
 from kernels.jobs import faults, framing
 from kernels.jobs.job import Request, Rows
 from kernels.ladders import find
@@ -82,7 +83,7 @@ def handle_requests(
 
 def _handle_one(packed: bytes, send: Callable[..., None], handler: Handler) -> bool:
     """Handle one request and return whether this process can take another."""
-    activity, request = "starting", None
+    activity, request = STARTING, None
 
     def progress(share: float, text: str) -> None:
         nonlocal activity
@@ -106,7 +107,7 @@ def _error_text(error: Exception, request: Request | None, activity: str) -> str
         return f"the request cannot be read: {type(error).__name__}: {error}"
     # While it verifies, the runner names the rung. Rungs are timed together: name them all here.
     where = f"while {activity}" + (
-        "" if activity.startswith("verifying ") else f" ({', '.join(request.rungs)})"
+        "" if activity.startswith(VERIFYING.partition("{")[0]) else f" ({', '.join(request.rungs)})"
     )
     if faults.is_gpu_error(error):
         return faults.sentence(error, where)

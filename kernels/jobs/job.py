@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.activity import DONE, WAITING
+
 Rows = list[dict[str, Any]]
 
 
@@ -59,7 +61,7 @@ class Run:
 
     def __init__(self, key: Hashable, packed: bytes):
         self.key, self.packed = key, packed
-        self.share, self.text = 0.0, "waiting"
+        self.share, self.text = 0.0, WAITING
         self.jobs: list[Job] = []
         self.sent = False  # whether a process works on it
 
@@ -83,7 +85,7 @@ class Job:
     @property
     def text(self) -> str:
         """Returns a text for the page about the current state."""
-        return "done" if self._rows is not None else self._run.text
+        return DONE if self._rows is not None else self._run.text
 
     @property
     def done(self) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
+from kernels.activity import STARTING
 from kernels.jobs.job import Job, JobError, Request, Rows, Run
 from kernels.jobs.process import GONE, Process
 
@@ -19,7 +20,6 @@ MAX_WAITING = 256
 MAX_CACHED = 256  # results; one is about 10 KB
 CANCELLED, REPLACED = "cancelled", "replaced by a newer request"
 STOPPED = "the app was stopped"
-STARTING = "starting"
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from kernels import engines
+from kernels import activity, engines
 from kernels.i18n import mark, tr
 from kernels.jobs.job import Job, JobError
 from kernels.machine.status import Status
@@ -246,4 +246,4 @@ def _progress() -> None:
 def progress_text(job: Job) -> str:
     """Returns how far a job is, or how many jobs are before it."""
     ahead = worker().position(job)
-    return tr("{n} ahead of you", n=ahead) if ahead else job.text
+    return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(job.text)

@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from kernels import activity
 from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError, Request
 from pages.parts import run
@@ -76,7 +77,7 @@ def progress(series: Series | None) -> None:
     ahead = worker().position(series.job)
     fields = {
         "done": series.tried, "total": series.total, "ahead": ahead,
-        "name": series.name(series.job.request), "state": series.job.text,
+        "name": series.name(series.job.request), "state": activity.shown(series.job.text),
     }  # fmt: skip
     text = (
         tr("{done} of {total} done, {ahead} ahead of you: {name}, {state}", **fields)

@@ -63,7 +63,7 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
             Group((("a",), ("b",)), "global", tr("in memory, by address")),
         ),
         steps=steps,
-        step_name="thread",
+        step_name=tr("thread"),
         order_name=tr("thread by thread"),
         order_note=tr(ORDER_NOTE),
         writes=(Write("b", np.arange(steps), source="a", index=source, cells=target),),

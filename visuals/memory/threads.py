@@ -145,7 +145,7 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
             Group((tuple(owner),), "registers", tr("which thread adds each element")),
         ),
         steps=len(steps),
-        step_name="warp",
+        step_name=tr("warp"),
         order_name=tr(ORDER),
         order_note=f"{tr(NOTE)} {tr(ORDER_NOTE)}",
         writes=(

@@ -1,0 +1,20 @@
+"""What a run does at the moment, in words: its process sends them in English, a page shows them in the reader's language."""
+
+from __future__ import annotations
+
+from kernels.i18n import mark, tr_filled
+
+WAITING = mark("waiting")
+STARTING = mark("starting")
+REFERENCE = mark("computing the float64 reference")
+CEILINGS = mark("measuring peak bandwidth and FLOP/s")
+VERIFYING = mark("verifying {kernel}")
+TIMING = mark("timing {n} kernels in turn")
+DONE = mark("done")
+
+TEMPLATES = {text: text for text in (WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, DONE)}
+
+
+def shown(text: str) -> str:
+    """Returns what a run does, as its process sent it, in the reader's language. The name of a kernel stays as it is."""
+    return tr_filled(text, TEMPLATES)
