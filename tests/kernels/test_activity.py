@@ -9,7 +9,9 @@ from kernels.activity import TEMPLATES
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_every_text_of_a_run_is_translated(template, monkeypatch):
     monkeypatch.setattr("kernels.i18n.tr", lambda message, **fields: f"<{message}> {fields}")
-    fields = {name: value for name, value in {"kernel": "im2col", "n": "3"}.items() if f"{{{name}}}" in template}
+    fields = {
+        name: value for name, value in {"kernel": "im2col", "n": "3"}.items() if f"{{{name}}}" in template
+    }
     assert activity.shown(template.format(**fields)) == f"<{template}> {fields}"
 
 

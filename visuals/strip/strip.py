@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ class Size:
 def strip(sizes: Sequence[Size], selected: str, run: Run) -> dict[str, Any]:
     """Returns the strip of these sizes, the selected one first shown."""
     return {
-        "sizes": [_size(size) for size in sizes],
+        "sizes": [_size(size, _watched_tiles(sizes)) for size in sizes],
         "selected": selected,
         "run": {
             "can": run.can,
@@ -54,14 +54,25 @@ def strip(sizes: Sequence[Size], selected: str, run: Run) -> dict[str, Any]:
     }
 
 
-def _size(size: Size) -> dict[str, Any]:
+def _watched_tiles(sizes: Sequence[Size]) -> Mapping[str, int]:
+    return next((size.evidence.tiles for size in sizes if size.key == "stage"), {})
+
+
+def _with_tiles(evidence: Evidence, watched: Mapping[str, int]) -> str:
+    """Returns the shape in words, with the tile sizes if they are not those on the stage."""
+    if dict(evidence.tiles) == dict(watched):
+        return evidence.shape_text
+    return ", ".join([evidence.shape_text, *(f"{name} {size}" for name, size in evidence.tiles.items())])
+
+
+def _size(size: Size, watched: Mapping[str, int]) -> dict[str, Any]:
     evidence = size.evidence
     on_stage = tr("{shape}, on the stage", shape=evidence.shape_text)
     time = times(evidence)
     return {
         "key": size.key,
         "label": on_stage if size.key == "stage" else evidence.shape_text,
-        "shape": evidence.shape_text,
+        "shape": _with_tiles(evidence, watched),
         "stale": tr("stale: measured at other settings") if evidence.stale else "",
         "canPut": size.can_put,
         "time": time,

@@ -114,3 +114,14 @@ def test_the_limit_is_the_largest_ceiling_that_is_near_else_launches(shares: dic
         assert limit == "launch"
     else:
         assert limit == ""
+
+
+def test_tile_sizes_that_are_not_on_the_stage_are_named() -> None:
+    known = evidence(SHAPES[0], "gemm/shared-tile")
+    same = Size("real", known), Size("stage", known)
+    assert [size["shape"] for size in strip(same, "real", Run())["sizes"]] == [known.shape_text] * 2
+    watched = Size("stage", replace(known, tiles={"BM": 8, "BN": 8, "BK": 4}))
+    real, stage = strip([Size("real", known), watched], "real", Run())["sizes"]
+    sizes = known.rung.default_tiles
+    assert real["shape"] == f"{known.shape_text}, BM {sizes['BM']}, BN {sizes['BN']}, BK {sizes['BK']}"
+    assert stage["shape"] == known.shape_text
