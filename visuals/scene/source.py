@@ -13,7 +13,6 @@ from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.occupancy import occupancy
 from kernels.i18n import decimal, tr, trn
 from kernels.model.program import Launch
-from visuals.charts import units
 from visuals.scene.parts import Source
 
 
@@ -61,9 +60,9 @@ def resources(launch: Launch) -> str:
     shared = compiled["shared_bytes"] + launch.shared
     limits = occupancy(compiled["registers"], shared, int(np.prod(launch.block)))
     return tr(
-        "{registers} registers, {shared} shared memory, occupancy {share} (H200)",
+        "{registers} registers, {shared} B shared memory, occupancy {share} (H200)",
         registers=compiled["registers"],
-        shared=units.bytes_(shared),
+        shared=_whole(shared),
         share=decimal(f"{limits.share:.0%}"),
     )
 
