@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernels import engines
+from kernels.cases import parse_tiles, read_cases
 from kernels.ladders import LADDERS, ladder_of
 from kernels.machine.timing import MODES, Budget
 from kernels.model import numerals
@@ -65,6 +66,11 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     recording.add_argument("--presets", default="", help="comma-separated keys, all when left out; and "
                            f"groups that are recorded only by name: {', '.join(GROUPS)}")  # fmt: skip
     recording.add_argument("--batches", default="", help="each preset at these N as well: 1,8,32")
+    recording.add_argument(
+        "--cases",
+        type=Path,
+        help='a file of cases, a line each, in place of presets: "gemm/naive; M=16,N=16,K=16; BLOCK=8"',
+    )
     recording.add_argument("--modes", default=",".join(MODES))
     recording.add_argument("--seconds", type=float, default=2.0, help="time budget of one comparison")
     recording.add_argument("--commit", help="commit to name in the rows where git is not at hand")
@@ -108,20 +114,6 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant",
     )
     add("--json", action="store_true")
-
-
-def parse_tiles(text: str) -> dict[str, int]:
-    """Returns the tile sizes in "TILE=16,WM=2"; RuleError if the text is malformed."""
-    tiles = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, _, value = part.partition("=")
-        number = numerals.count(value)
-        if number is None:
-            raise RuleError(f"tiles are NAME=NUMBER, got {part!r}")
-        if name.strip() in tiles:
-            raise RuleError(f"the tile size {name.strip()} is given twice")
-        tiles[name.strip()] = number
-    return tiles
 
 
 def do_list(args) -> None:
@@ -228,7 +220,11 @@ def do_record(args) -> None:
             raise RuleError(f"a batch is a whole number above 0, got {n!r}")
     numerals.check_positive("--seconds", args.seconds)
     engine = args.engine or engines.default()
-    sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], Budget(seconds=args.seconds))
+    if args.cases and (presets or batches):
+        raise RuleError("--cases goes without --presets and --batches")
+    cases = read_cases(args.cases.read_text(encoding="utf-8")) if args.cases else ()
+    budget = Budget(seconds=args.seconds)
+    sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], budget, cases)
     try:
         for progress in record(args.out, sweep, args.commit or commit()):
             left = "" if progress.left_s is None else f", about {_duration(progress.left_s)} left"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels import engines
+from kernels.cases import Case
 from kernels.conv import networks
 from kernels.conv import presets as conv_presets
 from kernels.conv.shape import ConvShape
@@ -34,16 +35,20 @@ FEW = 30  # samples
 @dataclass(frozen=True)
 class Sweep:
     """What is measured. `presets` and `batches` empty: every preset, at its own batch alone. A name of GROUPS among
-    `presets` stands for those of the group."""
+    `presets` stands for those of the group. With `cases` nothing else is measured."""
 
     engine: str
     presets: Sequence[str] = ()
     modes: Sequence[str] = ("cold",)
     batches: Sequence[int] = ()
     budget: Budget = field(default_factory=Budget)
+    cases: Sequence[Case] = ()
 
     def groups(self) -> Iterator[Group]:
         """Each comparison: rungs at one shape, tile choice and mode. A shape that two presets share comes once."""
+        if self.cases:
+            yield from self._of_cases()
+            return
         for ladder in LADDERS.values():
             seen = set()
             if self.engine not in ladder.engines:
@@ -65,6 +70,17 @@ class Sweep:
                             if wanted and not (tiles and mode == "hot"):  # tile sizes are compared cold
                                 yield Group(ladder, tuple(rungs), shape, tiles, mode)
         yield from self._brief()
+
+    def _of_cases(self) -> Iterator[Group]:
+        """At the shape of each case every rung at its default tiles, then the case's rung at its own tiles."""
+        for mode in self.modes:
+            for name, shape in dict.fromkeys((ladder_of(c.rung).name, c.shape) for c in self.cases):
+                ladder = LADDERS[name]
+                if names := [rung.name for rung in availability.supported_rungs(ladder, self.engine, shape)]:
+                    yield Group(ladder, tuple(names), shape, {}, mode)
+            for case in self.cases:
+                if case.tiles != ladder_of(case.rung).rung(case.rung).default_tiles:
+                    yield Group(ladder_of(case.rung), (case.rung,), case.shape, dict(case.tiles), mode)
 
     def _brief(self) -> Iterator[Group]:
         ladder = LADDERS["conv"]

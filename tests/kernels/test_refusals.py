@@ -122,7 +122,7 @@ COMMANDS = {
     "run": (["conv/direct"], ["--shape", "--engine", "--tiles", "--mode", "--seed"]),
     "emulate": (["{k.cu}", "k"], ["--grid", "--block", "--arg", "--constant", "--shared", "--seed", "-D", "-I", "-arch",
                                   "-std", "--out"]),
-    "record": ([], ["--out", "--engine", "--presets", "--batches", "--modes", "--seconds", "--commit"]),
+    "record": ([], ["--out", "--engine", "--presets", "--cases", "--batches", "--modes", "--seconds", "--commit"]),
     "list": ([], []),
 }  # fmt: skip
 DEFAULTS = {"--grid": "1", "--block": "1", "--shape": RUN[2][8:], "--out": "{out}", "--engine": "emulator"}

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator, Mapping
-from importlib import import_module
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from kernels.ladders import LADDERS
 from pages._lessons import LESSONS, Lesson
 from pages.parts import chapters
-from pages.parts.chapters import Chapter, OpenChapter, Story, fields, filled
+from pages.parts.chapters import Chapter, fields, filled
+from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
 from tests.helpers.page_runner import heads, links, open_page, texts
 
 MAX_WORDS, MAX_SENTENCE = 90, 28
@@ -25,34 +23,11 @@ COMPARING = re.compile(
 )
 
 
-def story(lesson: Lesson) -> Story:
-    return import_module(lesson.chapters).STORY
-
-
-WITH_STORY = [lesson for lesson in LESSONS if lesson.chapters]
 CHAPTERS = [
     pytest.param(lesson, n, id=f"{lesson.path}-{n + 1}")
     for lesson in WITH_STORY
     for n in range(len(story(lesson).chapters))
 ]
-
-
-def open_chapter(lesson: Lesson, n: int, monkeypatch) -> tuple[Any, dict[str, Any], Mapping]:
-    """Returns the page at a chapter, the chapter's panel, and the evidences that it was filled from."""
-    seen: list[Mapping] = []
-    panel = OpenChapter.panel
-    monkeypatch.setattr(OpenChapter, "panel", lambda self, found: (seen.append(found), panel(self, found))[1])
-    at = open_page(lesson.page, view="story", chapter=n + 1)
-    while counts_are_to_come(story(lesson).chapters[n], seen[-1]):
-        time.sleep(0.1)
-        at.run()
-    return at, heads(at)[0]["chapter"], seen[-1]
-
-
-def counts_are_to_come(chapter: Chapter, evidences: Mapping) -> bool:
-    """Returns whether the chapter speaks of sectors that the emulator has not counted yet."""
-    names = [name for text in every_text(chapter) for name in fields(text)]
-    return "stage_sectors" in names and evidences["stage"].totals is None
 
 
 def words(*shown: str) -> int:
@@ -67,17 +42,11 @@ def sentences(text: str) -> Iterator[str]:
     yield from SENTENCE_END.split(plain(text))
 
 
-def every_text(chapter: Chapter) -> list[str]:
-    question = chapter.question
-    of_question = (question.text, question.reveal, *question.answers) if question else ()
-    return [*chapter.text, chapter.nudge, *of_question]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("lesson", "n"), CHAPTERS)
-def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int, monkeypatch) -> None:
+def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int) -> None:
     chapter = story(lesson).chapters[n]
-    at, panel, evidences = open_chapter(lesson, n, monkeypatch)
+    at, panel, evidences = open_chapter(lesson, n)
     assert not at.exception
     assert panel["title"] == chapter.title
     assert len(panel["text"]) == len(chapter.text), "a sentence lacks its figure"
@@ -87,6 +56,7 @@ def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int, monkeypatch) 
         assert panel["question"]["reveal"], "the answer lacks its figure"
         assert 0 <= panel["question"]["right"] < len(question.answers)
     assert chapter.holds(evidences) is True
+    assert not unmeasured(evidences), "python -m benchmarks.chapter_cases says how to measure it"
     shown = [panel["title"], *panel["text"], *([panel["question"]["text"]] if panel["question"] else [])]
     assert words(*shown) <= MAX_WORDS
     assert not re.search(r"[{}]", "".join([*shown, panel["nudge"]]))
