@@ -26,7 +26,7 @@ LESSONS = (
     Lesson("conv/implicit/page.py", "implicit", mark("implicit GEMM"), "pages.conv.implicit.chapters"),
     Lesson("conv/winograd/page.py", "winograd", mark("Winograd"), "pages.conv.winograd.chapters"),
     Lesson("conv/fft/page.py", "fft", mark("FFT"), "pages.conv.fft.chapters"),
-    Lesson("conv/choose/page.py", "choose", mark("choose")),
+    Lesson("conv/choose/page.py", "choose", mark("choose"), "pages.conv.choose.chapters"),
     Lesson("softmax/page.py", "softmax", mark("softmax"), "pages.softmax.chapters"),
     Lesson("attention/page.py", "attention", mark("attention"), "pages.attention.chapters"),
     Lesson("fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters"),

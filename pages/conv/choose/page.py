@@ -3,23 +3,29 @@
 import streamlit as st
 
 from kernels.i18n import tr
-from pages.conv.choose import controls, map, networks, race
+from pages.conv.choose import controls, map, networks, race, stage
 from pages.conv.choose.address import LADDER
+from pages.conv.choose.chapters import STORY
 from pages.parts import lesson, sources
 from pages.parts.text import idea
 from visuals.conv.choose import race as race_chart
 
 PAGE = "conv/choose/page.py"
 
+chapter = STORY.open()
 parts, whole = lesson.begin(
     tr("Choosing an algorithm"),
     "race",
     "map",
     "networks",
+    page=PAGE,
+    chapter=chapter,
 )
 st.html(f"<style>{race_chart.css()}</style>")
-shape, predict, link = controls.read(PAGE, visible=whole)
-if {"watch", "race", "run", "why"} & parts:
+shape, predict, link = controls.read(PAGE, visible=whole and not chapter)
+if chapter and "watch" in parts:
+    stage.draw(chapter, shape)
+elif {"watch", "race", "run", "why"} & parts:
     race.section(shape, predict, link, with_cards=bool({"run", "why"} & parts))
 if whole:
     idea(
@@ -28,7 +34,8 @@ if whole:
             'and batch decide: <span class="kt-math">time = work / speed</span>. Some kernels do less work, some work faster.'
         )
     )
-revealed = bool(predict) or not whole  # a map beside the race would reveal the answer
+# A map beside the race, or below a chapter, would reveal the answer.
+revealed = not chapter and (bool(predict) or not whole)
 if "map" in parts and revealed:
     map.section(shape, predict)
 if "networks" in parts and revealed:
