@@ -76,12 +76,27 @@ test("large cells have numbers, ghosts do not", () => {
     const s = still(setUp(cell), 1), texts = [];
     s.ctx.fillText = (text) => texts.push(text);
     s.drawAll(step);
-    return texts.filter((text) => /^−?\d+$/.test(text)).length;
+    return texts.filter((text) => /^–?\d+$/.test(text)).length;
   };
   const ring = 2 * (4 + 2) + 2 * 3, given = 12;
   assert.equal(printed(20, -1), ring + given);
   assert.equal(printed(20, 0), ring + given + 2); // a zero of the padding and an output
   assert.equal(printed(14, 11), 0);
+});
+
+test("numbers are opaque, and none is smaller than 7 px", () => {
+  let drawn = 0;
+  for (let cell = 8; cell <= 28; cell++) {
+    const s = still(setUp(cell), 1);
+    s.ctx.fillText = (text) => {
+      if (!/^–?\d+$/.test(text)) return;
+      drawn++;
+      assert.equal(s.ctx.globalAlpha, 1);
+      assert.ok(parseFloat(s.ctx.font.match(/([\d.]+)px/)[1]) >= 7, s.ctx.font);
+    };
+    s.drawAll(11);
+  }
+  assert.ok(drawn > 100);
 });
 
 test("the end of a step's animation is the picture of the step", () => {

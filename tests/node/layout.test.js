@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { HEAD_LINE, MAX_CELL, NUMBERS_FROM, cellAt, cellPosition, cellXY, hitTest, layOut, tileXY, withView } from "../../visuals/stage/layout.js";
+import { HEAD_LINE, MAX_CELL, NUMBERS_FROM, cellAt, cellPosition, cellXY, hitTest, layOut, rangeOf, tileXY, withView } from "../../visuals/stage/layout.js";
 
 const MIN_CELL = 2, HEAD = 25;
 const SIZES = [[930, 448, 1], [600, 448, 1], [358, 600, 1], [1880, 900, 1.6], [1200, 520, 1]];
@@ -46,6 +46,18 @@ const twelve = () => sceneOf(["global", "shared", "registers", "workspace"].map(
   [memorySpace, memorySpace, [0, 1, 2].map((n) => tensor(`t${3 * g + n}`, [16, 8, 4, 12][g], [16, 8, 8, 20][g], { note: "a note" }))]));
 const one = () => sceneOf([["global", "", [tensor("x", 8, 8, { title: "input", note: "8 × 8" })]]]);
 
+// The registers of flash attention: the scores s of a tile beside m, l and o of the same queries.
+function flash(queries, keys, width) {
+  const scene = sceneOf([
+    ["global", "global memory", ["Q", "K", "V", "O"].map((name) => tensor(name, 16, width, { note: `16 × ${width}` }))],
+    ["global", "", [tensor("SP", 16, 16, { title: "S and P: not in global memory", note: "16 × 16" })]],
+    ["shared", "shared memory of the block", [tensor("Qs", queries, width), tensor("Ks", keys, width), tensor("Vs", keys, width), tensor("Ps", queries, keys)]],
+    ["registers", "registers, one row per query", [tensor("s", queries, keys), tensor("m", queries, 1), tensor("rescale", queries, 1), tensor("l", queries, 1), tensor("o", queries, width, { note: "sum so far" })]],
+  ]);
+  scene.groups.at(-1).aligned = true;
+  return scene;
+}
+
 // mulberry32
 function random(seed) {
   return () => {
@@ -78,13 +90,14 @@ function randomScene(next) {
 // Every case: [what, scene, width, height, scale]
 const cases = [];
 for (const [what, scene] of Object.entries({
-  toy: im2col(1, 8, 2), "32 x 32": im2col(1, 32, 2), ring: im2col(3, 8, 4, 1), gemm: gemm(), twelve: twelve(), one: one(),
+  toy: im2col(1, 8, 2), "32 x 32": im2col(1, 32, 2), ring: im2col(3, 8, 4, 1), gemm: gemm(), twelve: twelve(), one: one(), flash: flash(4, 8, 4),
   vectors: sceneOf([["global", "", [tensor("x", 1, 997)]], ["shared", "s", [tensor("s", 1, 256)]], ["registers", "", [tensor("r", 60, 1)]]]),
 }))
   for (const size of SIZES) cases.push([`${what} at ${size}`, scene, ...size]);
 const next = random(20);
 for (let n = 0; n < 120; n++) {
   const scale = next() < 0.2 ? 1.6 : 1;
+  if (n % 12 === 0) cases.push([`random flash ${n}`, flash(1 + n / 12, 8, 4), Math.round(340 + 1500 * next()), Math.round(380 + 500 * next()), 1]);
   cases.push([`random ${n}`, randomScene(next), Math.round((340 + 1500 * next()) * scale), Math.round((380 + 500 * next()) * scale), scale]);
 }
 const layouts = cases.map(([what, scene, width, height, scale]) =>
@@ -307,6 +320,48 @@ test("known scenes get large cells", () => {
   assert.ok(minCell(gemm(), SIZES[3]) >= 27);
   assert.equal(minCell(one(), SIZES[0]), MAX_CELL);
   assert.equal(minCell(one(), SIZES[2]), MAX_CELL);
+});
+
+test("tensors of an aligned row have one top and one size of cells, and are not folded", () => {
+  let aligned = 0;
+  for (const { what, scene, layout } of layouts)
+    for (const row of scene.groups.filter((g) => g.aligned).flatMap((g) => g.rows)) {
+      const blocks = row.map((t) => layout.blocks[t.name]);
+      aligned++;
+      for (const b of blocks) {
+        assert.deepEqual([b.y, b.cell, b.h], [blocks[0].y, blocks[0].cell, b.t.rows * b.cell], what);
+        assert.deepEqual([b.way.across, b.way.down], [1, 1], what);
+      }
+    }
+  assert.ok(aligned >= 15, `${aligned}`);
+});
+
+test("cells of an aligned row have room for their numbers, others get what is left", () => {
+  for (const size of [[930, 448, 1], [740, 450, 1], [612, 330, 0.8], [816, 250, 0.8], [1000, 800, 1.3]]) {
+    const [width, height, scale] = size, { fits, height: used, blocks } = layOut(flash(4, 8, 4), width, height, measured(scale), scale);
+    assert.ok(fits && used <= height, `${size}`);
+    assert.ok(blocks.m.cell >= 17, `${blocks.m.cell} at ${size}`);
+  }
+});
+
+test("a row of numbers is unbroken where its numbers stay readable; else its parts have labels", () => {
+  const softmax = () => sceneOf([["global", "global memory", [tensor("x", 1, 40)], [tensor("y", 1, 40)]], ["registers", "registers", [tensor("l", 1, 8, { note: "one column per thread" })]]]);
+  let broken = 0;
+  for (const [width, height, scale] of SIZES) {
+    const { x, y } = layOut(softmax(), width, height, measured(scale), scale).blocks;
+    for (const b of [x, y]) {
+      if (b.way.down === 1) { assert.equal(b.way.label, 0); continue; }
+      broken++;
+      assert.ok(40 * NUMBERS_FROM > width - 48, `broken at ${width}`);
+      assert.equal(b.way.labels.length, b.way.down);
+      assert.ok(b.way.labels.every((text) => b.way.label > measured(scale)(text)) && b.x - b.way.label >= 0);
+      assert.ok(b.x + b.w <= width);
+    }
+  }
+  assert.ok(broken > 1, `${broken}`);
+  assert.deepEqual([0, 20, 40].map((first) => rangeOf({ cols: 47 }, first, 20)), ["0–19", "20–39", "40–46"]);
+  assert.equal(rangeOf({ cols: 47 }, 20, 20, true), "20");
+  assert.equal(rangeOf({ cols: 8, origin: [0, 0, 32] }, 4, 4), "36–39");
 });
 
 test("shared memory and registers are side by side below the matrices", () => {

@@ -51,6 +51,8 @@ def validate(scene: Any) -> None:
         )
     grouped = [name for g in scene.groups for row in g.rows for name in row]
     need(sorted(grouped) == sorted(tensors), SceneError("the groups must name every tensor once"))
+    for row in (row for g in scene.groups if g.aligned for row in g.rows):
+        _check_aligned([tensors[name] for name in row], need)
     for v in scene.views:
         _check_view(v, scene, tensors, need)
     for w in scene.writes:
@@ -124,6 +126,11 @@ def _check_tensor(t: Tensor, need, finite) -> None:
             SceneError(f"{t.name}: {np.size(t.values)} values for {t.size} cells"),
         )
         need(finite(t.values), SceneError(f"{t.name} has values that are not finite"))
+
+
+def _check_aligned(row: list[Tensor], need) -> None:
+    plain = all(t.planes == 1 and not any(t.pad) and t.rows == row[0].rows for t in row)
+    need(plain, SceneError(f"{', '.join(t.name for t in row)} cannot be aligned: their rows differ"))
 
 
 def _check_view(v: View, scene: Any, tensors, need) -> None:

@@ -67,6 +67,9 @@ class Group:
     rows: tuple[tuple[str, ...], ...]
     memory_space: str = "global"
     title: str = ""  # above the region: "shared memory of block (0, 0)"
+    aligned: bool = (
+        False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
+    )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import { decimal } from "./texts.js";
 import { HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
 import { clamp } from "./view.js";
 
+const SMALLEST = 7; // px: of a number
 const SMALL = 8; // below this many pixels a cell is set in ImageData, not filled
 const FLIGHT = 0.62; // the part of a step in which copies move to their targets; after it computed cells appear
 
@@ -21,15 +22,20 @@ export function cellText(v) {
   return decimal(short.replace("-", "−").replace(/^(−?)0\./, "$1."));
 }
 
-// Numbers of a block: one font size for all, in which the longest fits; they fade out as cells become small.
+// A cell's minus sign is an en dash: it looks the same and is narrower.
+const narrow = (v) => cellText(v).replace("−", "–");
+
+// About its width, in halves of a digit: a point is narrower than a digit.
+const widthOf = (text) => 2 * text.length - text.includes(".");
+
+// Numbers of a block: one font size for all, in which the longest fits; none if that is too small to be read.
 function numbersOf(ctx, block, font, scale) {
   const { t, cell } = block;
   if (cell < NUMBERS_FROM) return null;
-  t.longest ??= [...(t.values || []), ...t.value].map(cellText).reduce((a, b) => (b.length > a.length ? b : a), "0");
+  t.longest ??= [...(t.values || []), ...t.value].map(narrow).reduce((a, b) => (widthOf(b) > widthOf(a) ? b : a), "0");
   ctx.font = font(100 / scale);
-  const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 3)) / ctx.measureText(t.longest).width);
-  const alpha = clamp((px - 6.5) / 1.5, 0, 1);
-  return alpha ? { font: font(px / scale), alpha } : null;
+  const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 1)) / ctx.measureText(t.longest).width);
+  return px >= SMALLEST ? { font: font(px / scale) } : null;
 }
 
 function dashed(ctx, x, y, w, h, colour) {
@@ -47,14 +53,11 @@ function drawCell(ctx, x, y, size, style, value, numbers) {
   ctx.fillRect(x, y, inner, inner);
   if (style.padding && size >= SMALL) dashed(ctx, x, y, inner, inner, style.line);
   if (!numbers || !style.ink) return;
-  const alpha = ctx.globalAlpha;
-  ctx.globalAlpha = alpha * numbers.alpha;
   ctx.font = numbers.font;
   ctx.fillStyle = style.ink;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
-  ctx.fillText(cellText(value), x + inner / 2, y + inner / 2 + 0.5);
-  ctx.globalAlpha = alpha;
+  ctx.fillText(narrow(value), x + inner / 2, y + inner / 2 + 0.5);
 }
 
 // Cells that do not move, on a context. With dpr 0 only shapes are drawn and no pixels set, so any context works.
@@ -108,6 +111,8 @@ export class Still {
     const { tokens } = this.theme;
     this.print(block.t.title, block.x, block.headY, 14, true, tokens[block.t.role]);
     if (block.beside) this.print(block.beside, block.x + block.titleWidth + 8 * this.scale, block.headY, 13, false, tokens.dim);
+    const { way, cell } = block;
+    way.labels?.forEach((text, band) => this.print(text, block.x - way.label, tileXY(block, band).y + cell / 2 - 9.5 * this.scale, 13, false, tokens.dim));
     block.below.forEach((line, k) => this.print(line, block.x, block.headY + HEAD_LINE * this.scale * (k + 1), 13, false, tokens.dim));
   }
 

@@ -290,7 +290,7 @@ class Player {
       }, trial);
       this.layout.scale = trial;
       this.shrink = 1;
-      if (this.layout.height <= space || trial <= smallest) break;
+      if (this.layout.fits || trial <= smallest) break;
     }
     if (!fits || this.layout.height <= space) return;
     // Still too tall: lay it out for a larger window and draw it smaller.

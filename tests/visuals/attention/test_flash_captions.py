@@ -121,7 +121,7 @@ def test_part_of_a_long_head_is_correct_and_named(rung, causal):
     assert INPUT_DTYPE[s.dtype] == ("bfloat16" if rung == MMA else "float32")
     assert (abs(matrix(scene, "O") - ref) <= 5e-6 * max(1, rounded) * scale).all()
     O = scene.tensor("O")  # noqa: E741
-    assert O.partial and f"part {O.origin[1]}–{O.origin[1] + O.rows - 1}, 0–7 of 300 × 64" in O.note
+    assert O.partial and f"part {O.origin[1]}–{O.origin[1] + O.rows - 1}, 0–3 of 300 × 64" in O.note
     assert scene.groups[0].title == "global memory, head 0 of 12, sequence 0 of 2"
     assert bool(kinds(scene, "The loop ends here")) == bool(causal)
 

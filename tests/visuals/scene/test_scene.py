@@ -75,6 +75,10 @@ FAULTS = {
     "an unknown place": ({"groups": (Group((), "attic"), *GOOD.groups)}, "place 'attic' is none of"),
     "a tensor not shown": ({"groups": GOOD.groups[1:]}, "must name every tensor once"),
     "a tensor shown twice": ({"groups": (*GOOD.groups, GOOD.groups[0])}, "must name every tensor once"),
+    "rows that cannot be aligned": (
+        {"groups": (replace(GOOD.groups[0], aligned=True), *GOOD.groups[1:])},
+        "A, B, C cannot be aligned: their rows differ",
+    ),
     "a stranger shown": ({"groups": (*GOOD.groups, Group((("Z",),)))}, "must name every tensor once"),
     "a write into no tensor": (write("As", target="Z"), "a write names 'Z', which is no tensor"),
     "a write past the end": (write("As", cells=GOOD.write("As").cells + 1), "a write leaves As"),
