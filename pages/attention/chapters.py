@@ -22,14 +22,16 @@ def facts(evidences: Evidences) -> Facts:
 
 CHAPTERS = (
     Chapter(
-        mark("Each token asks all others"),
+        mark("Each token is compared with all others"),
         (
-            mark("Each token has a [query](input), a [key](filter) and a value. The query is compared with every key: one dot product, one score."),
-            mark("N queries and N keys give a matrix [S](workspace) of N × N scores."),
+            mark("Each token has a [query](input), a [key](filter) and a value."),
+            mark("Take one query first. It is compared with every key: one dot product, one score. These scores are row 0 of [S](workspace)."),
+            mark("All N queries together give N × N scores."),
             mark("Each step is one warp that computes 32 scores."),
         ),
         NAIVE,
         loop=(0, 7),
+        pin="S:0",
         size="real",
         nudge=mark("Point at a score to see its query and key."),
     ),
@@ -37,18 +39,20 @@ CHAPTERS = (
         mark("Scores become weights"),
         (
             mark("Softmax turns each row of S into weights [P](workspace) that add up to 1."),
-            mark("The row is read three times: for its maximum m, for its sum l, and for the weights."),
+            mark("Two numbers describe a row: its largest score [m](workspace), and the sum [l](workspace) of exp(score − m)."),
+            mark("The row is read three times: for m, for l, and for the weights."),
         ),
         NAIVE,
         step=8,
-        loop=(8, 13),
+        loop=(8, 10),
+        pin="m:0",
         size="real",
     ),
     Chapter(
         mark("A weighted mean of the values"),
         (
-            mark("Row i of P says how much token i listens to each other token."),
-            mark("Its [output](output) is the mean of all values, with these weights."),
+            mark("Row i of P says how much each value counts for token i."),
+            mark("Row i of the [output](output) is the mean of all values, with these weights."),
         ),
         NAIVE,
         step=56,
@@ -74,7 +78,7 @@ CHAPTERS = (
     Chapter(
         mark("One query at a time"),
         (
-            mark("A block can keep the scores of one query in shared memory. Then S and P never go to global memory."),
+            mark("A block can keep the scores of one query in shared memory, and its [m](workspace) and [l](workspace) in registers. Then S and P never go to global memory."),
             mark("But each block reads all keys and all values, for a single query."),
         ),
         {"rung": "fused"},
@@ -89,8 +93,8 @@ CHAPTERS = (
     Chapter(
         mark("A tile of keys for a block of queries"),
         (
-            mark("Flash attention lets a block of queries share each tile of keys and values. Each tile is loaded once for all of them."),
-            mark("The scores of a tile are used at once and then forgotten."),
+            mark("In flash attention, a block of queries shares each tile of keys and values. Each tile is loaded once for all of them."),
+            mark("The scores [s](workspace) of a tile are used at once and then discarded. Each query keeps only one row: [m](workspace), [l](workspace) and its [sum so far](output)."),
         ),
         FLASH,
         loop=(0, 7),
@@ -111,6 +115,7 @@ CHAPTERS = (
         FLASH,
         step=11,
         loop=(11, 17),
+        pin="m:0",
         size="real",
         nudge=mark("Follow query 0: its m goes from 2.5 to 3."),
     ),
@@ -137,8 +142,9 @@ CHAPTERS = (
             mark("{real_against_library_flash}"),
             mark("{real_against_library_cudnn}"),
         ),
-        {"N": "32", "d": "16", "dtype": "fp16", "rung": "flash-mma"},
-        step=3,
+        {"N": "32", "d": "16", "dtype": "fp16", "rung": "flash-mma", "Br": "16", "Bc": "16", "WM": "16"},
+        step=5,
+        loop=(5, 9),
         size="real",
         nudge=mark("Where next? [Fusion](/fusion) applies the same idea to chains of small kernels: keep values out of memory."),
     ),
