@@ -86,4 +86,4 @@ def test_a_chapter_links_to_the_next_lesson(page, server):
     Stage(page).ready()
     page.locator("[data-strip=reveal]").click()
     page.locator(".chapter").get_by_role("link", name="attention").click()
-    expect(page.locator(".chapter h2")).to_have_text("Each token asks all others")
+    expect(page.locator(".chapter h2")).to_have_text("Each token is compared with all others")
