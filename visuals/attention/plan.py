@@ -129,15 +129,14 @@ class Part:
 
 def part_of(s: AttentionShape, plan: Plan) -> Part:
     """Returns a small head whole, and of it the first block and, if causal, the last. Of a larger head one block; if causal
-    one with tiles to skip. Of a block the first queries or, if causal, the last."""
+    one with tiles to skip. Of a block the first queries; of a single causal one the last, which see the most keys."""
     blocks, cols = -(-s.N // plan.Br), s.d if s.d <= MAX_COLS else FIRST_COLS
     if s.N <= MAX_WHOLE:
         followed = (0, blocks - 1) if s.causal and blocks > 1 else (0,)
         inside = min(plan.Br, s.N)
         rows = min(inside, plan.max_rows)
-        return Part(
-            followed, inside - rows if s.causal else 0, rows, range(s.N), s.N, cols, -(-s.N // plan.Bc)
-        )
+        first = inside - rows if s.causal and blocks == 1 else 0
+        return Part(followed, first, rows, range(s.N), s.N, cols, -(-s.N // plan.Bc))
     tiles = max(2, min(MAX_TILES, MAX_KEYS // plan.Bc))
     block = 0
     if s.causal:
