@@ -93,9 +93,12 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
 
     def in_global(name, role, size, first, values=None):
         made = matrix(name, role, size, (first, 0), flat, values)
-        if first or not made.partial:
+        if s.d == D:
             return made
-        return replace(made, note=tr("{part} of {size}", part=times(*size), size=times(*flat)))
+        rows = tr(
+            "rows {first}–{last} of {all}", first=first, last=first + size[0] - 1, all=decimal(f"{s.N:,}")
+        )
+        return replace(made, note=trn("{n} row", "{n} rows", s.N) if size[0] == s.N else rows)
 
     return (
         in_global("Q", "input", query_size, q.start, head["Q"][q.start : q.stop, :D]),
@@ -115,19 +118,17 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
     )  # fmt: skip
 
 
-def times(rows: int, cols: int) -> str:
-    """Returns a size: "32 × 16"."""
-    return decimal(f"{rows:,} × {cols:,}")
-
-
 def _groups(flash: Steps) -> tuple[Group, ...]:
     shared, registers = ("Qs", "Ks", "Vs"), (("s", "m", "shrink", "l", "o"),)
     if flash.plan.halves:  # P stays in registers
         registers = (*registers, ("Ps",))
     else:
         shared = (*shared, "Ps")
+    s, cols, title = flash.s, flash.part.cols, parts.global_title(flash.s)
+    if cols < s.d:
+        title = tr("{memory}, columns 0–{last} of {all}", memory=title, last=cols - 1, all=s.d)
     return (
-        Group((("Q", "K", "V", "O"),), "global", parts.global_title(flash.s)),
+        Group((("Q", "K", "V", "O"),), "global", title),
         Group((("SP",),)),
         Group((shared,), "shared", tr("shared memory of the block")),
         Group(registers, "registers", tr("registers, one row per query"), aligned=True),

@@ -20,15 +20,15 @@ export function layOut(scene, width, height, measure, scale = 1) {
   let best = -Infinity, layout, fits;
   // Several starts of the search: in each, one group is not below the group before it. If no result fits, the search
   // starts again from tensors with the most folds.
-  for (const fold of [0, -1]) for (const b of fits ? [] : boxes)
+  for (const fold of [0, -1, 1]) for (const b of fits ? [] : boxes)
     for (const begins of b.options.begins) {
       if (begins !== GROUP && begins !== COLUMN) continue;
-      for (const box of boxes) for (const key in box.options) box[key] = box.options[key].at(key === "way" ? fold : 0);
+      for (const box of boxes) for (const key in box.options) box[key] = box.options[key].at(key === "way" && (fold < 1 || box.t.planes < 2) ? fold : 0) || box.options[key][0];
       b.begins = begins;
       const score = improve(plan), { page } = plan;
       if (score <= best) continue;
       best = score;
-      fits = page.w <= plan.width && page.h <= plan.height && boxes.every((b) => !b.mates[1] || b.cell >= ALIGNED_CELL - 3);
+      fits = page.w <= plan.width && page.h <= plan.height && boxes.every((b) => !b.mates[1] || b.cell >= ALIGNED_CELL - 4);
       if (!fits) grow({ ...plan, width: Math.max(page.w, plan.width), height: Math.max(page.h, plan.height) }); // other tensors may use the width and height that the page takes anyway
       layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [], fits };
       placePart(page, margin, gap, plan.width, page.h, plan, layout);

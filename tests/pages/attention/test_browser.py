@@ -47,7 +47,8 @@ def test_a_querys_row_is_on_one_line_with_its_numbers(page, server, width, heigh
     """In each chapter of flash attention: s, m, the factor, l and o have one top and one size of cells, and numbers."""
     page.set_viewport_size({"width": width, "height": height})
     for n, chapter in enumerate(STORY.chapters):
-        if not chapter.params["rung"].startswith("flash"):
+        rung = chapter.params["rung"]
+        if not rung.startswith("flash") or (rung == "flash-mma" and height < 900):  # rows of 16 scores
             continue
         page.goto(f"{server}/attention?{where}&chapter={n + 1}")
         Stage(page).ready()

@@ -121,9 +121,8 @@ def test_part_of_a_long_head_is_correct_and_named(rung, causal):
     assert INPUT_DTYPE[s.dtype] == ("bfloat16" if rung == MMA else "float32")
     assert (abs(matrix(scene, "O") - ref) <= 5e-6 * max(1, rounded) * scale).all()
     O = scene.tensor("O")  # noqa: E741
-    first = f"part {O.origin[1]}–{O.origin[1] + O.rows - 1}, 0–3" if O.origin[1] else f"{O.rows} × 4"
-    assert O.partial and O.note == f"{first} of 300 × 64"
-    assert scene.groups[0].title == "global memory, head 0 of 12, sequence 0 of 2"
+    assert O.partial and O.note == f"rows {O.origin[1]}–{O.origin[1] + O.rows - 1} of 300"
+    assert scene.groups[0].title == "global memory, head 0 of 12, sequence 0 of 2, columns 0–3 of 64"
     assert bool(kinds(scene, "The loop ends here")) == bool(causal)
 
 
