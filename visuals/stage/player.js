@@ -279,9 +279,10 @@ class Player {
     caption.style.minHeight = `${height}px`;
   }
 
-  // Lays the scene out; one that must fit a low window gets smaller text if it would be cut off otherwise.
+  // Lays the scene out; one that must fit its window gets smaller text if it would be cut off otherwise, or if the numbers
+  // of its aligned rows could not be read.
   layOutWithin(width, space, scale, fits) {
-    const smallest = fits ? MIN_SCALE * scale : scale;
+    const smallest = fits || this.fills ? MIN_SCALE * scale : scale;
     for (let trial = scale; ; trial = Math.max(smallest, trial - 0.1)) {
       this.font = (px, bold) => `${bold ? 600 : 400} ${px * trial}px ${this.family}`;
       this.layout = layOut(this.scene, width, space, (text, bold) => {
