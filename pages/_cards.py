@@ -111,7 +111,7 @@ CARDS = (
         "conv/winograd/page.py",
         winograd_address.card,
         {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"},
-        36,
+        56,
     ),
     Card(
         mark("A product of spectra"),
@@ -151,7 +151,7 @@ CARDS = (
         "conv/winograd/page.py",
         winograd_address.card,
         {"kernel": "4x4-steps"},
-        16,
+        22,
     ),
     Card(
         mark("The sum is rescaled when the maximum grows"),
