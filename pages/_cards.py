@@ -56,7 +56,10 @@ def fft(params: Params) -> Scene:
     """Returns the scene that the page conv/fft/page.py plays at `params`."""
     tile = fft_address.TILES[params.get("transform", next(iter(fft_address.TILES)))]
     return fft_address.scene(
-        conv_address.read(params)[0].inputs(), tile, params.get("room", fft_address.PADDINGS[0])
+        conv_address.read(params)[0].inputs(),
+        tile,
+        params.get("room", fft_address.PADDINGS[0]),
+        params.get("order", fft_address.EXPLAINING),
     )[0]
 
 

@@ -38,9 +38,7 @@ if "watch" in parts:
     if not scene:
         address.draw_refusal(shape, reason, link)
     sizes = conv_controls.sizes(settings, watched.rung)
-    Stage(
-        "winograd", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter
-    ).draw()
+    Stage("winograd", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter).draw()
 if whole:
     idea(
         tr(

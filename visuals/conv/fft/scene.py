@@ -2,7 +2,7 @@
 
 Every number is one of `arrays.arrays_of`, with two exceptions. Between its two passes a cell of a spectrum has
 the transform of the rows alone. A number that differs from a whole number only by float32 rounding is replaced by
-it. A cell of a spectrum shows the magnitude; its annotation has both parts.
+it. A complex number of a spectrum is two cells, its magnitude and its phase; the annotation has both parts.
 """
 
 from __future__ import annotations
@@ -80,9 +80,10 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
     tensors = [
         Tensor("x", "x", tr("input"), "input", *size, x.ravel(), (0, steps.h.start, steps.w.start),
                ", ".join([inputs, *maps]), plane_name=channel),
-        Tensor("w", "w", tr("filter 0"), "filter", C, s.R, s.S, a.w[:C].ravel(),
-               note=tr("{taps}, of {n}", taps=taps, n=decimal(f"{shape.K:,}")) if shape.K > 1 else taps, plane_name=channel),
-        Tensor("y", "y", tr("output 0"), "output", 1, len(steps.p), len(steps.q), None,
+        Tensor("w", "w", tr("filter"), "filter", C, s.R, s.S, a.w[:C].ravel(),
+               note=tr("{taps}, filter 0 of {n}", taps=taps, n=decimal(f"{shape.K:,}")) if shape.K > 1 else taps,
+               plane_name=channel),
+        Tensor("y", "y", tr("output"), "output", 1, len(steps.p), len(steps.q), None,
                (0, int(steps.p[0]), int(steps.q[0])), outputs),
         Tensor("xp", "x", tr("padded input"), "input", C, p.rows, p.columns, None, origin, ", ".join([*tiled, padded]),
                plane_name=channel, partial=partial),
@@ -93,6 +94,11 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
         Tensor("W", "|W|", "W = FFT(w)", "filter", C, visible_rows, visible_half, note=spectrum,
                plane_name=channel, partial=partial),
         Tensor("Y", "|Y|", product, "output", 1, visible_rows, visible_half, note=spectrum),
+        *(
+            Tensor(f"phase_{name}", f"∠{name}", tr("phase of {name}", name=name), role, maps, visible_rows, visible_half,
+                   note=tr("degrees"), plane_name=channel if maps > 1 else "", partial=partial)
+            for name, role, maps in (("X", "input", C), ("W", "filter", C), ("Y", "output", 1))
+        ),
         Tensor("d", "d", "d = FFT⁻¹(Y)", "output", 1, p.rows, p.columns, None, origin, padded, partial=partial),
     ]  # fmt: skip
     if steps.padding == TOO_SMALL:
@@ -108,7 +114,11 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
     more = ("right",) if steps.padding == TOO_SMALL else ()
     return (
         Group((("x", "w", "y", *more),)),
-        Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", tr("workspace, in global memory")),
+        Group(
+            (("xp", "X", "phase_X"), ("wp", "W", "phase_W"), ("Y", "phase_Y", "d")),
+            "workspace",
+            tr("workspace, in global memory"),
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from visuals.conv.fft import captions
-from visuals.conv.fft.arrays import Arrays, snap_to_integers
+from visuals.conv.fft.arrays import Arrays, degrees, snap_to_integers
 from visuals.scene.parts import Read, Write
 from visuals.scene.recorder import Recorder
 
@@ -172,8 +172,11 @@ class Steps:
             self._put(name, done[:, :, j], cells[:, :, j])
 
     def _put(self, name: str, values: np.ndarray, cells: np.ndarray) -> None:
-        """Records that the step writes numbers; of complex numbers, the magnitude."""
-        self.r.put(name, np.abs(values) if np.iscomplexobj(values) else values, cells)
+        """Records that the step writes numbers; of complex numbers, the magnitude and the phase."""
+        if not np.iscomplexobj(values):
+            return self.r.put(name, values, cells)
+        self.r.put(name, np.abs(values), cells)
+        self.r.put(f"phase_{name}", degrees(values), cells)
 
     def writes(self) -> tuple[Write, ...]:
         return (*self.whole_copies, *self.r.writes())
@@ -182,9 +185,9 @@ class Steps:
         X, W, Y, (rows, columns) = self.X, self.W, self.Y, self.frequencies
         f = min(1, columns - 1)  # the frequency that the caption follows
         for i in range(rows):
-            magnitudes = abs(X[0, i, f]), abs(W[0, i, f]), abs(Y[i, f])
+            numbers = [part for n in (X[0, i, f], W[0, i, f], Y[i, f]) for part in (n.real, n.imag)]
             counts = {"floats": 2 * columns, "macs": columns * self.part.maps}
-            self.r.step(captions.MULTIPLY, i, f, *magnitudes, self.a.columns // 2 + 1, **counts)
+            self.r.step(captions.MULTIPLY, i, f, *numbers, self.a.columns // 2 + 1, **counts)
             self.r.look("X", self.spectrum[:, i])
             self._put("Y", Y[i], self.spectrum[0, i])
 

@@ -310,6 +310,4 @@ def _source(m: int, rows: list[tuple[str, int] | None]) -> Source:
         name: next(i for i in range(begin, end) if f" {name}[" in lines[i]) + 1 for name in ("AT", "G", "BT")
     }
     lit = [begin if row is None else place[row[0]] + row[1] for row in rows]
-    return Source(
-        FILE.rpartition("/")[2], "\n".join(lines[begin:end]), np.array(lit) + 1, begin + 1
-    )
+    return Source(FILE.rpartition("/")[2], "\n".join(lines[begin:end]), np.array(lit) + 1, begin + 1)

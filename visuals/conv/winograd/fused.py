@@ -307,7 +307,10 @@ def _templates(part: Part) -> tuple[str, ...]:
     )
     return (
         joined(
-            tr("Filter {0}, first half: [Xd](workspace) = G g. Each column of the [filter](filter) g becomes {T} values.", **sizes),
+            tr(
+                "Filter {0}, first half: [Xd](workspace) = G g. Each column of the [filter](filter) g becomes {T} values.",
+                **sizes,
+            ),
             tr("An earlier launch does this once for all tiles and images."),
         ),
         tr(
@@ -317,7 +320,9 @@ def _templates(part: Part) -> tuple[str, ...]:
         ),
         joined(begin, read, before),
         joined(begin, read, before, tr("{6} positions are outside the input: they are loaded as zero.")),
-        tr("The tile is transformed, first half: [Xd](workspace) = Bᵀ [d](input). Each column of d is multiplied by Bᵀ."),
+        tr(
+            "The tile is transformed, first half: [Xd](workspace) = Bᵀ [d](input). Each column of d is multiplied by Bᵀ."
+        ),
         joined(
             tr(
                 "Second half: [V](input) = Xd B. Each row of [Xd](workspace) is multiplied by B. Both halves take {3} additions "
@@ -326,7 +331,9 @@ def _templates(part: Part) -> tuple[str, ...]:
             stored,
         ),
         joined(product, multiplied, saved, first),
-        tr("Inverse transform, first half: [Xd](workspace) = Aᵀ [Z](output). Each column of Z is multiplied by Aᵀ."),
+        tr(
+            "Inverse transform, first half: [Xd](workspace) = Aᵀ [Z](output). Each column of Z is multiplied by Aᵀ."
+        ),
         inverse,
         joined(inverse, tr("{5} values are outside the output and are dropped.")),
         joined(

@@ -134,7 +134,9 @@ def _record(r: Recorder, arrays: dict[str, np.ndarray], m: int) -> None:
         second all rows of X for one row."""
         values = arrays[name]
         for i, row in enumerate(values):
-            counts = _operations(arrays[X], i if half == 1 else None, len(row)) if X else {"product": len(row)}
+            counts = (
+                _operations(arrays[X], i if half == 1 else None, len(row)) if X else {"product": len(row)}
+            )
             r.step(kind, i, len(row), float(row[0]), *counts.values(), **counts)
             r.put(name, row, i * len(row) + np.arange(len(row)))
 

@@ -43,7 +43,12 @@ ORDER_NOTE = mark(
 ) = range(11)  # fmt: skip
 _FILES = tuple(
     (file, 'extern "C"', "")
-    for file in ("07_winograd_filter.cu", "09_winograd_input.cu", "09_winograd_product.cu", "09_winograd_output.cu")
+    for file in (
+        "07_winograd_filter.cu",
+        "09_winograd_input.cu",
+        "09_winograd_product.cu",
+        "09_winograd_output.cu",
+    )
 )
 _MARKS = (  # by kind of step
     "transform_2d(G, g, u)", halves.SECOND_HALF, "transform_2d(G, g, u)", "transform_2d(BT, d, v)", "transform_2d(BT, d, v)",

@@ -83,9 +83,7 @@ def _product(roots: Iterable[Fraction], count: int) -> list[Fraction]:
     """Returns the coefficients of the product of all (x - root), the constant first, padded with zeros to `count`."""
     found = [Fraction(1)] + [Fraction(0)] * (count - 1)
     for root in roots:
-        found = [
-            below - root * here for below, here in zip([Fraction(0), *found[:-1]], found, strict=True)
-        ]
+        found = [below - root * here for below, here in zip([Fraction(0), *found[:-1]], found, strict=True)]
     return found
 
 

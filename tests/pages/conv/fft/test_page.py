@@ -39,7 +39,7 @@ def test_lesson_has_every_part():
     for title in ("FFT: a convolution becomes", "Spectra as pictures", "Wrap-around", "Time", "Memory", "Why", "Roofline",
                   "Whole images or tiles", "As the filter grows", "Kernel"):  # fmt: skip
         assert title in html, title
-    assert html.count("data:image/png") == 7 + 3
+    assert html.count("data:image/png") == 10 + 3
     assert "20 of 36 outputs wrap around" in html and "<b>3×3</b> taps become <b>64</b> numbers" in html
     assert "10_fft_multiply.cu" in " ".join(tab.label for tab in at.tabs)
     # The FFT has no data matrix.

@@ -46,7 +46,7 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
     assert "Fewer multiplications" in html and "Rounding errors" in html and "kt-note" not in html
     assert f"<b>{(m + 2) ** 2}</b>" in html
     files = meta["source"]["file"]
-    assert files == ("08_winograd_fused.cu" if "steps" not in kernel else "four kernels")
+    assert files == ("two kernels, transform_2d" if "steps" not in kernel else "four kernels")
 
 
 @pytest.mark.slow

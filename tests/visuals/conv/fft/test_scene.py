@@ -150,6 +150,13 @@ def cells_are_the_arrays(scene, a: Arrays) -> None:
         "d": (a.dense[p.block], a.max_output * a.rows * a.columns),
         "y": (a.y[y.origin[1] : y.origin[1] + y.rows, y.origin[2] : y.origin[2] + y.cols], a.max_output),
     }
+    for name, spectrum, scale in (
+        ("X", a.X[at][:maps, :rows, :frequencies], np.abs(a.X).max()),
+        ("W", a.W[:maps, :rows, :frequencies], np.abs(a.W).max()),
+        ("Y", a.Y[at][:rows, :frequencies], a.max_product),
+    ):
+        size, phase = scene.cells(name), np.radians(scene.cells(f"phase_{name}").astype("f8"))
+        np.testing.assert_allclose(size * np.exp(1j * phase), spectrum.ravel(), rtol=0, atol=TOLERANCE * scale, err_msg=name)  # fmt: skip
     for name, (values, scale) in expected.items():
         actual = scene.cells(name)
         assert np.isfinite(actual).all(), name
