@@ -29,9 +29,10 @@ TILES = {tile_name(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
 PADDINGS = (PAD, TOO_SMALL)
 REAL = CONV_GRID["grid-11x11-c64-h56"]  # a large filter: there the FFT is the fastest
-EXPLAINING, BUTTERFLIES = "explaining", "butterflies"
+EXPLAINING, PHASES, BUTTERFLIES = "explaining", "phases", "butterflies"
 ORDERS = {
     EXPLAINING: mark("the steps of the kernel: rows, columns, products, and back"),
+    PHASES: mark("the same steps; the spectra show phases instead of magnitudes"),
     BUTTERFLIES: mark("the transform of 8 numbers of one row: the idea; cuFFT’s kernels are not shown"),
 }
 CHIPS = conv_controls.CHIPS | {REAL.key: "11×11, N=32"}
@@ -148,5 +149,6 @@ def scene(inputs: Inputs, tile: int, padding: str, order: str = EXPLAINING) -> t
     elif rules:
         reasons.append(tr("The stage shows the steps for one image and one filter."))
     a = arrays(inputs, tile, padding)
-    drawn = butterfly_scene(a) if order == BUTTERFLIES else fft_scene(a, s, padding, expected(inputs))
-    return drawn, " ".join(reasons)
+    if order == BUTTERFLIES:
+        return butterfly_scene(a), " ".join(reasons)
+    return fft_scene(a, s, padding, expected(inputs), order == PHASES), " ".join(reasons)

@@ -90,7 +90,7 @@ CHAPTERS = (
         mark("Rows first, then columns"),
         (
             mark("The transform in two dimensions is done row by row, then column by column."),
-            mark("A real row of 8 numbers gives 5 complex ones, each shown as magnitude and phase."),
+            mark("A real row of 8 numbers gives 5 complex ones. The stage shows their magnitudes."),
         ),
         step=2,
         loop=(2, 14),
@@ -106,7 +106,7 @@ CHAPTERS = (
         step=28,
         loop=(28, 35),
         size="real",
-        nudge=mark("Point at an element of |Y|: its product is written out."),
+        nudge=mark("Point at an element of |Y|: its product is written out. In Explore, the order “phases” shows the angles."),
     ),
     Chapter(
         mark("And back"),

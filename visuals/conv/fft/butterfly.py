@@ -100,11 +100,7 @@ def scene_of(x: np.ndarray, note: str = "") -> Scene:
         key=f"fft butterflies {' '.join(map(repr, x))}",
         title=tr("FFT of {n} numbers", n=N),
         tensors=_tensors(x, note),
-        groups=(
-            Group((("x", "w"), ("s0",)), "global", tr("the numbers, reordered")),
-            Group((("s1", "s2"), ("s3",)), "registers", tr("three stages of butterflies")),
-            Group((("size", "phase"),), "global", tr("each complex number as an arrow: length and angle")),
-        ),
+        groups=(Group((("x", "w", "s0"), ("s1", "s2", "s3"), ("size", "phase"))),),
         steps=r.steps,
         step_name=tr("step"),
         order_name=tr(ORDER),
@@ -131,11 +127,11 @@ def _tensors(x: np.ndarray, note: str) -> tuple[Tensor, ...]:
     w = twiddles()
     return (
         Tensor("x", "x", "x", "input", 1, 1, N, x, note=note),
-        Tensor("w", "ω", tr("twiddle factors ω⁰ to ω³"), "filter", 1, 2, N // 2, np.concatenate([w.real, w.imag]), note=parts),
+        Tensor("w", "ω", "ω⁰ … ω³", "filter", 1, 2, N // 2, np.concatenate([w.real, w.imag]), note=tr("twiddle factors")),
         stage(0, tr("reordered"), tr("reordered")),
-        stage(1, tr("after stage 1: transforms of 2"), tr("stage 1")),
-        stage(2, tr("after stage 2: transforms of 4"), tr("stage 2")),
-        stage(3, tr("after stage 3: X = FFT(x)"), "X"),
+        stage(1, tr("stage 1"), tr("stage 1")),
+        stage(2, tr("stage 2"), tr("stage 2")),
+        stage(3, "X = FFT(x)", "X"),
         Tensor("size", "|X|", "|X|", "output", 1, 1, N, note=tr("magnitude")),
         Tensor("phase", "∠X", "∠X", "output", 1, 1, N, note=tr("phase, degrees")),
     )  # fmt: skip

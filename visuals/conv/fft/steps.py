@@ -87,10 +87,11 @@ def input_range(a: Arrays, part: Part) -> tuple[range, range]:
 
 class Steps:
     """The steps in their order, in the recorder `r`. They count floats written to the workspace (`floats`), complex
-    multiply-adds (`macs`) and outputs from windows that ran over the end (`wrong`)."""
+    multiply-adds (`macs`) and outputs from windows that ran over the end (`wrong`). With `phases`, cells of a spectrum are
+    phases in degrees, else magnitudes."""
 
-    def __init__(self, a: Arrays, part: Part, expected: np.ndarray, padding: str):
-        self.a, self.part, self.expected, self.padding = a, part, expected, padding
+    def __init__(self, a: Arrays, part: Part, expected: np.ndarray, padding: str, phases: bool = False):
+        self.a, self.part, self.expected, self.padding, self.phases = a, part, expected, padding, phases
         self.r = Recorder()
         self.whole_copies: list[Write] = []  # into all cells of a tensor: no list of cells is needed
         self.frequencies = part.rows, part.columns // 2 + 1
@@ -172,11 +173,10 @@ class Steps:
             self._put(name, done[:, :, j], cells[:, :, j])
 
     def _put(self, name: str, values: np.ndarray, cells: np.ndarray) -> None:
-        """Records that the step writes numbers; of complex numbers, the magnitude and the phase."""
-        if not np.iscomplexobj(values):
-            return self.r.put(name, values, cells)
-        self.r.put(name, np.abs(values), cells)
-        self.r.put(f"phase_{name}", degrees(values), cells)
+        """Records that the step writes numbers; of complex numbers, the magnitude or the phase."""
+        if np.iscomplexobj(values):
+            values = degrees(values) if self.phases else np.abs(values)
+        self.r.put(name, values, cells)
 
     def writes(self) -> tuple[Write, ...]:
         return (*self.whole_copies, *self.r.writes())

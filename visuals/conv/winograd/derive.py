@@ -82,12 +82,7 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
         key=f"winograd derive {m}",
         title=f"F({m}, {R})",
         tensors=_tensors(rows),
-        groups=(
-            Group((("d", "g"),), "global", tr("a row of the tile, a row of the filter")),
-            Group((("S", "yd"),), "global", tr("direct: {n} multiplications", n=R * m)),
-            Group((("G", "u"), ("BT", "v")), "registers", tr("F({m}, 3): both are transformed", m=m)),
-            Group((("p", "AT", "y"),), "registers", tr("{n} multiplications", n=rows.n)),
-        ),
+        groups=(Group((("d", "g", "S", "yd", "G", "u"), ("BT", "v", "p", "AT", "y"))),),
         steps=r.steps,
         step_name=tr("step"),
         order_name=tr(ORDER),
@@ -113,16 +108,16 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
 def _tensors(rows: Rows) -> tuple[Tensor, ...]:
     m, n = rows.m, rows.n
     return (
-        Tensor("d", "d", "d", "input", 1, n, 1, rows.d, note=tr("{n} inputs", n=n)),
-        Tensor("g", "g", "g", "filter", 1, R, 1, rows.g, note=tr("{n} taps", n=R)),
+        Tensor("d", "d", "d", "input", 1, n, 1, rows.d, note=tr("inputs")),
+        Tensor("g", "g", "g", "filter", 1, R, 1, rows.g, note=tr("taps")),
         Tensor("S", "S", "S", "filter", 1, m, n, note=tr("g at each output")),
         Tensor("yd", "y", "y = S d", "output", 1, m, 1),
-        Tensor("G", "G", "G", "filter", 1, n, R, note=f"{n} × {R}"),
+        Tensor("G", "G", "G", "filter", 1, n, R),
         Tensor("u", "u", "u = G g", "filter", 1, n, 1),
-        Tensor("BT", "Bᵀ", "Bᵀ", "input", 1, n, n, note=f"{n} × {n}"),
+        Tensor("BT", "Bᵀ", "Bᵀ", "input", 1, n, n),
         Tensor("v", "v", "v = Bᵀ d", "input", 1, n, 1),
         Tensor("p", "p", "p = u · v", "output", 1, n, 1),
-        Tensor("AT", "Aᵀ", "Aᵀ", "output", 1, m, n, note=f"{m} × {n}"),
+        Tensor("AT", "Aᵀ", "Aᵀ", "output", 1, m, n),
         Tensor("y", "y", "y = Aᵀ p", "output", 1, m, 1),
     )
 

@@ -75,7 +75,6 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         tensors=(*common_tensors(part, n), *_tensors(part)),
         groups=(
             Group((("x", "R"), ("w", "y")), "global", tr("global memory")),
-            *([Group((("BT", "G", "AT"),), "global", tr("F({m}×{m}, 3×3), known at compile time", m=m))] if m == 2 else []),
             Group((("U",),), "workspace", tr("workspace")),
             Group((("V",),), "shared", tr("shared memory")),
             Group((("d", "Xd", "Z"),), "registers", tr("registers")),
@@ -142,15 +141,6 @@ def _note(planes: tuple[int, int, str], *axes: tuple[int, int, int]) -> str:
     return tr("part {ranges} of {size}", ranges=", ".join(ranges), size=whole)
 
 
-def matrices(part: Part) -> tuple[Tensor, ...]:
-    t = derived(part)
-    named = (("BT", "Bᵀ", "input", t.BT), ("G", "G", "filter", t.G), ("AT", "Aᵀ", "output", t.AT))
-    return tuple(
-        Tensor(name, symbol, symbol, role, 1, len(X), len(X[0]), np.array(X, object).astype(np.float32).ravel(), note=f"{len(X)} × {len(X[0])}")
-        for name, symbol, role, X in named
-    )  # fmt: skip
-
-
 def _tensors(part: Part) -> tuple[Tensor, ...]:
     T, s, T2 = part.T, part.s, positions(part.m)
     side, channel = f"{T} × {T}", tr("channel") if s.C > 1 else ""
@@ -162,7 +152,6 @@ def _tensors(part: Part) -> tuple[Tensor, ...]:
         Tensor("d", "d", "d", "input", part.C, T, T, note=side, plane_name=channel),
         halves.tensor(part),
         Tensor("Z", "Z", "Z = Σ U · V", "output", part.K, T, T, plane_name=plane_name),
-        *(matrices(part) if part.m == 2 else ()),  # larger matrices leave no space for the numbers
     )  # fmt: skip
 
 

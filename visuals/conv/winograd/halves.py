@@ -49,8 +49,8 @@ class Halves:
 
 
 def tensor(part: Part) -> Tensor:
-    size = f"{part.T} × {part.T}"
-    return Tensor("Xd", "Xd", tr("Xd, half of a transform"), "workspace", 1, part.T, part.T, note=size)
+    """Returns Xd, whose name is that of the array in transform_2d."""
+    return Tensor("Xd", "Xd", "Xd", "workspace", 1, part.T, part.T, note=tr("half done"))
 
 
 def listing(

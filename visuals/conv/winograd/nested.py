@@ -66,12 +66,8 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
     return Scene(
         key=f"winograd nested {m}",
         title=f"F({m}×{m}, {R}×{R})",
-        tensors=_tensors(arrays, m),
-        groups=(
-            Group((("G", "g", "Gg", "U"),), "global", tr("the filter")),
-            Group((("BT", "d", "Bd", "V"),), "global", tr("the tile")),
-            Group((("AT", "Z", "AZ", "y"),), "global", tr("the product and back")),
-        ),
+        tensors=_tensors(arrays),
+        groups=(Group((("G", "g", "Gg", "U"), ("BT", "d", "Bd", "V"), ("AT", "Z", "AZ", "y"))),),
         steps=r.steps,
         step_name=tr("row"),
         order_name=tr(ORDER),
@@ -92,8 +88,7 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
     )
 
 
-def _tensors(arrays: dict[str, np.ndarray], m: int) -> tuple[Tensor, ...]:
-    T = m + R - 1
+def _tensors(arrays: dict[str, np.ndarray]) -> tuple[Tensor, ...]:
     titles = (
         ("G", "G", "G", "filter", True), ("g", "g", "g", "filter", True), ("Gg", "Gg", "G g", "filter", False),
         ("U", "U", "U = (G g) Gᵀ", "filter", False), ("BT", "Bᵀ", "Bᵀ", "input", True), ("d", "d", "d", "input", True),
@@ -101,10 +96,8 @@ def _tensors(arrays: dict[str, np.ndarray], m: int) -> tuple[Tensor, ...]:
         ("AT", "Aᵀ", "Aᵀ", "output", True), ("Z", "Z", "Z = U · V", "output", False),
         ("AZ", "AᵀZ", "Aᵀ Z", "output", False), ("y", "y", "y = (Aᵀ Z) A", "output", False),
     )  # fmt: skip
-    notes = {"g": tr("filter"), "d": tr("tile, {T} × {T}", T=T)}
     return tuple(
-        Tensor(name, symbol, title, role, 1, *arrays[name].shape, arrays[name].ravel() if known else None,
-               note=notes.get(name, ""))
+        Tensor(name, symbol, title, role, 1, *arrays[name].shape, arrays[name].ravel() if known else None)
         for name, symbol, title, role, known in titles
     )  # fmt: skip
 
