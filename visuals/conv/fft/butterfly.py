@@ -97,7 +97,7 @@ def scene_of(x: np.ndarray, note: str = "") -> Scene:
     texts = _record(r, x, stages)
     r.kinds = list(range(len(texts)))  # a caption for each step
     return Scene(
-        key=f"fft butterflies {' '.join(map(repr, x))}",
+        key=f"fft-butterflies {' '.join(map(repr, x))}",
         title=tr("FFT of {n} numbers", n=N),
         tensors=_tensors(x, note),
         groups=(Group((("x", "w", "s0"), ("s1", "s2", "s3"), ("size", "phase"))),),

@@ -79,7 +79,7 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
     captions = [text for text, _ in told]
     r.kinds = list(range(len(captions)))  # a caption for each step
     return Scene(
-        key=f"winograd derive {m}",
+        key=f"winograd-derive {m}",
         title=f"F({m}, {R})",
         tensors=_tensors(rows),
         groups=(Group((("d", "g", "S", "yd", "G", "u"), ("BT", "v", "p", "AT", "y"))),),

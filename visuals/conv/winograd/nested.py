@@ -29,7 +29,7 @@ GG, U, BD, V, Z, AZ, Y = range(7)  # kinds of steps
 _FILES = (  # as in halves.listing
     ("07_winograd_filter.cu", "transform_2d(G, g, u)", "}"),
     TRANSFORM,
-    ("08_winograd_fused.cu", "auto transform = ", "float sum["),
+    ("08_winograd_fused.cu", "transform = [&", "};"),
     ("08_winograd_fused.cu", "for (int i = 0; i < 8; ++i)", "}"),
     ("08_winograd_fused.cu", "transform_2d(AT, z, out)", "}"),
 )
@@ -64,7 +64,7 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
     arrays, r = Values(np.asarray(d, float), np.asarray(g, float), m).arrays(), Recorder()
     _record(r, arrays, m)
     return Scene(
-        key=f"winograd nested {m}",
+        key=f"winograd-nested {m}",
         title=f"F({m}×{m}, {R}×{R})",
         tensors=_tensors(arrays),
         groups=(Group((("G", "g", "Gg", "U"), ("BT", "d", "Bd", "V"), ("AT", "Z", "AZ", "y"))),),
