@@ -26,13 +26,14 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Annotation:
     is."""
     rows, columns = values.shape[1:]
     down = np.minimum(np.arange(rows), a.rows - np.arange(rows))[:, None]
-    polar = np.abs(values), degrees(values)
-    args = np.stack(np.broadcast_arrays(values.real, values.imag, down, np.arange(columns), *polar), axis=-1)
-    args = args.reshape(-1, 6)
+    args = np.stack(
+        np.broadcast_arrays(values.real, values.imag, down, np.arange(columns), degrees(values)), axis=-1
+    )
+    args = args.reshape(-1, 5)
     texts = (
         tr(
-            "Final value: {name} = ({0}, {1}), the amount of the wave that repeats {2}× down and {3}× across. Magnitude {4}, "
-            "phase {5}°.",
+            "Final value: {name} = ({0}, {1}), the amount of the wave that repeats {2}× down and {3}× across. Its "
+            "phase is {4}°.",
             name=name,
         ),
         tr("Final value: {name} = ({0}, {1}), the sum of all numbers.", name=name),
