@@ -98,7 +98,7 @@ CHAPTERS = (
         mark("Four products, and back"),
         (
             mark("A polynomial that is 0 at three of the points selects the fourth. Its coefficients are a row of [Bᵀ](input)."),
-            mark("Then u = G g and v = Bᵀ d are multiplied: one product for each point. Aᵀ adds these products to outputs."),
+            mark("Then u = Gg and v = Bᵀd are multiplied: one product for each point. Aᵀ adds these products to outputs."),
             mark("The kernels use exactly these matrices. The highlighted line is a row in their file."),
         ),
         {"order": DERIVE, **HAND},
@@ -111,7 +111,7 @@ CHAPTERS = (
         mark("Two dimensions: columns, then rows"),
         (
             mark("In two dimensions each matrix is applied to the columns first, then to the rows."),
-            mark("The filter becomes U = (G g) Gᵀ and the tile V = (Bᵀ d) B. Both have 4 × 4 values, which are multiplied one by one."),
+            mark("The filter becomes U = Gg Gᵀ and the tile V = Bᵀd B. Both have 4 × 4 values, which are multiplied one by one."),
             mark("For 2 × 2 outputs the direct sum takes 4 · 9 = 36 products."),
         ),
         {"order": NESTED, **HAND},

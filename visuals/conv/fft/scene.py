@@ -71,8 +71,9 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
         )
     ] * (a.tiles != (1, 1))
     maps = [tr("{n} of {total} channels", n=C, total=decimal(f"{shape.C:,}"))] * (C < shape.C)
-    size_text = part_note((0, visible_rows, rows), (0, visible_half, half))
-    spectrum = tr("{size}, phases in degrees" if steps.phases else "{size}, magnitudes", size=size_text)
+    spectrum = part_note((0, visible_rows, rows), (0, visible_half, half))
+    if steps.phases:
+        spectrum = tr("{size}, degrees", size=spectrum)
     symbols = {name: f"∠{name}" if steps.phases else f"|{name}|" for name in "XWY"}
     padded = part_note((p.row, p.rows, rows), (p.column, p.columns, a.columns))
     outputs = part_note((steps.p[0], len(steps.p), s.P), (steps.q[0], len(steps.q), s.Q))

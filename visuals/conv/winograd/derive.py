@@ -35,10 +35,10 @@ def derive_scene(part: Part, n: Numbers) -> Scene:
 
 def rows_of(part: Part, n: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """Returns (d [m + 2], g [3]): a row of the first tile and the row of filter 0 on it, in channel 0. Of the filter's
-    rows it is the one with the fewest zeros among the numbers of the scene."""
+    rows it is the first with the fewest zeros among its taps and in both transforms."""
     d, g = tile_of(part, n), filter_of(part, n)
     found = [Rows(part.m, d[r], g[r]) for r in range(R)]
-    best = max(found, key=lambda one: sum(np.count_nonzero(a) for a in (one.d, one.g, one.u, one.v)))
+    best = max(found, key=lambda one: sum(np.count_nonzero(a) for a in (one.g, one.u, one.v)))
     return best.d, best.g
 
 
@@ -110,15 +110,15 @@ def _tensors(rows: Rows) -> tuple[Tensor, ...]:
     return (
         Tensor("d", "d", "d", "input", 1, n, 1, rows.d, note=tr("inputs")),
         Tensor("g", "g", "g", "filter", 1, R, 1, rows.g, note=tr("taps")),
-        Tensor("S", "S", "S", "filter", 1, m, n, note=tr("g at each output")),
-        Tensor("yd", "y", "y = S d", "output", 1, m, 1),
+        Tensor("S", "S", "S", "filter", 1, m, n),
+        Tensor("yd", "y", "y = Sd", "output", 1, m, 1),
         Tensor("G", "G", "G", "filter", 1, n, R),
-        Tensor("u", "u", "u = G g", "filter", 1, n, 1),
+        Tensor("u", "u", "u = Gg", "filter", 1, n, 1),
         Tensor("BT", "Bᵀ", "Bᵀ", "input", 1, n, n),
-        Tensor("v", "v", "v = Bᵀ d", "input", 1, n, 1),
+        Tensor("v", "v", "v = Bᵀd", "input", 1, n, 1),
         Tensor("p", "p", "p = u · v", "output", 1, n, 1),
         Tensor("AT", "Aᵀ", "Aᵀ", "output", 1, m, n),
-        Tensor("y", "y", "y = Aᵀ p", "output", 1, m, 1),
+        Tensor("y", "y", "y = Aᵀp", "output", 1, m, 1),
     )
 
 

@@ -67,7 +67,7 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
         key=f"winograd-nested {m}",
         title=f"F({m}×{m}, {R}×{R})",
         tensors=_tensors(arrays),
-        groups=(Group((("G", "g", "Gg", "U"), ("BT", "d", "Bd", "V"), ("AT", "Z", "AZ", "y"))),),
+        groups=(Group((("G", "g", "Gg", "U", "Z"), ("BT", "d", "Bd", "V"), ("AT", "AZ", "y"))),),
         steps=r.steps,
         step_name=tr("row"),
         order_name=tr(ORDER),
@@ -90,11 +90,11 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
 
 def _tensors(arrays: dict[str, np.ndarray]) -> tuple[Tensor, ...]:
     titles = (
-        ("G", "G", "G", "filter", True), ("g", "g", "g", "filter", True), ("Gg", "Gg", "G g", "filter", False),
-        ("U", "U", "U = (G g) Gᵀ", "filter", False), ("BT", "Bᵀ", "Bᵀ", "input", True), ("d", "d", "d", "input", True),
-        ("Bd", "Bᵀd", "Bᵀ d", "input", False), ("V", "V", "V = (Bᵀ d) B", "input", False),
+        ("G", "G", "G", "filter", True), ("g", "g", "g", "filter", True), ("Gg", "Gg", "Gg", "filter", False),
+        ("U", "U", "U = Gg Gᵀ", "filter", False), ("BT", "Bᵀ", "Bᵀ", "input", True), ("d", "d", "d", "input", True),
+        ("Bd", "Bᵀd", "Bᵀd", "input", False), ("V", "V", "V = Bᵀd B", "input", False),
         ("AT", "Aᵀ", "Aᵀ", "output", True), ("Z", "Z", "Z = U · V", "output", False),
-        ("AZ", "AᵀZ", "Aᵀ Z", "output", False), ("y", "y", "y = (Aᵀ Z) A", "output", False),
+        ("AZ", "AᵀZ", "AᵀZ", "output", False), ("y", "y", "y = AᵀZ A", "output", False),
     )  # fmt: skip
     return tuple(
         Tensor(name, symbol, title, role, 1, *arrays[name].shape, arrays[name].ravel() if known else None)
@@ -159,8 +159,8 @@ def _templates(m: int) -> tuple[str, ...]:
     named = {
         name: first.format(name=title, role=role)
         for name, title, role in (
-            ("g", "g", "filter"), ("Gg", "G g", "filter"), ("U", "U", "filter"), ("d", "d", "input"),
-            ("Bd", "Bᵀ d", "input"), ("V", "V", "input"), ("Z", "Z", "output"), ("AZ", "Aᵀ Z", "output"), ("y", "y", "output"),
+            ("g", "g", "filter"), ("Gg", "Gg", "filter"), ("U", "U", "filter"), ("d", "d", "input"),
+            ("Bd", "Bᵀd", "input"), ("V", "V", "input"), ("Z", "Z", "output"), ("AZ", "AᵀZ", "output"), ("y", "y", "output"),
         )
     }  # fmt: skip
     half = mark("Row {0} of {out}: row {0} of {X} is multiplied by each column of {right}. {cost}")
