@@ -56,7 +56,10 @@ def fft(params: Params) -> Scene:
     """Returns the scene that the page conv/fft/page.py plays at `params`."""
     tile = fft_address.TILES[params.get("transform", next(iter(fft_address.TILES)))]
     return fft_address.scene(
-        conv_address.read(params)[0].inputs(), tile, params.get("room", fft_address.PADDINGS[0])
+        conv_address.read(params)[0].inputs(),
+        tile,
+        params.get("room", fft_address.PADDINGS[0]),
+        params.get("order", fft_address.EXPLAINING),
     )[0]
 
 
@@ -111,7 +114,7 @@ CARDS = (
         "conv/winograd/page.py",
         winograd_address.card,
         {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"},
-        36,
+        56,
     ),
     Card(
         mark("A product of spectra"),
@@ -151,7 +154,7 @@ CARDS = (
         "conv/winograd/page.py",
         winograd_address.card,
         {"kernel": "4x4-steps"},
-        16,
+        22,
     ),
     Card(
         mark("The sum is rescaled when the maximum grows"),
