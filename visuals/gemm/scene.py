@@ -17,6 +17,7 @@ from visuals.gemm import captions
 from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.steps import Steps, part_of
+from visuals.scene.fold import folded, repeats
 from visuals.scene.parts import Group, MatMul, Reading, Tensor
 from visuals.scene.recorder import matrix
 from visuals.scene.scene import Scene
@@ -43,10 +44,11 @@ ORDER_NOTES = {
 
 def gemm_scene(
     shape: GemmShape, rung: str, tiles: Mapping[str, int], A: np.ndarray, B: np.ndarray,
-    C0: np.ndarray | None = None, block: tuple[int, int] = (0, 0),
+    C0: np.ndarray | None = None, block: tuple[int, int] = (0, 0), every_step: bool = False,
 ) -> Scene:  # fmt: skip
     """Returns the scene of one block of a rung. A [M, K], B [K, N] and, if beta != 0, C0 [M, N], as passed to the kernel.
-    Raises ValueError if `why_not` gives a reason."""
+    Terms that are added in the same way are one step, unless `every_step`. Raises ValueError if `why_not` gives a
+    reason."""
     if reason := why_not(shape, rung, tiles):
         raise ValueError(reason)
     plan = plan_of(shape, rung, tiles)
@@ -55,8 +57,8 @@ def gemm_scene(
     launch = find(rung).build(shape, find(rung).check(shape, tiles)).steps[0]
     kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
-    return Scene(
-        key=f"{rung} {shape} {sizes} {block}",
+    scene = Scene(
+        key=f"{rung} {shape} {sizes} {block}" + every_step * " every step",
         title=tr(find(rung).title),
         tensors=_tensors(steps),
         groups=_groups(steps),
@@ -69,9 +71,19 @@ def gemm_scene(
         reads=steps.r.reads(),
         captions=steps.r.captions(captions.templates(shape, plan, block)),
         readings=_readings(steps),
-        source=source_of(plan.file, plan.marks, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),
+        source=source_of(plan.file, plan.lines, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),
         lanes=steps.r.lanes(),
     )
+    runs = [] if every_step else repeats(steps.r.kinds, (gemm_plan.MULTIPLY,))
+    return folded(scene, runs, captions.folded(plan), lambda run: _folded_args(steps, *run))
+
+
+def _folded_args(steps: Steps, first: int, last: int) -> tuple[float, ...]:
+    """Returns the numbers of captions.folded for steps `first` to `last`."""
+    plan, args = steps.plan, steps.r.args
+    terms = args[last][1] - args[first][0] + 1
+    total = args[last][4] if plan.TM * plan.TN == 1 else 0
+    return args[first][0], args[last][1], total, terms * plan.TM * plan.TN, terms * (plan.TM + plan.TN)
 
 
 def _tensors(steps: Steps) -> tuple[Tensor, ...]:
