@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.gemm.fragments import M16N8K16
 from kernels.i18n import mark, tr
-from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor, Write
+from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor, Write, product
 from visuals.scene.requests import LANES
 from visuals.scene.scene import Scene
 from visuals.scene.source import source_of
@@ -60,7 +60,7 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
             Tensor("c", "c", "c", "output", 1, 4, LANES, note=tr("4 sums per lane, in 4 registers")),
         ),
         groups=(
-            Group((("A", "B", "C"),)),
+            Group(product("A", "B", "C"), table=True),
             Group((("a",), ("b",), ("c",)), "registers", tr("registers of the warp, one column per lane")),
         ),
         steps=LANES,

@@ -18,7 +18,7 @@ from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.steps import Steps, part_of
 from visuals.scene.fold import folded, repeats
-from visuals.scene.parts import Group, MatMul, Reading, Tensor
+from visuals.scene.parts import Group, MatMul, Reading, Tensor, product
 from visuals.scene.recorder import matrix
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -58,7 +58,7 @@ def gemm_scene(
     kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
     scene = Scene(
-        key=f"{rung} {shape} {sizes} {block}" + every_step * " every step",
+        key=f"{rung} {shape} {sizes} {block}" + every_step * " steps=all",
         title=tr(find(rung).title),
         tensors=_tensors(steps),
         groups=_groups(steps),
@@ -89,16 +89,13 @@ def _folded_args(steps: Steps, first: int, last: int) -> tuple[float, ...]:
 def _tensors(steps: Steps) -> tuple[Tensor, ...]:
     s, p, plan, visible = steps.s, steps.part, steps.plan, steps.visible
 
-    owner_note = tr("of warp 0") if plan.owner == "warp" else tr("of thread 0")
     out = [
         matrix("A", "input", (p.rows, p.K), (p.row, 0), (s.M, s.K), visible["A"]),
         matrix("B", "filter", (p.K, p.cols), (0, p.col), (s.K, s.N), visible["B"]),
         matrix("C", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N)),
-        Tensor("a", "a", "a", "input", 1, plan.TM, plan.depth, note=owner_note),
-        Tensor("b", "b", "b", "filter", 1, plan.depth, plan.TN, note=owner_note),
-        Tensor(
-            "acc", "sum", "sum", "output", 1, plan.TM, plan.TN, note=f"{owner_note}, {plan.TM} × {plan.TN}"
-        ),
+        Tensor("a", "a", "a", "input", 1, plan.TM, plan.depth),
+        Tensor("b", "b", "b", "filter", 1, plan.depth, plan.TN),
+        Tensor("acc", "sum", "sum", "output", 1, plan.TM, plan.TN, note=f"{plan.TM} × {plan.TN}"),
     ]
     if "C0" in visible and steps.is_small:
         out.insert(2, matrix("C0", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N), visible["C0"]))
@@ -142,20 +139,15 @@ def _tile_note(name: str, size: tuple[int, int], shown: tuple[int, int]) -> str:
 
 
 def _groups(steps: Steps) -> tuple[Group, ...]:
-    """Returns the groups. Large matrices are placed as a product is drawn, B above C, with the followed thread only."""
+    """Returns the groups. A product is drawn with B above C and A left of C, in each memory alike."""
     plan = steps.plan
-    C = ("C0", "C") if steps.is_small and steps.s.beta else ("C",)
-    matrices = (("A", "B", *C),) if steps.is_small else (("B",), ("A", *C))
-    tiles = (("tile_a", "tile_b"),) if steps.is_small else (("tile_a",), ("tile_b",))
-    registers = (("a", "b", "acc"), ("who",)) if steps.is_small else (("a", "b", "acc"),)
+    C = ("C", "C0") if steps.is_small and steps.s.beta else ("C",)
+    registers = tr("registers of warp 0") if plan.owner == "warp" else tr("registers of thread 0")
     return (
-        Group(matrices, "global", tr("global memory")),
-        *([Group(tiles, "shared", tr("shared memory of the block"))] if plan.As else []),
-        Group(
-            registers,
-            "registers",
-            tr("registers of its warps") if plan.owner == "warp" else tr("registers of its threads"),
-        ),
+        Group(product("A", "B", *C), "global", tr("global memory"), table=True),
+        *([Group((("tile_b",), ("tile_a",)), "shared", tr("shared memory of the block"))] if plan.As else []),
+        Group(product("a", "b", "acc"), "registers", registers, table=True),
+        *([Group((("who",),))] if steps.is_small else []),
     )
 
 

@@ -23,11 +23,7 @@ def repeats(kinds: Sequence[int], same: Collection[int]) -> list[Run]:
     `kinds` has the kind of each step. Runs of fewer than two steps are left out."""
     kinds = np.asarray(kinds)
     starts = np.append(np.flatnonzero(np.diff(kinds, prepend=kinds[0] - 1)), len(kinds))
-    runs = [
-        (int(a) + BEFORE, int(b) - 1 - AFTER)
-        for a, b in pairwise(starts)
-        if kinds[a] in same
-    ]
+    runs = [(int(a) + BEFORE, int(b) - 1 - AFTER) for a, b in pairwise(starts) if kinds[a] in same]
     return [run for run in runs if run[1] - run[0] + 1 >= MIN_FOLDED]
 
 

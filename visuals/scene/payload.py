@@ -44,7 +44,12 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "orderName": scene.order_name,
         "orderNote": scene.order_note,
         "groups": [
-            {"rows": [list(row) for row in g.rows], "memorySpace": g.memory_space, "title": g.title}
+            {
+                "rows": [list(row) for row in g.rows],
+                "memorySpace": g.memory_space,
+                "title": g.title,
+                "table": g.table,
+            }
             for g in scene.groups
         ],
         "tensors": [_tensor(t, put) for t in scene.tensors],
