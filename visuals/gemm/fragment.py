@@ -23,9 +23,9 @@ ORDER_NOTE = mark(
     "instruction multiplies them all."
 )
 _CAPTION = mark(
-    "Lane {0} is in group {1}, at position {2}. It holds 8 elements of [A](input): rows {3} and {4}, columns {5}, {7}, "
-    "{6} and {8}. It holds 4 elements of [B](filter): column {3}, rows {5}, {7}, {6} and {8}. The instruction gives it 4 "
-    "[sums](output): rows {3} and {4}, columns {5} and {7}."
+    "Lane {0} is lane {2} of group {1}: the 4 lanes of a group hold the same rows. Lane {0} holds 8 elements of [A](input): "
+    "rows {3} and {4}, columns {5}, {7}, {6} and {8}. It holds 4 elements of [B](filter): column {3}, rows {5}, {7}, {6} "
+    "and {8}. One instruction of the warp gives it 4 [sums](output): rows {3} and {4}, columns {5} and {7}."
 )
 
 
