@@ -101,7 +101,7 @@ def _tensors(steps: Steps) -> tuple[Tensor, ...]:
         out.insert(2, matrix("C0", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N), visible["C0"]))
     if steps.is_small:
         owners = plan.owners()
-        note = tr("their places in the tile of C")
+        note = tr("in the tile of C")
         out.append(Tensor("who", "who", _owners(plan), "workspace", 1, *owners.shape, note=note))
     if plan.As:
         out += [_tile(steps, "A"), _tile(steps, "B")]

@@ -36,13 +36,13 @@ export function layOut(scene, width, height, measure, scale = 1) {
   return layout;
 }
 
-function boxesOf(scene, measure, { scale, pad }) {
+function boxesOf(scene, measure, { scale, pad, gap }) {
   const boxes = [];
   for (const { title, memorySpace, rows, table } of scene.groups) {
     const bottom = memorySpace === "global" ? 0 : pad, before = boxes.at(-1)?.frame;
     const frame = { title, bottom, top: title ? GROUND_TITLE * scale : bottom, minWidth: measure(title), ground: bottom ? `${memorySpace}-ground` : "panel" };
     const first = !before ? [COLUMN] : before.bottom ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
-    if (table) boxes.push({ table: rows.map((row) => row.map((t) => t && { t, ...headsOf(t, measure, scale) })), frame, options: { way: [{ cost: 0 }], begins: first }, heads: [0, 1, 2] });
+    if (table) boxes.push({ table: rows.map((row) => row.map((t) => t && { t, ...headsOf(t, measure, scale) })), frame, options: { way: [{ cost: 0 }], begins: first }, heads: [0, 1, 2], gap });
     else for (const row of rows)
       for (const t of row) {
         const begins = t !== row[0] ? [NOTHING, ROW] : row !== rows[0] ? [ROW] : first;
@@ -55,8 +55,8 @@ function boxesOf(scene, measure, { scale, pad }) {
 // A table is one box: its rows begin at one top, its columns at one left edge, and its cells have one size. A head of
 // the box is how far the heads of all its tensors are folded. Sets the size of the box, `top`: the height of its first
 // heads, and each tensor's dx, dy and head, where dy is counted from under those first heads.
-function sizeTable(box, gap) {
-  const { table, cell } = box, widths = table[0].map(() => 0);
+function sizeTable(box) {
+  const { table, cell, gap } = box, widths = table[0].map(() => 0);
   let y = 0;
   table.forEach((row, i) => {
     let top = 0, height = 0;
@@ -184,7 +184,7 @@ function size(part) {
   let along = -gap, max = 0, heads = 0;
   for (const m of members) {
     if (m.table) {
-      sizeTable(m, gap);
+      sizeTable(m);
       heads = Math.max(heads, m.top);
     } else if (m.t) {
       const { way, cell, head } = m;
