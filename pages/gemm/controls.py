@@ -19,6 +19,7 @@ from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals.charts import units
 from visuals.gemm import story
+from visuals.gemm.scene import folds
 
 CHIPS = {
     "square-8": mark("Toy 8×8"), "square-16": "16×16", "square-64": "64×64", "square-1024": "1024³",
@@ -43,7 +44,7 @@ def read(page: str, visible: bool = True) -> tuple[Selection, Link]:
                 GEMM_PRESETS,
                 address.ADDRESS.lit_shape(query),
             )
-        _fields(fields, query.shape, page)
+        _fields(fields, query, page)
 
     return rung_picker.selection(page, address.ADDRESS, controls if visible else None)
 
@@ -63,7 +64,8 @@ def name(shape: GemmShape) -> str:
     return text if shape.dtype == "fp32" else f"{text}, {shape.dtype.upper()}"
 
 
-def _fields(fields: Fields, shape: GemmShape, page: str) -> None:
+def _fields(fields: Fields, query: Selection, page: str) -> None:
+    shape = query.shape
     bounds = address.bounds(shape)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
@@ -77,7 +79,8 @@ def _fields(fields: Fields, shape: GemmShape, page: str) -> None:
                     "Each kernel supports only some of the types."
                 )
             )
-        every_step.toggle(page, fields)
+        if folds(shape, query.rung.name, query.tiles):
+            every_step.toggle(page, fields)
         min_bytes = shape.bytes
         st.html(
             '<p class="kt-derived">'

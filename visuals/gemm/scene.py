@@ -17,7 +17,7 @@ from visuals.gemm import captions
 from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.steps import Steps, part_of
-from visuals.scene.fold import folded, repeats
+from visuals.scene.fold import AFTER, BEFORE, folded, repeats
 from visuals.scene.parts import Group, MatMul, Reading, Tensor, product
 from visuals.scene.recorder import matrix
 from visuals.scene.scene import Scene
@@ -76,6 +76,14 @@ def gemm_scene(
     )
     runs = [] if every_step else repeats(steps.r.kinds, (gemm_plan.MULTIPLY,))
     return folded(scene, runs, captions.folded(plan), lambda run: _folded_args(steps, *run))
+
+
+def folds(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> bool:
+    """Returns whether a rung's scene has steps to fold: five or more of one tile, or of the whole sum without tiles."""
+    if why_not(shape, rung, tiles):
+        return False
+    plan = plan_of(shape, rung, tiles)
+    return min(plan.BK if plan.As else shape.K, shape.K) > (BEFORE + AFTER + 1) * plan.depth
 
 
 def _folded_args(steps: Steps, first: int, last: int) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from kernels.gemm.shape import GemmShape
 from tests.visuals.gemm.test_scene import DTYPES, RUNGS, SHARED, cases, matrices, one_block, smallest
 from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import plan_of
-from visuals.gemm.scene import gemm_scene
+from visuals.gemm.scene import folds, gemm_scene
 
 # One letter per kind of step: load, wait for copies, barrier, multiply; others have none.
 LETTERS = {
@@ -135,6 +135,14 @@ def test_first_second_and_last_term_of_a_tile_are_steps(rung):
         assert list(kinds[[t - 2, t - 1, t + 1]]) == [gemm_plan.MULTIPLY] * 3
         assert kinds[t - 3] != gemm_plan.MULTIPLY != kinds[t + 2]
         assert "in the same way" in scene.caption(t)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cases())
+def test_only_a_scene_with_steps_to_fold_says_that_it_folds(case):
+    rung, tiles, s = case
+    scenes = [gemm_scene(s, rung, tiles, *matrices(s), every_step=every) for every in (False, True)]
+    assert folds(s, rung, tiles) == (scenes[0].steps < scenes[1].steps)
 
 
 def test_most_steps_of_a_tile_are_folded():
