@@ -61,7 +61,12 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
         ),
         groups=(
             Group(product("A", "B", "C"), table=True),
-            Group((("a",), ("b",), ("c",)), "registers", tr("registers of the warp, one column per lane")),
+            Group(
+                (("a",), ("b",), ("c",)),
+                "registers",
+                tr("registers of the warp, one column per lane"),
+                table=True,
+            ),
         ),
         steps=LANES,
         step_name="lane",
