@@ -153,7 +153,7 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
     registers = tr("registers of warp 0") if plan.owner == "warp" else tr("registers of thread 0")
     return (
         Group(product("A", "B", *C), "global", tr("global memory"), table=True),
-        *([Group((("tile_b",), ("tile_a",)), "shared", tr("shared memory of the block"))] if plan.As else []),
+        *([Group((("tile_b",), ("tile_a",)), "shared", tr("shared memory"))] if plan.As else []),
         Group(product("a", "b", "acc"), "registers", registers, table=True),
         *([Group((("who",),))] if steps.is_small else []),
     )
