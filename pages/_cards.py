@@ -130,7 +130,7 @@ CARDS = (
         "gemm/page.py",
         tiling,
         {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"},
-        6,
+        5,
     ),
     Card(
         mark("Four sums in registers"),

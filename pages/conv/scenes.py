@@ -9,7 +9,7 @@ from kernels.engines import emulator
 from kernels.i18n import cached, mark
 from kernels.ladders import find
 from visuals.conv.direct import warps as direct_warps
-from visuals.conv.direct.scene import direct_scene, part_shown
+from visuals.conv.direct.scene import direct_scene, folded_scene, part_shown
 from visuals.conv.im2col import warps as im2col_warps
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.inputs import Inputs, outputs
@@ -35,10 +35,11 @@ def im2col(inputs: Inputs, order: str) -> Ordered:
 
 
 @cached(MAX_CACHED_SCENES)
-def direct(inputs: Inputs, order: str) -> Ordered:
-    """Returns the scene in one of DIRECT_ORDERS."""
+def direct(inputs: Inputs, order: str, every_step: bool = False) -> Ordered:
+    """Returns the scene in one of DIRECT_ORDERS. The explaining order folds many products, unless `every_step`."""
     part = part_shown(inputs.shape, inputs.planes()[0])
-    return _in_order(order, inputs, part, direct_scene, "conv/direct", direct_warps)
+    scene, reason = _in_order(order, inputs, part, direct_scene, "conv/direct", direct_warps)
+    return (scene if every_step or order != "explaining" else folded_scene(scene)), reason
 
 
 def _in_order(

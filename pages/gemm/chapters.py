@@ -6,7 +6,8 @@ from kernels.i18n import mark
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
 from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, ratio, within
 
-SMALL = {"M": "16", "N": "16", "K": "16"}  # few enough numbers to read
+SMALL = {"M": "8", "N": "8", "K": "8"}  # few enough cells to print their numbers
+DEEP = SMALL | {"K": "16"}  # two tiles of 8
 WIDE = {"M": "32", "N": "32", "K": "16", "BM": "32", "BN": "32", "BK": "8"}
 FP16 = {"dtype": "fp16"}
 COUNTS = ("4", "16", "64", "128")
@@ -34,12 +35,12 @@ CHAPTERS = (
     Chapter(
         mark("One thread, one element of C"),
         (
-            mark("C = A × B. Each element of [C](output) is one row of [A](input) times one column of [B](filter): 16 products, added up."),
+            mark("C = A × B. Each element of [C](output) is one row of [A](input) times one column of [B](filter): 8 products, added up."),
             mark("The first kernel starts one thread for each element of [C](output). Press Play and follow thread 0."),
             mark("Each of its reads goes to global memory, the GPU’s large and slow memory."),
         ),
         SMALL | {"rung": "naive", "BLOCK": "8"},
-        loop=(1, 17),
+        loop=(1, 5),
         size="real",
         nudge=mark("Point at any element of C to see its sum."),
     ),
@@ -64,11 +65,11 @@ CHAPTERS = (
         (
             mark("All 8 threads of a row of the block read the same values of [A](input). So the block copies a tile once into shared memory."),
             mark("Shared memory is small and fast, and all threads of the block see it. Then each value is read from there 8 times."),
-            mark("The loop goes from tile to tile along k."),
+            mark("All threads wait at two barriers for each tile: until it is complete, and until all have read it. Then the next tile along k overwrites it."),
         ),
-        SMALL | {"rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8"},
+        DEEP | {"rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8"},
         step=1,
-        loop=(1, 11),
+        loop=(1, 16),
         size="real",
         question=faster(
             mark("Your guess: is it faster than the first kernel?"),
@@ -84,8 +85,8 @@ CHAPTERS = (
             mark("So 4 multiply-adds need 5 reads of shared memory, where they needed 8."),
         ),
         WIDE | {"rung": "register-tile-1d", "TM": "4"},
-        step=3,
-        loop=(3, 11),
+        step=4,
+        loop=(3, 8),
         size="real",
         question=faster(
             mark("Your guess: does it beat the shared tile?"),
@@ -100,8 +101,8 @@ CHAPTERS = (
             mark("The recorded kernel uses 8 × 8 sums for each thread: {reads} reads for {products} multiply-adds."),
         ),
         WIDE | {"rung": "register-tile-2d", "TM": "4", "TN": "4"},
-        step=3,
-        loop=(3, 11),
+        step=4,
+        loop=(3, 8),
         size="real",
         question=Question(
             mark("With 8 × 8 sums, how many multiply-adds follow from the 16 values that a thread reads?"),
@@ -132,7 +133,8 @@ CHAPTERS = (
             mark("{real_against_bank_free}"),
         ),
         WIDE | {"rung": "double-buffer", "TM": "4", "TN": "4", "STAGES": "2"},
-        step=1,
+        step=5,
+        loop=(3, 12),
         size="real",
         question=Question(mark("What limits it now?"), LIMITS, limited_by("real"), mark("See the bars on the right: arithmetic is at {real_arithmetic} of its ceiling.")),
     ),
@@ -157,7 +159,7 @@ CHAPTERS = (
         mark("Tensor cores"),
         (
             mark("A tensor core multiplies small matrices in one instruction, here from FP16 inputs with FP32 sums. dp4a does so for four INT8 values, without tensor cores."),
-            mark("The warp holds the operands together: each lane keeps a few elements of each."),
+            mark("The warp holds the operands together: each lane keeps a few elements of each. Each step shows one lane."),
             mark("{real_against_wmma}"),
             mark("{real_against_cublas_fp16} The library uses instructions of this GPU that this kernel does not."),
         ),

@@ -37,9 +37,10 @@ def gemm_orders(rung: str) -> dict[str, str]:
 
 @cached(MAX_CACHED_SCENES)
 def gemm(
-    shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
+    shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str, every_step: bool = False
 ) -> tuple[Scene | None, str]:
-    """Returns the scene of a rung in one of its gemm_orders(), or None, and why it differs from the request."""
+    """Returns the scene of a rung in one of its gemm_orders(), or None, and why it differs from the request. The
+    explaining order folds repeated steps, unless `every_step`."""
     if reason := why_not(shape, rung, dict(tiles)):
         return None, reason
     matrices = _matrices(shape)
@@ -52,7 +53,7 @@ def gemm(
         except RuleError as error:  # no compiler here for these tile sizes
             note = tr("{error}. The stage shows the explaining order instead.", error=error)
             return gemm_scene(shape, rung, dict(tiles), *matrices), note
-    return gemm_scene(shape, rung, dict(tiles), *matrices), ""
+    return gemm_scene(shape, rung, dict(tiles), *matrices, every_step=every_step), ""
 
 
 def _corner(matrix: np.ndarray, rows: int, cols: int) -> np.ndarray:

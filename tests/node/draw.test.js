@@ -122,10 +122,13 @@ const block = (planes, rows, cols, way, more = {}) => ({
 });
 const boxes = (...args) => outlines(...args).map(({ x, y, w, h }) => [x, y, w, h]);
 
-test("cells that fill a rectangle have one outline, others one each", () => {
+test("cells that fill a rectangle have one outline, others one for each part of a row", () => {
   const b = block(1, 4, 4, { across: 1, down: 1, tileRows: 4, tileCols: 4 });
   assert.deepEqual(boxes(b, [5, 6, 9, 10]), [[110, 60, 20, 20]]);
-  assert.deepEqual(boxes(b, [5, 6, 9]), [[110, 60, 10, 10], [120, 60, 10, 10], [110, 70, 10, 10]]);
+  assert.deepEqual(boxes(b, [5, 6, 9]), [[110, 60, 20, 10], [110, 70, 10, 10]]);
+  assert.deepEqual(boxes(b, [9, 6, 5]), boxes(b, [5, 6, 9]));
+  assert.deepEqual(boxes(b, [0, 1, 6, 7, 8, 9, 12, 13]), [[100, 50, 20, 10], [120, 60, 20, 10], [100, 70, 20, 20]]); // swizzled rows
+  assert.deepEqual(boxes(b, [0, 2, 8]), [[100, 50, 10, 10], [120, 50, 10, 10], [100, 70, 10, 10]]);
   assert.deepEqual(boxes(b, [5, 6], true), [[110, 60, 10, 10], [120, 60, 10, 10]]);
   assert.deepEqual(boxes(b, []), []);
 });

@@ -49,7 +49,11 @@ def validate(scene: Any) -> None:
             g.memory_space in MEMORY_SPACES,
             SceneError(f"place {g.memory_space!r} is none of {', '.join(MEMORY_SPACES)}"),
         )
-    grouped = [name for g in scene.groups for row in g.rows for name in row]
+        need(
+            not g.table or _is_table(g, tensors),
+            SceneError("a table has rows of one length, of tensors of one plane"),
+        )
+    grouped = [name for g in scene.groups for row in g.rows for name in row if name or not g.table]
     need(sorted(grouped) == sorted(tensors), SceneError("the groups must name every tensor once"))
     for row in (row for g in scene.groups if g.aligned for row in g.rows):
         _check_aligned([tensors[name] for name in row], need)
@@ -99,6 +103,13 @@ def validate(scene: Any) -> None:
             np.size(scene.source.lines) in (1, scene.steps),
             SceneError("source lines and steps differ in number"),
         )
+
+
+def _is_table(g: Any, tensors) -> bool:
+    one_plane = all(
+        tensors[n].planes == 1 and not any(tensors[n].pad) for row in g.rows for n in row if n in tensors
+    )
+    return one_plane and len({len(row) for row in g.rows}) == 1
 
 
 def _within(array, low: int, stop: int) -> bool:

@@ -62,14 +62,23 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Group:
-    """A region of the stage: rows of tensors, by name, in one of MEMORY_SPACES."""
+    """A region of the stage: rows of tensors, by name, in one of MEMORY_SPACES.
+
+    The rows of a `table` are aligned: tensors of a column begin at the same left edge, those of a row at the same top, and
+    all cells have one size. "" leaves a place empty. `product` makes such a table."""
 
     rows: tuple[tuple[str, ...], ...]
     memory_space: str = "global"
     title: str = ""  # above the region: "shared memory of block (0, 0)"
-    aligned: bool = (
-        False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
-    )
+    aligned: bool = False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
+    table: bool = False
+
+
+def product(left: str, right: str, *out: str) -> tuple[tuple[str, ...], ...]:
+    """Returns the rows of a table that shows a matrix product: the right factor above the product, the left one beside it.
+
+    `out` is the product, then what is beside it; "" leaves its place empty."""
+    return ("", right, *[""] * (len(out) - 1)), (left, *out)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,12 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "orderName": scene.order_name,
         "orderNote": scene.order_note,
         "groups": [
-            {"rows": [list(row) for row in g.rows], "memorySpace": g.memory_space, "title": g.title}
+            {
+                "rows": [list(row) for row in g.rows],
+                "memorySpace": g.memory_space,
+                "title": g.title,
+                "table": g.table,
+            }
             | ({"aligned": True} if g.aligned else {})
             for g in scene.groups
         ],

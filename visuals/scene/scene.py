@@ -8,7 +8,8 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
   has not been written yet is a ghost. A tensor without values that is never written is one that an algorithm
   avoids: its cells are air.
 * **Group**s are regions of the stage, each in one memory space: global memory, workspace, shared memory, registers. In an
-  aligned group, row i of all tensors of a row is on one line.
+  aligned group, row i of all tensors of a row is on one line. A group that is a table aligns its tensors, as a matrix
+  product is drawn: B above C, A left of C.
 * A **Write** gives cells new values at certain steps: numbers, or copies of another tensor's cells, which then keep
   the hue of their source. A cell may be written again: the last write counts. A copy made at step t sees all writes
   up to and including t. It may not read a cell that is not written yet, and copies may not form a cycle.

@@ -37,7 +37,7 @@ export function decodeScene(meta, block) {
     tensor(w.target).writes.push({ steps: read(w.steps), cells: read(w.cells), values: read(w.values), ...(w.source ? readCopy(tensor(w.source), readIndex(w.index, read)) : { source: null, index: null }) });
   const scene = {
     ...meta, tensors,
-    groups: meta.groups.map((g) => ({ ...g, rows: g.rows.map((row) => row.map(tensor)) })),
+    groups: meta.groups.map((g) => ({ ...g, rows: g.rows.map((row) => row.map((name) => name && tensor(name))) })),
     reads: meta.reads.map((r) => ({ source: tensor(r.source), start: read(r.start), cells: read(r.cells) })),
     matmuls: meta.matmuls.map((m) => ({ left: tensor(m.left), right: tensor(m.right), out: tensor(m.out), rest: read(m.rest), upto: read(m.upto) })),
     sums: (meta.sums || []).map((s) => ({ ...s, out: tensor(s.out), left: s.left ? tensor(s.left) : null, right: tensor(s.right), start: read(s.start), cells: read(s.cells), factors: readFactors(s.factors, read) })),

@@ -225,38 +225,37 @@ export function drawMarks(ctx, { layout, theme }, marks, strength) {
   for (const mark of marks) {
     const block = layout.blocks[mark.name];
     ctx.globalAlpha = strength * (mark.faint ? 0.45 : 1);
-    const width = mark.faint ? 1 : block.cell >= 12 ? 3 : 2, out = block.cell >= 12 ? 0 : 1;
+    const fine = block.cell < 6; // a thick outline would cover the cells
+    const width = mark.faint || fine ? 1 : block.cell >= 12 ? 3 : 2, out = block.cell >= 12 || fine ? 0 : 1;
     const rects = outlines(block, mark.cells, mark.each || mark.faint);
     const stroke = (colour, line) => {
       ctx.strokeStyle = colour;
       ctx.lineWidth = line;
       for (const r of rects) ctx.strokeRect(r.x - 0.5 - out, r.y - 0.5 - out, r.w + 2 * out, r.h + 2 * out);
     };
-    if (!mark.faint) stroke(theme.tokens.ground, width + 2); // a rim in the ground colour separates an outline from cells of its hue
+    if (!mark.faint && !fine) stroke(theme.tokens.ground, width + 2); // a rim in the ground colour separates an outline from cells of its hue
     stroke(theme.tokens[mark.as], width);
   }
   ctx.globalAlpha = 1;
 }
 
-// One rectangle per tile if the cells fill a rectangle, else one per cell.
+// Rectangles around cells: neighbours of a row share one, and so do equal parts of rows below each other; with `each`
+// every cell has its own.
 export function outlines(block, cells, each) {
-  const tiles = new Map();
-  for (const i of cells) {
-    const { tile, row, col } = cellPosition(block, i);
-    if (!tiles.has(tile)) tiles.set(tile, []);
-    tiles.get(tile).push({ row, col });
+  const { cell } = block, runs = [], parts = new Map();
+  const positions = Array.from(cells, (i) => cellPosition(block, i)).sort((a, b) => a.tile - b.tile || a.row - b.row || a.col - b.col);
+  for (const { tile, row, col } of positions) {
+    const last = runs.at(-1);
+    if (!each && last?.tile === tile && last.row === row && last.col + last.cols === col) last.cols++;
+    else runs.push({ tile, row, col, rows: 1, cols: 1 });
   }
-  const rects = [];
-  for (const [tile, positions] of tiles) {
-    const at = tileXY(block, tile), size = block.cell;
-    const add = (row, col, rows, cols) => rects.push({ x: at.x + col * size, y: at.y + row * size, w: cols * size, h: rows * size });
-    const span = (key) => {
-      const low = positions.reduce((v, s) => Math.min(v, s[key]), Infinity);
-      return [low, positions.reduce((v, s) => Math.max(v, s[key]), 0) - low + 1];
-    };
-    const [row, rows] = span("row"), [col, cols] = span("col");
-    if (!each && rows * cols === positions.length) add(row, col, rows, cols);
-    else for (const s of positions) add(s.row, s.col, 1, 1);
-  }
-  return rects;
+  return runs.filter((r) => {
+    const key = [r.tile, r.col, r.cols].join(), above = parts.get(key);
+    if (!each && above && above.row + above.rows === r.row) return void above.rows++;
+    parts.set(key, r);
+    return true;
+  }).map(({ tile, row, col, rows, cols }) => {
+    const at = tileXY(block, tile);
+    return { x: at.x + col * cell, y: at.y + row * cell, w: cols * cell, h: rows * cell };
+  });
 }

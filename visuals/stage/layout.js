@@ -23,7 +23,7 @@ export function layOut(scene, width, height, measure, scale = 1) {
   for (const fold of [0, -1, 1]) for (const b of fits ? [] : boxes)
     for (const begins of b.options.begins) {
       if (begins !== GROUP && begins !== COLUMN) continue;
-      for (const box of boxes) for (const key in box.options) box[key] = box.options[key].at(key === "way" && (fold < 1 || box.t.planes < 2) ? fold : 0) || box.options[key][0];
+      for (const box of boxes) for (const key in box.options) box[key] = box.options[key].at(key === "way" && (fold < 1 || box.t?.planes < 2) ? fold : 0) || box.options[key][0];
       b.begins = begins;
       const score = improve(plan), { page } = plan;
       if (score <= best) continue;
@@ -37,12 +37,15 @@ export function layOut(scene, width, height, measure, scale = 1) {
 }
 
 function boxesOf(scene, measure, plan) {
-  const boxes = [], { scale, pad } = plan;
-  for (const { title, memorySpace, rows, aligned } of scene.groups) {
+  const boxes = [], { scale, pad, gap } = plan;
+  for (const { title, memorySpace, rows, aligned, table } of scene.groups) {
     const bottom = memorySpace === "global" ? 0 : pad, before = boxes.at(-1)?.frame;
     const frame = { title, bottom, top: title ? GROUND_TITLE * scale : bottom, minWidth: measure(title), ground: bottom ? `${memorySpace}-ground` : "panel" };
     const first = !before ? [COLUMN] : before.bottom ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
-    for (const row of rows) {
+    if (table) {
+      const box = { table: rows.map((row) => row.map((t) => t && { t, ...headsOf(t, measure, scale) })), frame, options: { way: [{ cost: 0 }], begins: first }, heads: [0, 1, 2], gap };
+      boxes.push(Object.assign(box, { mates: [box] }));
+    } else for (const row of rows) {
       const mates = []; // the boxes of an aligned row: one line, one size of cells
       for (const t of row) {
         const begins = t !== row[0] ? (aligned ? [NOTHING] : [NOTHING, ROW]) : row !== rows[0] ? [ROW] : first;
@@ -54,6 +57,34 @@ function boxesOf(scene, measure, plan) {
     }
   }
   return boxes;
+}
+
+// A table is one box: its rows begin at one top, its columns at one left edge, and its cells have one size. A head of
+// the box is how far the heads of all its tensors are folded. Sets the size of the box, `top`: the height of its first
+// heads, and each tensor's dx, dy and head, where dy is counted from under those first heads.
+function sizeTable(box) {
+  const { table, cell, gap } = box, widths = table[0].map(() => 0);
+  let y = 0;
+  table.forEach((row, i) => {
+    let top = 0, height = 0;
+    for (const m of row)
+      if (m) {
+        const { t, heads } = m, { headWidth, headHeight } = (m.head = heads[Math.min(box.head, heads.length - 1)]), j = row.indexOf(m);
+        widths[j] = Math.max(widths[j], t.cols * cell, headWidth);
+        top = Math.max(top, headHeight);
+        height = Math.max(height, t.rows * cell);
+      }
+    if (i) y += gap + top;
+    else box.top = top;
+    for (const m of row) if (m) [m.dy, m.top] = [y, top];
+    y += height;
+  });
+  let x = -gap;
+  widths.forEach((width, j) => {
+    for (const row of table) if (row[j]) row[j].dx = x + gap;
+    x += gap + width;
+  });
+  [box.w, box.h] = [x, y];
 }
 
 // Ways to arrange a tensor's tiles: its planes; or a matrix as one tile, in bands of columns or in parts of its rows. The
@@ -125,7 +156,7 @@ function improve(plan) {
 function scoreOf(plan) {
   const { boxes, width, height, scale } = plan, page = plan.page = partOf(boxes, COLUMN, plan);
   let score = 4 * Math.log(grow(plan)) - 0.2 * Math.max(0, page.w - width, (page.h - height) / 10);
-  for (const b of boxes) score += Math.log(b.cell) + (b.cell >= NUMBERS_FROM * scale ? 0.4 : 0) - b.way.cost - COSTS[b.begins]
+  for (const b of boxes) score += (b.table ? 3 : 1) * (Math.log(b.cell) + (b.cell >= NUMBERS_FROM * scale ? 0.4 : 0)) - b.way.cost - COSTS[b.begins]
     + (b.mates[1] ? 8 * Math.log(Math.min(1, b.cell / ALIGNED_CELL)) : 0);
   return score;
 }
@@ -179,7 +210,10 @@ function size(part) {
   const { members, across, gap, frame } = part;
   let along = -gap, max = 0, heads = 0;
   for (const m of members) {
-    if (m.t) {
+    if (m.table) {
+      sizeTable(m);
+      heads = Math.max(heads, m.top);
+    } else if (m.t) {
       const { way, cell, head } = m;
       m.gridWidth = way.across * (way.tileCols * cell + way.gap) - way.gap;
       m.w = way.label + Math.max(m.gridWidth, head.headWidth);
@@ -200,7 +234,14 @@ function placePart(part, x, y, w, h, plan, layout) {
   if (frame.top) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h, titleY: y });
   y += frame.top + heads;
   for (const m of members)
-    if (m.t) {
+    if (m.table) {
+      for (const row of m.table)
+        for (const b of row)
+          if (b) {
+            const { t, dx, dy, top } = b, way = { across: 1, down: 1, tileRows: t.rows, tileCols: t.cols };
+            layout.blocks[t.name] = { ...b, ...b.head, way, cell: m.cell, ground: m.frame.ground, gap: 0, x: x + dx, y: y + dy, headY: y + dy - top, w: t.cols * m.cell, h: t.rows * m.cell };
+          }
+    } else if (m.t) {
       layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x: x + m.way.label, y, headY: y - heads, w: m.gridWidth };
       x += m.w + gap + Math.floor(Math.min((aligned ? 24 : 150) * scale, slack / (members.length - 1)));
     } else {

@@ -94,7 +94,7 @@ def test_order_fragments_can_be_chosen(lesson):
     expect(page).to_have_url(re.compile("order=fragments"))
     expect(page.locator(".stage")).to_have_attribute("data-scene", "m16n8k16")
     expect(page.locator("[data-part=caption]")).to_contain_text(
-        "Lane 0 is in group 0, at position 0. It holds 8 elements of A"
+        "Lane 0 is lane 0 of group 0: the 4 lanes of a group hold the same rows. Lane 0 holds 8 elements of A"
     )
 
 

@@ -17,7 +17,7 @@ from pages.gemm.scene import _matrices, gemm
 from pages.parts import autotune
 from pages.parts import tiles as tile_sizes
 from pages.parts import worker as worker_module
-from tests.helpers.page_runner import finish, links, open_page, stages, strip, texts
+from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
 from visuals.charts import units
 
 open_at = partial(open_page, "gemm/page.py")
@@ -124,6 +124,17 @@ def test_stage_plays_the_selected_order(order):
     at = open_at(M=64, N=64, K=64, rung="uncoalesced", order=order)
     (key,) = stages(at)
     assert key.endswith("warps") == (order == "warps") and "kt-note" not in texts(at)
+
+
+def test_repeated_steps_are_one_step_until_every_step_is_chosen():
+    at = open_at(M=64, N=64, K=64)
+    folded = heads(at)[0]["meta"]["steps"]
+    target = links(at)["every step"]
+    assert target == {"steps": "all"} and "fold steps" not in links(at)
+    at = open_at(rung="naive", BLOCK="8", steps="all")
+    assert links(at)["fold steps"] == {"rung": "naive", "BLOCK": "8"}
+    assert heads(open_at(**target))[0]["meta"]["steps"] > 2 * folded
+    assert "every step" not in links(open_at(order="warps"))
 
 
 @pytest.mark.slow

@@ -108,6 +108,7 @@ def test_every_field_of_the_contract_is_sent():
             "rows": [list(row) for row in group.rows],
             "memorySpace": group.memory_space,
             "title": group.title,
+            "table": group.table,
         } | ({"aligned": True} if group.aligned else {})
     assert get(meta["matmuls"][0]["upto"]).tolist() == scene.matmuls[0].upto.tolist()
     assert get(meta["lanes"]["mask"]).tolist() == scene.lanes.mask.tolist()

@@ -80,6 +80,8 @@ FAULTS = {
         "A, B, C cannot be aligned: their rows differ",
     ),
     "a stranger shown": ({"groups": (*GOOD.groups, Group((("Z",),)))}, "must name every tensor once"),
+    "a ragged table": ({"groups": (Group((("A",), ("B", "C")), table=True), *GOOD.groups[1:])}, "rows of one length"),
+    "an empty place in no table": ({"groups": (*GOOD.groups, Group((("",),)))}, "must name every tensor once"),
     "a write into no tensor": (write("As", target="Z"), "a write names 'Z', which is no tensor"),
     "a write past the end": (write("As", cells=GOOD.write("As").cells + 1), "a write leaves As"),
     "a write before the start": (write("As", cells=GOOD.write("As").cells - 1), "a write leaves As"),
