@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
@@ -28,9 +29,10 @@ def draw_with_orders(
     derived: Callable[[ConvShape], str],
     rung: str,
     chapters: Story = NO_STORY,
+    rungs: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Draws the whole lesson `name`. Its stage plays `scene`, which shows `rung`, in one of `orders`. `derived` as for
-    controls.inputs. `chapters`: those of the lesson."""
+    controls.inputs. `chapters`: those of the lesson. `rungs`: the rung of each order that shows another."""
     ladder, page = address.ladder(name), f"conv/{name}.py"
     chapter = chapters.open()
     parts, whole = lesson.begin(title, page=page if chapters.chapters else "", chapter=chapter)
@@ -40,10 +42,11 @@ def draw_with_orders(
         inputs, link = controls.inputs(page, visible=visible, derived=derived)
         settings = run.options(ladder, inputs.shape, visible=visible)
     if "watch" in parts:
-        drawn, reason = scene(inputs, chosen("order", orders))
+        order = chosen("order", orders)
+        drawn, reason = scene(inputs, order)
         if reason:
             note(reason)
-        on_stage = ladder.rung(rung)
+        on_stage = ladder.rung(rungs.get(order, rung))
         Stage(
             name,
             drawn,
