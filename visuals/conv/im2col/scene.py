@@ -70,7 +70,8 @@ def im2col_scene(
     product = Product(s, part, left, columns, out, tile, copies)
     steps = copies + len(product.steps)
     return Scene(
-        key=f"im2col {tile} {part.p},{part.q} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
+        key=f"im2col {part.p},{part.q} "
+        + ",".join(f"{k}={v}" for k, v in (s.params() | {"tile": tile}).items()),
         title="im2col",
         tensors=(*_tensors(s, part, visible_x, left, product.columns), *product.tensors()),
         groups=_groups(bool(tile)),
