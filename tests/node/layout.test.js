@@ -309,10 +309,21 @@ test("known scenes get large cells", () => {
   assert.equal(minCell(one(), SIZES[2]), MAX_CELL);
 });
 
+test("space that is left is given in the order of the tensors, not of the groups", () => {
+  const cellsOf = (names) => {
+    const scene = sceneOf([["registers", "", [tensor("sum", 8, 8)]], ["workspace", "", [tensor("D", 8, 40)]]]);
+    scene.tensors = Object.fromEntries(names.map((name) => [name, scene.tensors[name]]));
+    const { blocks } = layOut(scene, 798, 200, measured(1));
+    return [blocks.sum.cell, blocks.D.cell];
+  };
+  const [sumFirst, matrixFirst] = [cellsOf(["sum", "D"]), cellsOf(["D", "sum"])];
+  assert.ok(matrixFirst[1] > sumFirst[1] && matrixFirst[0] < sumFirst[0], `${sumFirst} ${matrixFirst}`);
+});
+
 test("shared memory and registers are side by side below the matrices", () => {
   for (const size of [8, 4]) {
     const scene = gemm();
-    scene.groups[2].rows = [[tensor("acc", size, size)]];
+    scene.groups[2].rows = [[scene.tensors.acc = tensor("acc", size, size)]];
     const { grounds, blocks, width } = layOut(scene, 930, 448, measured(1)), [all, shared, registers] = grounds;
     assert.deepEqual([registers.y, registers.h], [shared.y, shared.h]);
     assert.ok(registers.x > shared.x + shared.w);

@@ -17,6 +17,7 @@ export function layOut(scene, width, height, measure, scale = 1) {
   const margin = (width < 600 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
   const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
+  plan.byTensor = Object.values(scene.tensors).flatMap((t) => boxes.filter((b) => b.t === t)); // in this order they take the space that is left
   let best = -Infinity, layout, fits;
   // Several starts of the search: in each, one group is not below the group before it. If no result fits, the search
   // starts again from tensors with the most folds.
@@ -116,9 +117,9 @@ function scoreOf(plan) {
 
 // Makes cells as large as possible: first all of them, then those with space left; in between, heads as low as
 // possible. A small tensor beside one without space becomes only a little larger, or just readable.
-function grow({ page, boxes, width, height, scale }) {
+function grow({ page, boxes, byTensor, width, height, scale }) {
   const fits = () => (size(page), page.w <= width && page.h <= height);
-  let growing = boxes, low = MIN_CELL, max = Math.floor(MAX_CELL * scale);
+  let growing = byTensor, low = MIN_CELL, max = Math.floor(MAX_CELL * scale);
   const growAll = () => {
     const set = (cell) => { for (const b of growing) b.cell = cell; };
     for (set(low + 1); low < max && fits(); set(low + 1)) low++;

@@ -117,9 +117,10 @@ def _tensors(
 
 
 def _groups(with_sums: bool) -> tuple[Group, ...]:
-    """Returns the groups: the product is placed as it is written, the data matrix above the output, filters at its left."""
+    """Returns the groups: the product is placed as it is written, the data matrix above the output, filters at its left.
+    The sums are at the left of the data matrix, so that it begins where the output begins."""
     sums = (Group((("sum",),), "registers"),) if with_sums else ()
-    return Group((("x", "y"),)), Group((("D",),), "workspace"), *sums, Group((("w", "C"),))
+    return Group((("x", "y"),)), *sums, Group((("D",),), "workspace"), Group((("w", "C"),))
 
 
 def _captions(s: ConvShape, part: Part, index: np.ndarray, product: Product) -> Captions:
