@@ -87,7 +87,7 @@ CHAPTERS = (
         nudge=mark("[Tiling](/tiling) shows how such a kernel becomes fast."),
     ),
     Chapter(
-        mark("Rows become pictures again"),
+        mark("From rows to pictures"),
         (
             mark("The [output matrix](output) has one row per [filter](filter), with {pixels} numbers each."),
             mark("They are in the order of the picture, line by line. So each row already is one [output](output) plane of {plane}."),

@@ -309,6 +309,15 @@ test("known scenes get large cells", () => {
   assert.equal(minCell(one(), SIZES[2]), MAX_CELL);
 });
 
+test("a product's columns stay under those of its right factor where they can", () => {
+  const scene = sceneOf([
+    ["global", "", [tensor("x", 8, 8), tensor("y", 6, 6, { planes: 2 })]], ["registers", "", [tensor("sum", 2, 16)]], ["workspace", "", [tensor("D", 9, 36)]], ["global", "", [tensor("w", 2, 9), tensor("C", 2, 36)]],
+  ], ["w", "D", "C"]);
+  const { C, D } = layOut(scene, 735, 490, measured(1)).blocks;
+  assert.deepEqual([C.way.down, D.way.down], [1, 1]);
+  assert.ok(C.y > D.y + D.h);
+});
+
 test("space that is left is given in the order of the tensors, not of the groups", () => {
   const cellsOf = (names) => {
     const scene = sceneOf([["registers", "", [tensor("sum", 8, 8)]], ["workspace", "", [tensor("D", 8, 40)]]]);

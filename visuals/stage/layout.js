@@ -56,7 +56,8 @@ function boxesOf(scene, measure, { scale, pad }) {
 function waysOf(scene, t, scale) {
   const rows = t.pad[0] + t.rows + t.pad[2], cols = t.pad[1] + t.cols + t.pad[3], ways = [];
   const gap = (t.planes > 1 ? GAP : BAND_GAP) * scale;
-  const add = (across, down, tileRows, tileCols) => ways.push({ across, down, tileRows, tileCols, gap, cost: 0.06 * across * down });
+  const fold = scene.matmuls.some(({ out, right }) => cols <= 96 && out === t && right.cols === cols) ? 0.9 : 0.06; // the columns of a product stay under those of its right factor
+  const add = (across, down, tileRows, tileCols) => ways.push({ across, down, tileRows, tileCols, gap, cost: fold * across * down });
   for (let down = 1; down <= t.planes; down++) {
     const across = Math.ceil(t.planes / down);
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);

@@ -8,7 +8,7 @@ A library's product is one step: its tiles are unknown.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -187,10 +187,6 @@ class Product:
         for row, step in zip(args, self.steps, strict=True):
             row[: len(step.args)] = step.args
         return [captions.KINDS.index(step.kind) for step in self.steps], args
-
-    def so_far(self, count: Callable[[Step], int]) -> np.ndarray:
-        """Returns a count after each step: int64[steps of the product]."""
-        return np.cumsum([count(step) for step in self.steps])
 
 
 def _runs(groups: np.ndarray) -> list[np.ndarray]:

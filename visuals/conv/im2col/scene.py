@@ -133,15 +133,15 @@ def _captions(s: ConvShape, part: Part, index: np.ndarray, product: Product) -> 
 def _readings(index: np.ndarray, product: Product) -> tuple[Reading, ...]:
     """Returns the number of values moved and of multiply-adds so far, in the visible part."""
     crs, copies = index.shape
-    pixels = np.cumsum((index >= 0).sum(axis=0))
-    stored = np.arange(1, copies + 1) * crs
-    nothing, later = np.zeros(copies, int), len(product.steps)
-    return (
-        Reading(tr("pixels loaded"), np.append(pixels, np.full(later, pixels[-1])), "predicted"),
-        Reading(tr("values of tiles loaded"), np.append(nothing, product.so_far(lambda step: len(step.w) + len(step.D))), "predicted"),
-        Reading(tr("values stored"), np.append(stored, stored[-1] + product.so_far(lambda step: len(step.stores))), "predicted"),
-        Reading(tr("multiply-adds"), np.append(nothing, product.so_far(lambda step: step.added)), "predicted"),
-    )  # fmt: skip
+    counts = {
+        tr("values loaded"): ((index >= 0).sum(axis=0), lambda step: len(step.w) + len(step.D)),
+        tr("values stored"): (np.full(copies, crs), lambda step: len(step.stores)),
+        tr("multiply-adds"): (np.zeros(copies, int), lambda step: step.added),
+    }
+    return tuple(
+        Reading(label, np.cumsum(np.append(copied, [count(step) for step in product.steps])), "predicted")
+        for label, (copied, count) in counts.items()
+    )
 
 
 def _matrix_note(s: ConvShape, part: Part) -> str:
