@@ -311,7 +311,7 @@ test("known scenes get large cells", () => {
 
 test("a product's columns stay under those of its right factor where they can", () => {
   const scene = sceneOf([
-    ["global", "", [tensor("x", 8, 8), tensor("y", 6, 6, { planes: 2 })]], ["registers", "", [tensor("sum", 2, 16)]], ["workspace", "", [tensor("D", 9, 36)]], ["global", "", [tensor("w", 2, 9), tensor("C", 2, 36)]],
+    ["global", "", [tensor("x", 8, 8), tensor("y", 6, 6, { planes: 2 })]], ["registers", "", [tensor("sum", 2, 16, { note: "registers" })]], ["workspace", "", [tensor("D", 9, 36, { title: "data matrix (workspace)", note: "9 × 36, each pixel copied up to 9 times" })]], ["global", "", [tensor("w", 2, 9, { title: "filters", note: "2 × 9" }), tensor("C", 2, 36, { title: "output matrix", note: "2 × 36" })]],
   ], ["w", "D", "C"]);
   const { C, D } = layOut(scene, 735, 490, measured(1)).blocks;
   assert.deepEqual([C.way.down, D.way.down], [1, 1]);

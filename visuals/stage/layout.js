@@ -63,12 +63,13 @@ function waysOf(scene, t, scale) {
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
   if (t.planes > 1 || t.pad.some(Boolean)) return ways; // a picture
-  // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns.
+  // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns. They are
+  // wider than 4, or twice as wide as high.
   const product = scene.matmuls.find((m) => m.right === t), { out } = product || {};
   const unit = out ? (Object.values(scene.tensors).find((o) => o.source === out) || out).cols : 1; // of the planes that the output is read as
   for (let n = 2; n <= 24; n++) {
     const band = Math.ceil(cols / n / unit) * unit, even = product || cols % n === 0 || cols > 96;
-    if (cols > rows && even && band > 4 && band < ways.at(-1).tileCols) add(1, Math.ceil(cols / band), rows, band);
+    if (cols > rows && even && band > (rows === 2 ? 3 : 4) && band < ways.at(-1).tileCols) add(1, Math.ceil(cols / band), rows, band);
     if (rows > cols && rows > 24 && rows % n === 0) add(n, 1, rows / n, cols);
   }
   return ways;
