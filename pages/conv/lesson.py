@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
@@ -29,9 +30,11 @@ def draw_with_orders(
     rung: str,
     chapters: Story = NO_STORY,
     folds: Callable[[ConvShape], bool] | None = None,
+    rungs: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Draws the whole lesson `name`. Its stage plays `scene`, which shows `rung`, in one of `orders`. `derived` as for
-    controls.inputs. `chapters`: those of the lesson. `folds(shape)`: whether its stage folds repeated steps."""
+    controls.inputs. `chapters`: those of the lesson. `folds(shape)`: whether its stage folds repeated steps. `rungs`: the
+    rung of each order that shows another."""
     ladder, page = address.ladder(name), f"conv/{name}.py"
     chapter = chapters.open()
     parts, whole = lesson.begin(title, page=page if chapters.chapters else "", chapter=chapter)
@@ -41,10 +44,11 @@ def draw_with_orders(
         inputs, link = controls.inputs(page, visible=visible, derived=derived, folds=folds)
         settings = run.options(ladder, inputs.shape, visible=visible)
     if "watch" in parts:
-        drawn, reason = scene(inputs, chosen("order", orders))
+        order = chosen("order", orders)
+        drawn, reason = scene(inputs, order)
         if reason:
             note(reason)
-        on_stage = ladder.rung(rung)
+        on_stage = ladder.rung(rungs.get(order, rung))
         Stage(
             name,
             drawn,

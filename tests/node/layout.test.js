@@ -374,10 +374,30 @@ test("a row of numbers is unbroken where its numbers stay readable; else its par
   assert.equal(rangeOf({ cols: 8, origin: [0, 0, 32] }, 4, 4), "36–39");
 });
 
+test("a product's columns stay under those of its right factor where they can", () => {
+  const scene = sceneOf([
+    ["global", "", [tensor("x", 8, 8), tensor("y", 6, 6, { planes: 2 })]], ["registers", "", [tensor("sum", 2, 16, { note: "registers" })]], ["workspace", "", [tensor("D", 9, 36, { title: "data matrix (workspace)", note: "9 × 36, each pixel copied up to 9 times" })]], ["global", "", [tensor("w", 2, 9, { title: "filters", note: "2 × 9" }), tensor("C", 2, 36, { title: "output matrix", note: "2 × 36" })]],
+  ], ["w", "D", "C"]);
+  const { C, D } = layOut(scene, 735, 490, measured(1)).blocks;
+  assert.deepEqual([C.way.down, D.way.down], [1, 1]);
+  assert.ok(C.y > D.y + D.h);
+});
+
+test("space that is left is given in the order of the tensors, not of the groups", () => {
+  const cellsOf = (names) => {
+    const scene = sceneOf([["registers", "", [tensor("sum", 8, 8)]], ["workspace", "", [tensor("D", 8, 40)]]]);
+    scene.tensors = Object.fromEntries(names.map((name) => [name, scene.tensors[name]]));
+    const { blocks } = layOut(scene, 798, 200, measured(1));
+    return [blocks.sum.cell, blocks.D.cell];
+  };
+  const [sumFirst, matrixFirst] = [cellsOf(["sum", "D"]), cellsOf(["D", "sum"])];
+  assert.ok(matrixFirst[1] > sumFirst[1] && matrixFirst[0] < sumFirst[0], `${sumFirst} ${matrixFirst}`);
+});
+
 test("shared memory and registers are side by side below the matrices", () => {
   for (const size of [8, 4]) {
     const scene = gemm();
-    scene.groups[2].rows = [[tensor("acc", size, size)]];
+    scene.groups[2].rows = [[scene.tensors.acc = tensor("acc", size, size)]];
     const { grounds, blocks, width } = layOut(scene, 930, 448, measured(1)), [all, shared, registers] = grounds;
     assert.deepEqual([registers.y, registers.h], [shared.y, shared.h]);
     assert.ok(registers.x > shared.x + shared.w);

@@ -98,10 +98,26 @@ def validate(scene: Any) -> None:
     if scene.lanes is not None:
         same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
         need(same, SceneError("lanes and steps differ in number"))
-    if scene.source is not None:
+    _check_sources(scene, need)
+
+
+def _check_sources(scene: Any, need) -> None:
+    sources = [scene.source, *scene.next_sources] if scene.source else []
+    need(len(sources) > 0 or not scene.next_sources, SceneError("the first source is missing"))
+    starts = [source.since for source in sources]
+    need(not starts or starts[0] == 0, SceneError("the first source is shown from step 0 on"))
+    stops = [*starts[1:], scene.steps]
+    for source, start, stop in zip(sources, starts, stops, strict=False):
+        need(start < stop, SceneError(f"{source.file} is shown at no step"))
         need(
-            np.size(scene.source.lines) in (1, scene.steps),
-            SceneError("source lines and steps differ in number"),
+            np.size(source.lines) in (1, stop - start),
+            SceneError(f"{source.file}: source lines and steps differ in number"),
+        )
+        last = source.first + source.text.count("\n")
+        lit = np.ravel(source.lines)
+        need(
+            ((lit == 0) | ((lit >= source.first) & (lit <= last))).all(),
+            SceneError(f"{source.file} has no such line"),
         )
 
 
@@ -166,6 +182,7 @@ def _check_write(w: Write, tensors, steps: int, need, finite) -> None:
         (w.values is None) == bool(w.source),
         SceneError(f"a write into {w.target} needs values or a source, one of them"),
     )
+    need(w.source or not w.reshapes, SceneError(f"a reshape into {w.target} needs a source"))
     if w.values is not None:
         need(
             np.size(w.values) == count,

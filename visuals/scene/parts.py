@@ -92,6 +92,7 @@ class Write:
     source: str = ""
     index: np.ndarray | None = None  # integer, one per write
     cells: np.ndarray | None = None  # integer
+    reshapes: bool = False  # the cells are those of `source` under another index: no bytes move
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,13 @@ class Reading:
 class Source:
     file: str  # shown as the side panel's title
     text: str
-    lines: np.ndarray  # integer, the file's line lit at each step; one number if it never changes
+    lines: (
+        np.ndarray
+    )  # integer, the line lit at each step from `since` on, 0: none; one number if it never changes
     first: int = 1  # the line of the file at which `text` begins
     notes: dict[int, str] = field(default_factory=dict)  # by line: the text in its margin
     detail: str = ""  # beside the file's name: registers, shared memory
+    since: int = 0  # the step from which on the file is shown
 
 
 @dataclass(frozen=True)

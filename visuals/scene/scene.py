@@ -12,7 +12,8 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
   product is drawn: B above C, A left of C.
 * A **Write** gives cells new values at certain steps: numbers, or copies of another tensor's cells, which then keep
   the hue of their source. A cell may be written again: the last write counts. A copy made at step t sees all writes
-  up to and including t. It may not read a cell that is not written yet, and copies may not form a cycle.
+  up to and including t. It may not read a cell that is not written yet, and copies may not form a cycle. A write that
+  `reshapes` shows the source's cells under another index: the same bytes, of which none moves.
 * A **View** shows another tensor's cells as the cells of a tensor that is never written. A copy from a view is a copy
   from that other tensor.
 * A **Read** lists the cells that a step reads without copying them.
@@ -28,8 +29,9 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
   algorithm (a maximum, a sum) with their role.
 * **Captions** are templates with {0}, {1} ... filled from numbers, one row per step; words that name a role are
   written [text](role). `caption(t)` is the text form of step t.
-* **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin; **Lanes** are the
-  warp of a step and its active lanes.
+* **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin. A program of several kernels
+  shows the file of the kernel that runs: `next_sources` follow `source`, each from its step `since` on. **Lanes** are
+  the warp of a step and its active lanes.
 
 visuals/scene/payload.py turns a scene into what is sent to the browser.
 """
@@ -80,6 +82,7 @@ class Scene:
     readings: tuple[Reading, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     source: Source | None = None
+    next_sources: tuple[Source, ...] = ()
     lanes: Lanes | None = None
     sums: tuple[Sum, ...] = ()
     views: tuple[View, ...] = ()
@@ -104,6 +107,11 @@ class Scene:
         template = self.captions.templates[int(self.captions.kind[t])]
         args = np.asarray(self.captions.args[t])
         return template.format(*(number(a) for a in (args.astype("f4") if args.dtype.kind == "f" else args)))
+
+    def source_at(self, t: int) -> tuple[Source, int]:
+        """Returns the file shown at step t and its lit line, 0 if none is. The scene must have a source."""
+        source = [s for s in (self.source, *self.next_sources) if s.since <= t][-1]
+        return source, int(source.lines[t - source.since if len(source.lines) > 1 else 0])
 
     def cells(self, name: str, t: int | None = None) -> np.ndarray:
         """Returns the values of a tensor's cells after step t (default: the last) as float32, NaN where unwritten."""

@@ -17,6 +17,7 @@ export function layOut(scene, width, height, measure, scale = 1) {
   const margin = (width < 600 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
   const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
+  plan.byTensor = [...new Set(Object.values(scene.tensors).flatMap((t) => boxes.filter((b) => b.t === t || b.table?.flat().some((m) => m?.t === t))))]; // in this order they take the space that is left
   let best = -Infinity, layout, fits;
   // Several starts of the search: in each, one group is not below the group before it. If no result fits, the search
   // starts again from tensors with the most folds.
@@ -92,21 +93,24 @@ function sizeTable(box) {
 function waysOf(scene, t, measure, { scale, width }) {
   const rows = t.pad[0] + t.rows + t.pad[2], cols = t.pad[1] + t.cols + t.pad[3], ways = [];
   const gap = (t.planes > 1 ? GAP : BAND_GAP) * scale, narrow = width < 560;
+  const fold = scene.matmuls.some(({ out, right }) => cols <= 96 && out === t && right.cols === cols) ? 0.9 : 0.06; // the columns of a product stay under those of its right factor
   const add = (across, down, tileRows, tileCols) => {
     const labels = t.rows * t.planes > 1 || down < 2 ? [] : Array.from({ length: down }, (_, n) => rangeOf(t, n * tileCols, tileCols, narrow));
     const label = labels.length && Math.max(...labels.map((text) => measure(text))) + gap;
-    ways.push({ across, down, tileRows, tileCols, gap, labels, label, cost: 0.06 * across * down + (label && ROW_BREAK) });
+    ways.push({ across, down, tileRows, tileCols, gap, labels, label, cost: fold * across * down + (label && ROW_BREAK) });
   };
   for (let down = 1; down <= t.planes; down++) {
     const across = Math.ceil(t.planes / down);
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
   if (t.planes > 1 || t.pad.some(Boolean)) return ways; // a picture
-  // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns.
-  const product = scene.matmuls.find((m) => m.right === t), unit = product ? product.out.cols : 1;
+  // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns. They are
+  // wider than 4, or twice as wide as high.
+  const product = scene.matmuls.find((m) => m.right === t), { out } = product || {};
+  const unit = out ? (Object.values(scene.tensors).find((o) => o.source === out) || out).cols : 1; // of the planes that the output is read as
   for (let n = 2; n <= 24; n++) {
     const band = Math.ceil(cols / n / unit) * unit, even = product || cols % n === 0 || cols > 96;
-    if (cols > rows && even && band > 4 && band < ways.at(-1).tileCols) add(1, Math.ceil(cols / band), rows, band);
+    if (cols > rows && even && band > (rows === 2 ? 3 : 4) && band < ways.at(-1).tileCols) add(1, Math.ceil(cols / band), rows, band);
     if (rows > cols && rows > 24 && rows % n === 0) add(n, 1, rows / n, cols);
   }
   return ways;
@@ -163,9 +167,9 @@ function scoreOf(plan) {
 
 // Makes cells as large as possible: aligned rows until their numbers can be read, then all, then those with space left; in
 // between, heads as low as possible. A small tensor beside one without space becomes only a little larger, or just readable.
-function grow({ page, boxes, width, height, scale }) {
+function grow({ page, boxes, byTensor, width, height, scale }) {
   const fits = () => (size(page), page.w <= width && page.h <= height);
-  let growing = boxes.filter((b) => b === b.mates[0]), low = MIN_CELL, max = Math.floor(MAX_CELL * scale), aligned = 0;
+  let growing = byTensor.filter((b) => b === b.mates[0]), low = MIN_CELL, max = Math.floor(MAX_CELL * scale), aligned = 0;
   const set = (cell, some = growing) => { for (const { mates } of some) for (const b of mates) b.cell = mates[1] ? Math.max(cell, aligned) : cell; };
   const growAll = () => {
     for (set(low + 1); low < max && fits(); set(low + 1)) low++;

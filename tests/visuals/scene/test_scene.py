@@ -53,6 +53,10 @@ def template(text):
     return captions(templates=(text, *GOOD.captions.templates[1:]))
 
 
+def next_file(**fields):
+    return {"next_sources": (replace(GOOD.source, **{"lines": np.array([0])} | fields),)}
+
+
 STEPS, NUMBERS = GOOD.steps, np.zeros((GOOD.steps, 7))
 START = GOOD.reads[0].start
 WITH_HOLE = np.r_[np.zeros(63, "f4"), np.nan]
@@ -135,6 +139,14 @@ FAULTS = {
     "numbers not finite": (captions(args=NUMBERS + np.nan), "captions hold numbers that are not finite"),
     "lanes of too few": ({"lanes": Lanes(np.zeros(2, int), np.zeros(2, int))}, "lanes and steps differ"),
     "lines of too few": ({"source": replace(GOOD.source, lines=np.zeros(2, int))}, "source lines and steps"),
+    "a line before the text": ({"source": replace(GOOD.source, lines=np.array([-1]))}, "has no such line"),
+    "a line after the text": ({"source": replace(GOOD.source, lines=np.array([999]))}, "has no such line"),
+    "a file that begins late": ({"source": replace(GOOD.source, since=1)}, "is shown from step 0 on"),
+    "a next file alone": ({"source": None, "next_sources": (GOOD.source,)}, "the first source is missing"),
+    "a next file at no step": (next_file(since=STEPS), "is shown at no step"),
+    "a next file before the last": (next_file(since=0), "is shown at no step"),
+    "a next file of too few lines": (next_file(since=2, lines=np.full(3, GOOD.source.first)), "source lines and steps"),
+    "a reshape of numbers": (write("acc", reshapes=True), "a reshape into acc needs a source"),
 }  # fmt: skip
 
 
