@@ -70,6 +70,18 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Flow:
+    """An arrow from group `source` to group `target`, by their positions in a scene's groups. Its label at step t is
+    texts[text[t]]; "" for no arrow."""
+
+    source: int
+    target: int
+    texts: tuple[str, ...]
+    text: np.ndarray  # integer, one per step
+    active: np.ndarray  # integer, one per step: 1 where values move at this step
+
+
+@dataclass(frozen=True)
 class Write:
     """A write of cell cells[k] of `target` at step steps[k % len(steps)]: with values[k], or with a copy of
     cell index[k] of `source` (-1: a zero of the padding). Without `cells`, all cells are written in their order."""

@@ -47,6 +47,11 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
             {"rows": [list(row) for row in g.rows], "memorySpace": g.memory_space, "title": g.title}
             for g in scene.groups
         ],
+        "flows": [
+            {"source": f.source, "target": f.target, "texts": list(f.texts)}
+            | {"text": put(f.text), "active": put(f.active)}
+            for f in scene.flows
+        ],
         "tensors": [_tensor(t, put) for t in scene.tensors],
         "writes": [_write(w, scene, put) for w in scene.writes],
         "reads": [{"source": r.source, "start": put(r.start), "cells": put(r.cells)} for r in scene.reads],

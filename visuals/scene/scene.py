@@ -8,6 +8,7 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
   has not been written yet is a ghost. A tensor without values that is never written is one that an algorithm
   avoids: its cells are air.
 * **Group**s are regions of the stage, each in one memory space: global memory, workspace, shared memory, registers.
+* A **Flow** is an arrow with a label from one group to another, for example the bytes that move between two memories.
 * A **Write** gives cells new values at certain steps: numbers, or copies of another tensor's cells, which then keep
   the hue of their source. A cell may be written again: the last write counts. A copy made at step t sees all writes
   up to and including t. It may not read a cell that is not written yet, and copies may not form a cycle.
@@ -46,6 +47,7 @@ from visuals.scene.parts import (
     VERSION,
     Annotation,
     Captions,
+    Flow,
     Group,
     Lanes,
     MatMul,
@@ -81,6 +83,7 @@ class Scene:
     lanes: Lanes | None = None
     sums: tuple[Sum, ...] = ()
     views: tuple[View, ...] = ()
+    flows: tuple[Flow, ...] = ()
     finite: bool = True  # False: cells, readings and captions may hold infinities and NaN, and print them
     version: int = field(default=VERSION, init=False)
 
