@@ -126,7 +126,7 @@ CHAPTERS = (
             mark("Q, K and V are {map_hbm}. The blocks load {map_l2} from L2."),
             mark("S would be {stage_scores}. It is on no arrow: it never leaves an SM."),
         ),
-        FLASH | REAL | {"order": "map"},
+        FLASH | REAL | {"Br": "32", "Bc": "32", "order": "map"},
         step=1,
         question=Question(
             mark("Your guess: which arrow carries the most bytes?"),

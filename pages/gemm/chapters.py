@@ -121,7 +121,7 @@ CHAPTERS = (
             _times_from_l2,
             mark("{map_times} times. From shared memory the threads then load {map_near}."),
         ),
-        nudge=mark("Tiles of twice the side would leave L2 half as often. See the register tiles."),
+        nudge=mark("In Explore, choose a register tile and compare the arrow that leaves L2."),
     ),
     Chapter(
         mark("More sums for each thread"),

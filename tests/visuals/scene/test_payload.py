@@ -20,7 +20,7 @@ from tests.helpers.shapes import conv_shapes
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.part import part_of
 from visuals.scene.highlight import KINDS
-from visuals.scene.parts import SceneError
+from visuals.scene.parts import Flow, SceneError
 from visuals.scene.payload import Block, payload
 from visuals.scene.scene import Scene
 from visuals.stage import HERE, message
@@ -116,6 +116,16 @@ def test_every_field_of_the_contract_is_sent():
     assert colours[:, 1].sum() == len(scene.source.text) and colours[:, 0].max() < len(KINDS)
     assert meta["source"]["notes"] == {str(line): note for line, note in scene.source.notes.items()}
     assert meta["captions"]["width"] == scene.captions.args.shape[1]
+
+
+def test_flows_are_sent():
+    scene = scenes.tiled()
+    text, active = np.arange(scene.steps) % 2, np.arange(scene.steps) % 3 // 2
+    meta, block = payload(replace(scene, flows=(Flow(1, 0, ("", "8 B"), text, active),)))
+    (entry,) = meta["flows"]
+    assert (entry["source"], entry["target"], entry["texts"]) == (1, 0, ["", "8 B"])
+    assert read(block, entry["text"]).tolist() == text.tolist()
+    assert read(block, entry["active"]).tolist() == active.tolist()
 
 
 def test_a_full_warp_keeps_its_last_lane():
