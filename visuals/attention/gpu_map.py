@@ -22,7 +22,6 @@ from visuals.gpu_map.launches import (
     stored,
     whole_sectors,
 )
-from visuals.scene.source import resources
 
 RUNGS = ("attention/flash", "attention/flash-registers", "attention/flash-mma")
 PIECES = 16  # along a side of a tensor, at most
@@ -57,9 +56,6 @@ def flash_map(s: AttentionShape, rung: str, tiles: Mapping[str, int], count: boo
         operands=_operands(s, plan),
         total=total,
         shared=True,
-        source=launch.source,
-        entry=launch.entry,
-        detail=resources(launch),
     )
 
 
@@ -125,8 +121,8 @@ def _operands(s: AttentionShape, plan: Plan) -> dict[str, Operand]:
     numbers = np.searchsorted(query_piece, np.arange(queries)) + 1
     mine = np.array([query_piece[_first(s, plan)]])
     note = tr("{heads} heads of {rows} × {cols}", heads=s.heads, rows=f"{s.N:,}", cols=s.d)
-    of_queries = Tile(_size(plan.Br, s.d), (min(plan.Br, 8), 4))
-    of_keys = Tile(_size(plan.Bc, s.d), (min(plan.Bc, 8), 4))
+    of_queries = Tile(_size(plan.Br, s.d), (min(plan.Br, 4), 4))
+    of_keys = Tile(_size(plan.Bc, s.d), (min(plan.Bc, 4), 4))
     return {
         "Q": Operand("Q", "Q", "input", heads, queries, note, mine, np.tile(numbers, heads), of_queries),
         "K": Operand("K", "K", "filter", heads, keys, "", key_piece, np.tile(first, heads), of_keys),

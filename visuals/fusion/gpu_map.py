@@ -14,7 +14,6 @@ from kernels.ladders import find
 from kernels.model.program import INPUT, Buffer, Program
 from visuals.gpu_map.data import ONCE, UNKNOWN, Amount, GpuMap, Kernel, Operand, Tile, Traffic
 from visuals.gpu_map.launches import blocks_of, counted, loaded, recorded_gpu, split, stored
-from visuals.scene.source import resources
 
 PIECES = 8  # along a side of a map, at most
 ROLES = {
@@ -39,7 +38,6 @@ def fusion_map(s: ChainShape, rung: str, tiles: Mapping[str, int], count: bool =
         (_once(sum(part.reads for part in parts)), UNKNOWN, loaded(counters, None)),
         (_once(sum(part.writes for part in parts)), stores, stores),
     )
-    first = parts[0].launch
     sizes = ",".join(f"{name}={size}" for name, size in tiles.items())
     return GpuMap(
         key=f"{rung} {s} {sizes}",
@@ -49,9 +47,6 @@ def fusion_map(s: ChainShape, rung: str, tiles: Mapping[str, int], count: bool =
         operands=operands,
         total=total,
         shared=False,
-        source=first.source,
-        entry=first.entry,
-        detail=resources(first),
     )
 
 
@@ -84,7 +79,7 @@ def _operand(buffer: Buffer, n: int) -> Operand:
     cols, _ = split(buffer.shape[1], 1, PIECES)
     role = ROLES.get(buffer.name, "filter" if buffer.role == INPUT else "workspace")
     values = np.ones(rows * cols) if buffer.role == INPUT else None
-    tile = Tile("", (1, 4), (1, 1)) if buffer.role == INPUT else None
+    tile = Tile("", (1, 4)) if buffer.role == INPUT else None
     note = " × ".join(f"{extent:,}" for extent in buffer.shape)
     return Operand(
         buffer.name, buffer.name, role, rows, cols, note, np.zeros(1, int), values, tile, stored=float(n + 1)

@@ -24,7 +24,6 @@ from visuals.gpu_map.launches import (
     stored,
     whole_sectors,
 )
-from visuals.scene.source import resources
 
 PIECES = 16  # along a side of a matrix, at most
 SECTOR = 32  # bytes
@@ -56,9 +55,6 @@ def gemm_map(shape: GemmShape, rung: str, tiles: Mapping[str, int], count: bool 
         operands=_operands(shape, plan, steps),
         total=total,
         shared=plan.As is not None,
-        source=launch.source,
-        entry=launch.entry,
-        detail=resources(launch),
     )
 
 
@@ -136,7 +132,7 @@ def _operands(s: GemmShape, plan: Plan, steps: int) -> dict[str, Operand]:
     depth, piece = split(s.K, plan.BK, PIECES)
     piece = np.asarray(piece)
     first = np.searchsorted(piece, np.arange(depth)) + 1  # the first tile of each piece along K
-    tile = {"A": _tile(plan, plan.BM, plan.BK, s), "B": _tile(plan, plan.BK, plan.BN, s)}
+    tile = {"A": _tile(plan.BM, plan.BK), "B": _tile(plan.BK, plan.BN)}
     return {
         "A": Operand("A", "A", "input", rows, depth, _size(s.M, s.K), piece, np.tile(first, rows), tile["A"]),
         "B": Operand(
@@ -150,12 +146,9 @@ def _size(rows: int, cols: int) -> str:
     return tr("{rows} × {cols}", rows=f"{rows:,}", cols=f"{cols:,}")
 
 
-def _tile(plan: Plan, rows: int, cols: int, s: GemmShape) -> Tile:
-    registers = None
-    if plan.owner == "thread":
-        registers = _drawn(plan.TM, 1) if rows == plan.BM and cols == plan.BK else _drawn(1, plan.TN)
-    return Tile(_size(rows, cols), _drawn(-(-rows // 8), -(-cols // 8)), registers)
+def _tile(rows: int, cols: int) -> Tile:
+    return Tile(_size(rows, cols), _drawn(-(-rows // 8), -(-cols // 8)))
 
 
 def _drawn(rows: int, cols: int) -> tuple[int, int]:
-    return min(rows, 8), min(cols, 8)
+    return min(rows, 4), min(cols, 8)

@@ -65,12 +65,11 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Tile:
-    """The part of a tensor that a block loads at once: its size in words, and the pieces in which it is drawn on an SM and
-    in the registers of one thread, each (rows, columns). No `registers`: they are not shown."""
+    """The part of a tensor that a block loads at once: its size in words, and the pieces in which it is drawn on an SM,
+    (rows, columns)."""
 
     note: str
     on_sm: tuple[int, int]
-    registers: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +120,3 @@ class GpuMap:
     operands: Mapping[str, Operand]
     total: Traffic
     shared: bool
-    source: str = ""  # the file of the first kernel
-    entry: str = ""
-    detail: str = ""  # its resources, beside the file's name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -16,12 +15,9 @@ from visuals.gpu_map.waves import Cells, Waves, all_waves, cells_of, sm_of, step
 from visuals.scene.parts import Annotation, Captions, Flow, Group, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
-from visuals.scene.source import source_of
 
-MAX_CELLS = 1024  # of a grid of blocks; several grids share them
-MAX_GRIDS = 4  # launches whose grids are drawn
+MAX_CELLS = 1024  # of the grid of blocks
 FOLLOWED = 2  # tiles of block 1 that are followed one by one
-NO_TRAFFIC = Traffic()
 
 
 def map_scene(m: GpuMap) -> Scene:
@@ -32,7 +28,7 @@ def map_scene(m: GpuMap) -> Scene:
         key=f"map {m.key}",
         title=m.title,
         tensors=_tensors(m, drawn.cells),
-        groups=_groups(m, drawn.cells),
+        groups=_groups(m),
         steps=count,
         step_name=tr("step"),
         order_name=tr(texts.ORDER),
@@ -41,9 +37,8 @@ def map_scene(m: GpuMap) -> Scene:
         reads=drawn.r.reads(),
         captions=Captions(tuple(drawn.captions), np.arange(count), np.zeros((count, 1), int)),
         flows=tuple(_flows(drawn)),
-        annotations=(*_of_blocks(m, drawn.cells), _of_sms(m)),
-        source=(m.source and source_of(m.source, (re.compile(rf"\b{m.entry}\("),), np.zeros(1, int), detail=m.detail)) or None,
-    )  # fmt: skip
+        annotations=(_of_blocks(m, drawn.cells), _of_sms(m)),
+    )
 
 
 class Steps:
@@ -55,8 +50,7 @@ class Steps:
         self.traffic: list[Traffic] = []  # on the arrows at each step
         self.scope: list[str] = []  # what that is of: texts.ALL, LAUNCH or TILE
         self.active: list[tuple[int, ...]] = []  # arrows in use: level for reads, LEVELS + level for writes
-        most = MAX_CELLS // min(len(m.kernels), MAX_GRIDS)
-        self.cells = [cells_of(k.blocks.grid, most) for k in m.kernels[:MAX_GRIDS]]
+        self.cells = cells_of(m.kernels[0].blocks.grid, MAX_CELLS)  # of the first launch
         self._add_steps()
 
     def _step(
@@ -73,22 +67,19 @@ class Steps:
         self._step(texts.start(m))
         for wave in steps(first.blocks.count, m.gpu.sms, first.blocks.resident):
             self._step(texts.waves(wave, first.blocks, m.gpu))
-            self._place(0, wave)
+            self._place(first, wave)
         self._follow(first)
         self._complete(first)
         for n, kernel in enumerate(m.kernels[1:], 1):
             self._later_launch(n, kernel)
         self._step(texts.total(m), range(2 * LEVELS))
 
-    def _place(self, n: int, wave: Waves) -> None:
+    def _place(self, kernel: Kernel, wave: Waves) -> None:
         """Put the blocks of a step on the SMs, and the number of their wave into the cells that are complete."""
-        kernel, sms = self.m.kernels[n], self.m.gpu.sms
         self.r.put("sms", wave.on_sm)
-        if n >= len(self.cells):
-            return
-        last = self.cells[n].last_block(kernel.blocks.count)
+        last = self.cells.last_block(kernel.blocks.count)
         cells = np.flatnonzero((last >= wave.start) & (last < wave.stop))
-        self.r.put(f"blocks{n}", wave_of(last[cells], sms, kernel.blocks.resident) + 1, cells)
+        self.r.put("blocks", wave_of(last[cells], self.m.gpu.sms, kernel.blocks.resident) + 1, cells)
 
     # -- block 1 ---------------------------------------------------------------------------------
     def _follow(self, kernel: Kernel) -> None:
@@ -102,7 +93,6 @@ class Steps:
             self._step(texts.onto_sm(m, kernel, tile), (1,), kernel.tile, texts.TILE)
             self._copy(kernel.reads, tile, "sm")
             self._step(texts.into_registers(m, kernel, tile), (2,), kernel.tile, texts.TILE)
-            self._copy(kernel.reads, tile, "thread")
             self.r.put("sums", np.full(kernel.sums, tile + 1))
         if kernel.tiles > FOLLOWED:
             self._step(texts.more_tiles(kernel, FOLLOWED), range(LEVELS))
@@ -112,16 +102,18 @@ class Steps:
         self.r.put(kernel.writes, [output.stored], output.pieces[:1])
 
     def _copy(self, names: Iterable[str], tile: int, *levels: str) -> None:
-        """Copy the tile of each operand from HBM into its places at these levels, where it has one."""
-        self.r.look("blocks0", np.zeros(1, int))
-        for name in names:
-            operand = self.m.operands[name]
-            cell = int(operand.pieces[min(tile, len(operand.pieces) - 1)])
-            for level in levels:
-                if place := _place_at(operand, level):
-                    source = {"l2": name, "sm": f"l2_{name}", "thread": f"sm_{name}"}[level]
-                    index = np.full(place[0] * place[1], cell if level == "l2" else 0)
-                    self.r.copy(f"{level}_{name}", source, index)
+        """Copy the tile of each operand from HBM into its places at these levels, where it is drawn there."""
+        self.r.look("blocks", np.zeros(1, int))
+        for operand in (self.m.operands[name] for name in names):
+            if not operand.tile:
+                continue
+            if "l2" in levels:
+                self.r.copy(
+                    f"l2_{operand.name}", operand.name, operand.pieces[min(tile, len(operand.pieces) - 1)]
+                )
+            if "sm" in levels:
+                rows, cols = operand.tile.on_sm
+                self.r.copy(f"sm_{operand.name}", f"l2_{operand.name}", np.zeros(rows * cols, int))
 
     # -- whole launches ---------------------------------------------------------------------------
     def _complete(self, kernel: Kernel) -> None:
@@ -135,7 +127,7 @@ class Steps:
     def _later_launch(self, n: int, kernel: Kernel) -> None:
         gpu, blocks = self.m.gpu, kernel.blocks
         self._step(texts.later_launch(self.m, n, kernel), (), kernel.total, texts.LAUNCH)
-        self._place(n, all_waves(blocks.count, gpu.sms, blocks.resident))
+        self.r.put("sms", all_waves(blocks.count, gpu.sms, blocks.resident).on_sm)
         self._step(texts.launch_bytes(self.m, n, kernel), (0, 3), kernel.total, texts.LAUNCH)
         for name in kernel.reads:
             operand = self.m.operands[name]
@@ -147,36 +139,18 @@ class Steps:
         self.r.put(output.name, np.full(output.rows * output.cols, output.stored))
 
 
-def _place_at(operand: Operand, level: str) -> tuple[int, int] | None:
-    """Returns the rows and columns in which a tile of an operand is drawn at a level; None if it is not drawn there."""
-    if operand.tile is None:
-        return None
-    return {"l2": (1, 1), "sm": operand.tile.on_sm, "thread": operand.tile.registers}[level]
-
-
 # -- tensors -------------------------------------------------------------------------------------------
-def _tensors(m: GpuMap, cells: list[Cells]) -> tuple[Tensor, ...]:
+def _tensors(m: GpuMap, cells: Cells) -> tuple[Tensor, ...]:
+    blocks, sms = m.kernels[0].blocks, m.gpu.sms
+    title = tr("blocks") if len(m.kernels) == 1 else tr("blocks of launch 1")
+    note = tr("{blocks}, {n} in a cell", blocks=whole(blocks.count), n=whole(cells.each))
+    rows, note_of_sms = -(-sms // across(sms)), tr("{n} SMs", n=sms)
     return (
-        *_launch_tensors(m, cells),
-        *(t for o in m.operands.values() for t in _of_operand(m, o)),
+        Tensor("blocks", "block", title, "output", 1, cells.rows, cells.cols, note=note if cells.each > 1 else whole(blocks.count)),
+        Tensor("sms", "SM", tr("blocks on an SM"), "workspace", 1, rows, across(sms), note=note_of_sms),
+        *(tensor for operand in m.operands.values() for tensor in _of_operand(operand)),
         _sums(m),
-    )
-
-
-def _launch_tensors(m: GpuMap, cells: list[Cells]) -> list[Tensor]:
-    found = []
-    for n, (kernel, grid) in enumerate(zip(m.kernels, cells, strict=False)):
-        title = tr("blocks") if len(m.kernels) == 1 else tr("blocks of launch {n}", n=n + 1)
-        note = whole(kernel.blocks.count)
-        if grid.each > 1:
-            note += tr(", {n} in a cell", n=whole(grid.each))
-        found.append(Tensor(f"blocks{n}", "block", title, "output", 1, grid.rows, grid.cols, note=note))
-    sms = m.gpu.sms
-    note = tr("{n}, with the blocks on each", n=sms)
-    found.append(
-        Tensor("sms", "SM", tr("SMs"), "workspace", 1, -(-sms // across(sms)), across(sms), note=note)
-    )
-    return found
+    )  # fmt: skip
 
 
 def across(sms: int) -> int:
@@ -185,13 +159,13 @@ def across(sms: int) -> int:
     return next((n for n in range(side, 2 * side) if sms % n == 0), side)
 
 
-def _of_operand(m: GpuMap, o: Operand) -> list[Tensor]:
+def _of_operand(o: Operand) -> list[Tensor]:
+    """Returns an operand in HBM and, if it is loaded in tiles, its tile in L2 and on an SM."""
     found = [Tensor(o.name, o.title, o.title, o.role, 1, o.rows, o.cols, o.values, note=o.note)]
-    for level in ("l2", "sm", "thread"):
-        if place := _place_at(o, level):
-            name = f"{level}_{o.name}"
-            note = o.tile.note if level == "sm" else ""
-            found.append(Tensor(name, o.title, o.title, o.role, 1, *place, note=note))
+    if o.tile:
+        in_l2 = tr("{name} in L2", name=o.title)
+        found.append(Tensor(f"l2_{o.name}", in_l2, in_l2, o.role, 1, 1, 1))
+        found.append(Tensor(f"sm_{o.name}", o.title, o.title, o.role, 1, *o.tile.on_sm, note=o.tile.note))
     return found
 
 
@@ -202,22 +176,19 @@ def _sums(m: GpuMap) -> Tensor:
     return Tensor("sums", title, title, role, 1, *kernel.sums, note=kernel.sums_note)
 
 
-def _groups(m: GpuMap, cells: list[Cells]) -> tuple[Group, ...]:
+def _groups(m: GpuMap) -> tuple[Group, ...]:
     """Returns the launch with its SMs, then the memories from the largest to the nearest. Flows join the last four."""
-    at = {
-        level: [o.name for o in m.operands.values() if _place_at(o, level)]
-        for level in ("l2", "sm", "thread")
-    }
+    tiled = [o.name for o in m.operands.values() if o.tile]
     gpu = m.gpu
-    blocks = tuple(f"blocks{n}" for n in range(len(cells)))
     near = tr("shared memory of one SM") if m.shared else tr("L1 cache of one SM")
+    on_sm = tuple(f"sm_{name}" for name in tiled)
     return (
-        Group(((*blocks, "sms"),), "global", tr("the launch on the {gpu}", gpu=gpu.name)),
-        Group((tuple(m.operands),), "global", _sized(tr("HBM (global memory)"), gpu.hbm)),
-        Group((tuple(f"l2_{name}" for name in at["l2"]),), "global", _sized(tr("L2 cache"), gpu.l2)),
-        Group((tuple(f"sm_{name}" for name in at["sm"]),), "shared", _sized(near, gpu.shared if m.shared else None)),
-        Group(((*(f"thread_{name}" for name in at["thread"]), "sums"),), "registers", tr("registers of one thread")),
-    )  # fmt: skip
+        Group((("blocks", "sms"),), "global", tr("the launch on the {gpu}", gpu=gpu.name)),
+        Group((tuple(m.operands),), "global", _sized(tr("HBM (global memory)"), gpu.hbm), column=False),
+        Group((tuple(f"l2_{name}" for name in tiled),), "global", _sized(tr("L2 cache"), gpu.l2)),
+        Group((on_sm,), "shared", _sized(near, gpu.shared if m.shared else None), column=False),
+        Group((("sums",),), "registers", tr("registers of one thread"), column=False),
+    )
 
 
 def _sized(name: str, size: int | None) -> str:
@@ -240,28 +211,18 @@ def _label(drawn: Steps, step: int, level: int, written: int) -> str:
     traffic, scope = drawn.traffic[step], drawn.scope[step]
     if written and scope == texts.TILE:
         return ""
-    return texts.label((traffic.written if written else traffic.read)[level], scope)
+    return texts.label((traffic.written if written else traffic.read)[level], scope, bool(written))
 
 
 # -- what a cell stands for --------------------------------------------------------------------------------
-def _of_blocks(m: GpuMap, cells: list[Cells]) -> Iterable[Annotation]:
-    for n, (kernel, grid) in enumerate(zip(m.kernels, cells, strict=False)):
-        first = np.minimum(np.arange(grid.rows * grid.cols) * grid.each, kernel.blocks.count - 1)
-        last = np.minimum(first + grid.each, kernel.blocks.count) - 1
-        fits = m.gpu.sms, kernel.blocks.resident
-        args = np.stack(
-            [
-                first + 1,
-                last + 1,
-                wave_of(first, *fits) + 1,
-                wave_of(last, *fits) + 1,
-                sm_of(first, *fits) + 1,
-            ],
-            1,
-        )
-        one, more = tr("Block {0}: wave {2}, on SM {4}."), tr("Blocks {0} to {1}: waves {2} to {3}.")
-        kind = np.full(len(first), int(grid.each > 1))
-        yield Annotation(f"blocks{n}", Captions((one, more), kind, args))
+def _of_blocks(m: GpuMap, cells: Cells) -> Annotation:
+    blocks, gpu = m.kernels[0].blocks, m.gpu
+    first = np.minimum(np.arange(cells.rows * cells.cols) * cells.each, blocks.count - 1)
+    last = np.minimum(first + cells.each, blocks.count) - 1
+    fits = gpu.sms, blocks.resident
+    args = np.stack([first, last, wave_of(first, *fits), wave_of(last, *fits), sm_of(first, *fits)], 1) + 1
+    one, more = tr("Block {0}: wave {2}, on SM {4}."), tr("Blocks {0} to {1}: waves {2} to {3}.")
+    return Annotation("blocks", Captions((one, more), np.full(len(first), int(cells.each > 1)), args))
 
 
 def _of_sms(m: GpuMap) -> Annotation:

@@ -16,7 +16,6 @@ LIMITS = {
     "registers": mark("its registers are used up then"),
     "shared memory": mark("its shared memory is used up then"),
 }
-BOUNDS = {ONCE: mark("{bytes} once"), MOST: mark("at most {bytes}")}
 MAP = "map"  # the order's name in a URL
 DESCRIPTION = mark("the blocks on the whole GPU, wave by wave, and the bytes between its memories")
 NO_MAP = mark(
@@ -35,7 +34,12 @@ def size(amount: Amount) -> str:
     if amount.bytes is None:
         return tr("an unknown number of bytes")
     text = units.bytes_(amount.bytes)
-    return tr(BOUNDS[amount.limit], bytes=text) if amount.limit else text
+    return tr("at most {bytes}", bytes=text) if amount.limit == MOST else text
+
+
+def moved(amount: Amount) -> str:
+    """Returns an amount without its limit, for a text that names that itself."""
+    return size(replace(amount, limit=""))
 
 
 # What the bytes on the arrows are those of.
@@ -44,16 +48,18 @@ ALL, LAUNCH, TILE = (
     mark("{bytes} in this launch, {kind}"),
     mark("{bytes} for this tile, {kind}"),
 )
+VERBS = {
+    (False, False): mark("read: {amount}"), (False, True): mark("read once: {amount}"),
+    (True, False): mark("stored: {amount}"), (True, True): mark("stored once: {amount}"),
+}  # fmt: skip
 
 
-def moved(amount: Amount) -> str:
-    """Returns an amount without its limit, for a sentence that names that itself."""
-    return size(replace(amount, limit=""))
-
-
-def label(amount: Amount, of: str) -> str:
+def label(amount: Amount, of: str, written: bool) -> str:
     """Returns the label of an arrow: the bytes of everything, a launch or a tile, and how they are known."""
-    return tr("not known") if amount.bytes is None else tr(of, bytes=size(amount), kind=tr(amount.kind))
+    once = amount.limit == ONCE and amount.bytes is not None
+    text = moved(amount) if once else size(amount)
+    known = tr("not known") if amount.bytes is None else tr(of, bytes=text, kind=tr(amount.kind))
+    return tr(VERBS[written, once], amount=known)
 
 
 # -- blocks on SMs -----------------------------------------------------------------------------------

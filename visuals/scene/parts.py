@@ -67,6 +67,7 @@ class Group:
     rows: tuple[tuple[str, ...], ...]
     memory_space: str = "global"
     title: str = ""  # above the region: "shared memory of block (0, 0)"
+    column: bool = True  # whether it may begin a new column of the stage
 
 
 @dataclass(frozen=True)

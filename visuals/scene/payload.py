@@ -45,6 +45,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "orderNote": scene.order_note,
         "groups": [
             {"rows": [list(row) for row in g.rows], "memorySpace": g.memory_space, "title": g.title}
+            | ({} if g.column else {"column": False})
             for g in scene.groups
         ],
         "flows": [

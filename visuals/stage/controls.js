@@ -20,6 +20,7 @@ export function render(player) {
   fillOrders(root.querySelector(".orders"), player.data.orders || []);
   part.order.hidden = !scene.orderName;
   part.kernel.hidden = !scene.source;
+  root.classList.toggle("wide", !scene.source && scene.flows.length > 0);
   if (scene.source) {
     part.file.replaceChildren(scene.source.file, element("span", "detail", scene.source.detail));
     fillSource(part.source, scene.source);

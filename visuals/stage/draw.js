@@ -247,11 +247,11 @@ export function drawFlows(still, ctx, step) {
     if (!text) continue;
     const gap = ARROW * scale, line = HEAD_LINE * scale, top = last.y - all * line, colour = theme.tokens[f.active[step] ? "accent" : "dim"];
     const below = top >= first.y + first.h - 1, x = last.x + gap * (n + 0.5), y = last.y + gap * (n + 0.5), right = first.x + first.w;
-    const from = clamp(x, first.x + gap, right - gap), bend = top - 6, level = clamp(y, first.y + gap, first.y + first.h - gap / 2), middle = (right + last.x) / 2;
+    const from = clamp(x, first.x + 4, right - 4), bend = top - 6, level = clamp(y, first.y + gap * (n + 0.5), first.y + first.h - 4), middle = (right + last.x) / 2 + 6 * (n - (all - 1) / 2);
     const path = below ? [[from, first.y + first.h], [from, bend], [x, bend], [x, last.y]] : [[right, level], [middle, level], [middle, y], [last.x, y]];
     if (f.source > f.target) path.reverse();
     drawArrow(ctx, path, colour, (f.active[step] ? 2.5 : 1.5) * scale, 4 * scale);
-    still.print(text, last.x + gap * (below ? all : 0) + 2, top + n * line - 1, 13, f.active[step], colour, ctx);
+    still.print(text, last.x + gap * (below ? all : 0) + 2, top + n * line - 1, 13, false, colour, ctx);
   }
 }
 

@@ -38,13 +38,14 @@ export function layOut(scene, width, height, measure, scale = 1) {
 
 function boxesOf(scene, measure, { scale, pad }) {
   const boxes = [];
-  for (const [group, { title, memorySpace, rows }] of scene.groups.entries()) {
+  for (const [group, { title, memorySpace, rows, column = true }] of scene.groups.entries()) {
     // Labels of arrows are above the later of the two groups; both have a frame.
     const flows = (scene.flows || []).filter((f) => Math.max(f.source, f.target) === group), joined = (scene.flows || []).some((f) => f.source === group || f.target === group);
     const bottom = memorySpace === "global" && !joined ? 0 : pad, before = boxes.at(-1)?.frame;
     const labels = flows.length ? flows.length * ARROW * scale + Math.max(...flows.flatMap((f) => f.texts.map((text) => measure(text)))) : 0;
     const frame = { group, title, bottom, above: flows.length * HEAD_LINE * scale, top: title ? GROUND_TITLE * scale : bottom, minWidth: Math.max(labels, measure(title)), joined, ground: memorySpace === "global" ? "panel" : `${memorySpace}-ground` };
     const first = !before ? [COLUMN] : before.bottom ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
+    if (!column) first.pop();
     for (const row of rows)
       for (const t of row) {
         const begins = t !== row[0] ? [NOTHING, ROW] : row !== rows[0] ? [ROW] : first;

@@ -9,7 +9,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.i18n import tr
 from visuals.gpu_map import texts
 from visuals.gpu_map.data import ONCE, Amount, Blocks, Gpu, GpuMap, Kernel, Operand, Tile, Traffic
 from visuals.gpu_map.scene import FOLLOWED, MAX_CELLS, across, map_scene
@@ -31,7 +30,7 @@ traffics = st.builds(Traffic, st.tuples(amounts, amounts, amounts), st.tuples(am
 def a_map(grid, count: int, resident: int, total: Traffic, tiles: int = 1, launches: int = 1) -> GpuMap:
     """Returns a map of one tensor that is read and one that is written."""
     blocks = Blocks(grid, 128, resident, "registers")
-    tile = Tile("8 × 8", (2, 2), (1, 2))
+    tile = Tile("8 × 8", (2, 2))
     x = Operand("x", "x", "input", 2, 3, "2 × 3", np.arange(tiles) % 6, np.arange(6.0), tile)
     y = Operand("y", "y", "output", 2, 2, "2 × 2", np.zeros(1, int))
     one = Traffic((Amount(64, "predicted"),) * 3)
@@ -93,16 +92,18 @@ def test_a_scene_places_all_blocks_and_shows_the_bytes(grid, count, resident, to
         on_sms = scene.cells("sms", step)[:count]
         np.testing.assert_array_equal(on_sms, wave.on_sm)
         placed += (wave.last - wave.first) * places(count, resident) + int(on_sms.sum())
-        blocks = scene.cells("blocks0", step)
+        blocks = scene.cells("blocks", step)
         assert np.nanmax(blocks, initial=0) <= wave.last + 1
     assert placed == n
-    last = cells_of(grid, MAX_CELLS // min(launches, 4)).last_block(n)
+    last = cells_of(grid, MAX_CELLS).last_block(n)
     np.testing.assert_array_equal(
-        scene.cells("blocks0")[: len(last)], wave_of(last, count, resident) + 1, strict=False
+        scene.cells("blocks")[: len(last)], wave_of(last, count, resident) + 1, strict=False
     )
     labels = [flow.texts[flow.text[-1]] for flow in scene.flows]
     expected = [
-        texts.label(one, texts.ALL) for pair in zip(total.read, total.written, strict=True) for one in pair
+        texts.label(one, texts.ALL, written)
+        for pair in zip(total.read, total.written, strict=True)
+        for one, written in zip(pair, (False, True), strict=True)
     ]
     assert labels == expected
     assert np.isfinite(scene.cells("y")).all() and scene.cells("sums")[0] == tiles
@@ -130,18 +131,19 @@ def test_a_tile_lights_up_at_each_level_in_turn():
     scene = map_scene(m)
     first = 1 + len(steps(6, 4, 2))
     for tile in range(FOLLOWED):
-        for level, name in enumerate(("l2_x", "sm_x", "thread_x")):
+        for level, name in enumerate(("l2_x", "sm_x", "sums")):
             step = first + 3 * tile + level
             written = [w for w in scene.writes if w.target == name]
             assert any((np.asarray(w.steps) == step).any() for w in written)
-            assert (scene.cells(name, step) == tile).all(), "the value of the tile's piece in HBM"
+            expected = tile + 1 if name == "sums" else tile  # the value of the tile's piece in HBM
+            assert (scene.cells(name, step) == expected).all()
             active = [flow.active[step] for flow in scene.flows]
             assert active == [int(n == 2 * level) for n in range(6)]
 
 
 def test_what_is_not_known_is_said():
     scene = map_scene(a_map((1, 1, 1), 2, 1, Traffic()))
-    assert {flow.texts[flow.text[-1]] for flow in scene.flows} == {tr("not known")}
+    assert {flow.texts[flow.text[-1]] for flow in scene.flows} == {"read: not known", "stored: not known"}
     assert "unknown number of bytes" in scene.caption(scene.steps - 1)
 
 

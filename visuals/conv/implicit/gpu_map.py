@@ -17,7 +17,6 @@ from kernels.model.program import INPUT, OUTPUT
 from visuals.conv.implicit.plan import Plan
 from visuals.gpu_map.data import ONCE, UNKNOWN, Amount, GpuMap, Kernel, Operand, Tile, Traffic
 from visuals.gpu_map.launches import blocks_of, counted, loaded, recorded_gpu, split, stored
-from visuals.scene.source import resources
 
 PIECES = 16  # along a side of a tensor, at most
 MAX_ADDRESSES = 1 << 22  # that are computed to predict how many sectors are loaded
@@ -42,7 +41,7 @@ def implicit_map(s: ConvShape, rung: str, tiles: Mapping[str, int], count: bool 
     )  # fmt: skip
     kernel = Kernel(
         launch.name, blocks, ("w", "x"), "y", plan.iterations, _of_tile(plan), total,
-        (min(plan.TM, 8), min(plan.TN, 8)), f"{plan.TM} × {plan.TN}",
+        (min(plan.TM, 4), min(plan.TN, 8)), f"{plan.TM} × {plan.TN}",
     )  # fmt: skip
     sizes = ",".join(f"{name}={size}" for name, size in tiles.items())
     return GpuMap(
@@ -53,9 +52,6 @@ def implicit_map(s: ConvShape, rung: str, tiles: Mapping[str, int], count: bool 
         operands=_operands(plan),
         total=total,
         shared=True,
-        source=launch.source,
-        entry=launch.entry,
-        detail=resources(launch),
     )
 
 
@@ -131,13 +127,13 @@ def _operands(plan: Plan) -> dict[str, Operand]:
     return {
         "x": Operand(
             "x", "x", "input", channels, images, _size(s.N, s.C, s.H, s.W), np.asarray(channel_piece)[channel_of] * images,
-            np.repeat(first_of_channel, images), Tile(tr("as a tile of the data matrix, {size}", size=_size(plan.BK, plan.BN)), (min(plan.BK, 8), 8), (1, min(plan.TN, 8))),
+            np.repeat(first_of_channel, images), Tile(_size(plan.BK, plan.BN), (4, 8)),
         ),
         "w": Operand(
             "w", "w", "filter", rows, depth, _size(s.K, s.C, s.R, s.S), np.asarray(piece), np.tile(first, rows),
-            Tile(_size(plan.BM, plan.BK), (8, min(plan.BK, 8)), (min(plan.TM, 8), 1)),
+            Tile(_size(plan.BM, plan.BK), (8, 4)),
         ),
-        "D": Operand("D", tr("data matrix"), "workspace", depth, cols, data, np.zeros(1, int)),
+        "D": Operand("D", tr("data matrix"), "workspace", 1, 4, data, np.zeros(1, int)),
         "y": Operand("y", "y", "output", rows, cols, _size(s.N, s.K, s.P, s.Q), np.zeros(1, int), stored=float(plan.iterations)),
     }  # fmt: skip
 
