@@ -15,7 +15,7 @@ from visuals.strip.facts import Evidences, Facts, limited_by
 POINTWISE = {"chain": FUSION_PRESETS["fusion-bias-bn-relu"].shape.chain}
 
 REAL = {"N": "64", "C": "256", "H": "56", "W": "56"}
-SHARES = (mark("As many"), mark("Half as many"), mark("A third"))
+SHARES = (mark("As much"), mark("Half as much"), mark("A third"))
 FUSED = "fusion/fused"
 
 

@@ -64,7 +64,7 @@ def _kernel(s: AttentionShape, plan: Plan, name: str, blocks, total: Traffic) ->
     tile = (1, min(outputs, 8))
     return Kernel(
         name, blocks, ("K", "V"), "O", plan.visited(s, _first(s, plan)), _of_tile(s, plan), total, tile,
-        tr("a row of O: {n} of its values", n=outputs), ("Q",), _of_queries(s, plan),
+        tr("{n} values of O", n=outputs), ("Q",), _of_queries(s, plan),
     )  # fmt: skip
 
 
@@ -120,13 +120,14 @@ def _operands(s: AttentionShape, plan: Plan) -> dict[str, Operand]:
     key_piece, first = np.asarray(key_piece), np.searchsorted(key_piece, np.arange(keys)) + 1
     numbers = np.searchsorted(query_piece, np.arange(queries)) + 1
     mine = np.array([query_piece[_first(s, plan)]])
-    note = tr("{heads} heads of {rows} × {cols}", heads=s.heads, rows=f"{s.N:,}", cols=s.d)
+    note = f"{s.heads:,} × {s.N:,} × {s.d}"
     of_queries = Tile(_size(plan.Br, s.d), (min(plan.Br, 4), 4))
-    of_keys = Tile(_size(plan.Bc, s.d), (min(plan.Bc, 4), 4))
+    shown = min(plan.Bc, 4), 4
+    of_keys, of_values = Tile(_size(plan.Bc, s.d), shown), Tile("", shown)
     return {
         "Q": Operand("Q", "Q", "input", heads, queries, note, mine, np.tile(numbers, heads), of_queries),
         "K": Operand("K", "K", "filter", heads, keys, "", key_piece, np.tile(first, heads), of_keys),
-        "V": Operand("V", "V", "filter", heads, keys, "", key_piece, np.tile(first, heads), of_keys),
+        "V": Operand("V", "V", "filter", heads, keys, "", key_piece, np.tile(first, heads), of_values),
         "O": Operand("O", "O", "output", heads, queries, "", mine, stored=float(-(-s.N // plan.Bc))),
     }
 

@@ -70,17 +70,21 @@ def _operands(program: Program, parts: Sequence[Part]) -> dict[str, Operand]:
     found = {}
     for buffer in sorted(program.buffers, key=lambda b: used.index(b.name)):
         if len(buffer.shape) > 1:
-            found[buffer.name] = _operand(buffer, len(found))
+            known = any(other.shape == buffer.shape for other in program.buffers if other.name in found)
+            found[buffer.name] = _operand(buffer, len(found), "" if known else _size(buffer))
     return found
 
 
-def _operand(buffer: Buffer, n: int) -> Operand:
+def _size(buffer: Buffer) -> str:
+    return " × ".join(f"{extent:,}" for extent in buffer.shape)
+
+
+def _operand(buffer: Buffer, n: int, note: str) -> Operand:
     rows, _ = split(buffer.shape[0], 1, PIECES)
     cols, _ = split(buffer.shape[1], 1, PIECES)
     role = ROLES.get(buffer.name, "filter" if buffer.role == INPUT else "workspace")
     values = np.ones(rows * cols) if buffer.role == INPUT else None
     tile = Tile("", (1, 4)) if buffer.role == INPUT else None
-    note = " × ".join(f"{extent:,}" for extent in buffer.shape)
     return Operand(
         buffer.name, buffer.name, role, rows, cols, note, np.zeros(1, int), values, tile, stored=float(n + 1)
     )

@@ -221,8 +221,13 @@ def _of_blocks(m: GpuMap, cells: Cells) -> Annotation:
     last = np.minimum(first + cells.each, blocks.count) - 1
     fits = gpu.sms, blocks.resident
     args = np.stack([first, last, wave_of(first, *fits), wave_of(last, *fits), sm_of(first, *fits)], 1) + 1
-    one, more = tr("Block {0}: wave {2}, on SM {4}."), tr("Blocks {0} to {1}: waves {2} to {3}.")
-    return Annotation("blocks", Captions((one, more), np.full(len(first), int(cells.each > 1)), args))
+    templates = (
+        tr("Block {0}: wave {2}, on SM {4}."),
+        tr("Blocks {0} to {1}: wave {2}."),
+        tr("Blocks {0} to {1}: waves {2} to {3}."),
+    )
+    kind = np.where(args[:, 0] == args[:, 1], 0, np.where(args[:, 2] == args[:, 3], 1, 2))
+    return Annotation("blocks", Captions(templates, kind, args))
 
 
 def _of_sms(m: GpuMap) -> Annotation:

@@ -15,7 +15,7 @@ from kernels.ladders import find
 from kernels.model.launch import WARP
 from kernels.model.program import INPUT, OUTPUT
 from visuals.conv.implicit.plan import Plan
-from visuals.gpu_map.data import ONCE, UNKNOWN, Amount, GpuMap, Kernel, Operand, Tile, Traffic
+from visuals.gpu_map.data import MOST, ONCE, UNKNOWN, Amount, GpuMap, Kernel, Operand, Tile, Traffic
 from visuals.gpu_map.launches import blocks_of, counted, loaded, recorded_gpu, split, stored
 
 PIECES = 16  # along a side of a tensor, at most
@@ -69,47 +69,53 @@ def predicted_loads(plan: Plan) -> int | None:
     if s.bias or s.groups > 1 or s.CRS > PART or s.CRS < 2 * FLOATS:
         return None
     across, down = plan.blocks
-    pixels = _pixel_sectors(plan)
-    return None if pixels is None else (across * _filter_sectors(s) + down * pixels) << SECTOR_BITS
+    pixels = _all_pixel_sectors(plan)
+    return (
+        None if pixels is None else (across * _filter_sectors(s, s.K, s.CRS) + down * pixels) << SECTOR_BITS
+    )
 
 
-def _filter_sectors(s: ConvShape) -> int:
-    """Returns the sectors of one pass over all filters: lanes load FILTER_LANES neighbours of a filter at a time."""
-    chunk = np.arange(0, s.CRS, FILTER_LANES)
-    first = np.arange(s.K)[:, None] * s.CRS + chunk
-    last = np.arange(s.K)[:, None] * s.CRS + np.minimum(chunk + FILTER_LANES, s.CRS) - 1
+def _filter_sectors(s: ConvShape, filters: int, taps: int) -> int:
+    """Returns the sectors of the first taps of the first filters: lanes load FILTER_LANES neighbours of a filter at a
+    time."""
+    chunk, row = np.arange(0, taps, FILTER_LANES), np.arange(filters)[:, None] * s.CRS
+    first, last = row + chunk, row + np.minimum(chunk + FILTER_LANES, taps) - 1
     return int((last // FLOATS - first // FLOATS + 1).sum())
 
 
-def _pixel_sectors(plan: Plan) -> int | None:
-    """Returns the sectors of one pass over the whole data matrix: a warp loads 32 neighbours of a row of it.
-
-    Channels that begin at the same place of a sector need equally many.
-    """
+def _all_pixel_sectors(plan: Plan) -> int | None:
+    """Returns the sectors of one pass over the whole data matrix; None if they are too many to compute. Channels that begin
+    at the same place of a sector need equally many."""
     s = plan.s
     period = FLOATS // math.gcd(s.H * s.W, FLOATS)
-    columns = np.minimum(np.arange(plan.blocks[0] * plan.BN), plan.columns - 1)
-    if columns.size * s.R * s.S * period > MAX_ADDRESSES:
+    columns = plan.blocks[0] * plan.BN
+    if columns * s.R * s.S * period > MAX_ADDRESSES:
         return None
-    n, p, q = np.unravel_index(columns, (s.N, s.P, s.Q))
-    sign = -1 if s.flip else 1
-    h0 = p * s.u - s.pad_h + ((s.R - 1) * s.dilation_h if s.flip else 0)
-    w0 = q * s.v - s.pad_w + ((s.S - 1) * s.dilation_w if s.flip else 0)
-    found = 0
-    for c in range(min(period, s.C)):
-        channels = len(range(c, s.C, period))
-        for r in range(s.R):
-            for t in range(s.S):
-                h, w = h0 + sign * r * s.dilation_h, w0 + sign * t * s.dilation_w
-                inside = (h >= 0) & (h < s.H) & (w >= 0) & (w < s.W)
-                sector = (((n * s.C + c) * s.H + h) * s.W + w) // FLOATS
-                found += channels * distinct(sector.reshape(-1, WARP), inside.reshape(-1, WARP))
-    return found
+    taps = plan.taps[: min(period, s.C) * s.R * s.S]
+    return sum(_pixel_sectors(plan, columns, tap) * len(range(tap[0], s.C, period)) for tap in taps)
+
+
+def _pixel_sectors(plan: Plan, columns: int, tap: np.ndarray) -> int:
+    """Returns the sectors of the first columns of a row of the data matrix, of which a warp loads 32 neighbours. tap: a row of
+    Plan.taps."""
+    s = plan.s
+    n, p, q = np.unravel_index(np.minimum(np.arange(columns), plan.columns - 1), (s.N, s.P, s.Q))
+    h = p * s.u - s.pad_h + tap[3] + ((s.R - 1) * s.dilation_h if s.flip else 0)
+    w = q * s.v - s.pad_w + tap[4] + ((s.S - 1) * s.dilation_w if s.flip else 0)
+    inside = (h >= 0) & (h < s.H) & (w >= 0) & (w < s.W)
+    sector = (((n * s.C + tap[0]) * s.H + h) * s.W + w) // FLOATS
+    return distinct(sector.reshape(-1, WARP), inside.reshape(-1, WARP))
 
 
 def _of_tile(plan: Plan) -> Traffic:
-    """Returns the bytes of the first tile of block 1. Those of its pixels depend on where they lie: they are not known."""
-    return Traffic((UNKNOWN, UNKNOWN, _shared(plan, 1, 1)))
+    """Returns the bytes of the first tile of block 1."""
+    near = _shared(plan, 1, 1)
+    if predicted_loads(plan) is None:
+        return Traffic((UNKNOWN, UNKNOWN, near))
+    depth = min(plan.BK, plan.s.CRS)
+    pixels = sum(_pixel_sectors(plan, plan.BN, tap) for tap in plan.taps[:depth])
+    loads = (_filter_sectors(plan.s, plan.inside[0], depth) + pixels) << SECTOR_BITS
+    return Traffic((Amount(loads, "predicted", MOST), Amount(loads, "predicted"), near))
 
 
 # -- pieces ----------------------------------------------------------------------------------------------

@@ -66,6 +66,15 @@ def test_threads_load_the_predicted_bytes_from_shared_memory():
     assert m.kernels[0].tile.read[2].bytes * m.kernels[0].tiles == loaded
 
 
+def test_a_tile_s_bytes_add_up():
+    """Of one block, without padding: each tile of whole channels loads as much as the first."""
+    s = ConvShape(1, 32, 8, 8, 64, 1, 1)
+    m = implicit_map(s, RUNGS[1], find(RUNGS[1]).default_tiles)
+    assert m.kernels[0].blocks.count == 1
+    assert m.kernels[0].tiles * m.kernels[0].tile.read[1].bytes == m.total.read[1].bytes
+    assert m.total.read[1].kind == "counted"
+
+
 def test_a_small_shape_is_counted_and_a_real_one_predicted():
     small = implicit_map(CONV_PRESETS["one-tile"].shape, RUNGS[1], find(RUNGS[1]).default_tiles)
     assert small.total.read[1].kind == "counted"
