@@ -17,6 +17,7 @@ from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
 
 MAX_CELLS = 1024  # of the grid of blocks
+IN_L2 = (2, 4)  # rows and columns in which a tile is drawn in L2
 FOLLOWED = 2  # tiles of block 1 that are followed one by one
 
 
@@ -108,9 +109,8 @@ class Steps:
             if not operand.tile:
                 continue
             if "l2" in levels:
-                self.r.copy(
-                    f"l2_{operand.name}", operand.name, operand.pieces[min(tile, len(operand.pieces) - 1)]
-                )
+                piece = operand.pieces[min(tile, len(operand.pieces) - 1)]
+                self.r.copy(f"l2_{operand.name}", operand.name, np.full(IN_L2[0] * IN_L2[1], piece))
             if "sm" in levels:
                 rows, cols = operand.tile.on_sm
                 self.r.copy(f"sm_{operand.name}", f"l2_{operand.name}", np.zeros(rows * cols, int))
@@ -164,7 +164,7 @@ def _of_operand(o: Operand) -> list[Tensor]:
     found = [Tensor(o.name, o.title, o.title, o.role, 1, o.rows, o.cols, o.values, note=o.note)]
     if o.tile:
         in_l2 = tr("{name} in L2", name=o.title)
-        found.append(Tensor(f"l2_{o.name}", in_l2, in_l2, o.role, 1, 1, 1))
+        found.append(Tensor(f"l2_{o.name}", in_l2, in_l2, o.role, 1, *IN_L2))
         found.append(Tensor(f"sm_{o.name}", o.title, o.title, o.role, 1, *o.tile.on_sm, note=o.tile.note))
     return found
 
