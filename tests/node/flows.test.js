@@ -62,6 +62,15 @@ for (const [width, height] of SIZES)
       }
     });
 
+test("a group that may not begin a column is below the one before it", () => {
+  const one = scene(12);
+  for (const g of one.groups.slice(1)) Object.assign(g, { column: false, memorySpace: "global" });
+  one.flows = [];
+  one.groups[0].memorySpace = "global";
+  const { grounds } = layOut(one, 1300, 300, measure);
+  grounds.slice(1).forEach((g, n) => assert.ok(g.x === grounds[n].x && g.y >= grounds[n].y + grounds[n].h));
+});
+
 test("an arrow without a label is not drawn; one in use is in colour", () => {
   const one = scene();
   assert.equal(drawn(one, 640, 330, 0).paths.length, 0);

@@ -12,7 +12,7 @@ from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.program import INPUT, OUTPUT
 from visuals.attention.plan import Plan, plan_of
-from visuals.gpu_map.data import MOST, ONCE, UNKNOWN, Amount, GpuMap, Kernel, Operand, Tile, Traffic
+from visuals.gpu_map.data import MOST, ONCE, UNKNOWN, Amount, Blocks, GpuMap, Kernel, Operand, Tile, Traffic
 from visuals.gpu_map.launches import (
     blocks_of,
     counted,
@@ -59,7 +59,7 @@ def flash_map(s: AttentionShape, rung: str, tiles: Mapping[str, int], count: boo
     )
 
 
-def _kernel(s: AttentionShape, plan: Plan, name: str, blocks, total: Traffic) -> Kernel:
+def _kernel(s: AttentionShape, plan: Plan, name: str, blocks: Blocks, total: Traffic) -> Kernel:
     outputs = plan.DP // plan.lanes
     tile = (1, min(outputs, 8))
     return Kernel(

@@ -12,7 +12,7 @@ from kernels.fusion.shape import ChainShape
 from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.program import INPUT, Buffer, Program
-from visuals.gpu_map.data import ONCE, UNKNOWN, Amount, GpuMap, Kernel, Operand, Tile, Traffic
+from visuals.gpu_map.data import ONCE, UNKNOWN, Amount, Blocks, GpuMap, Kernel, Operand, Tile, Traffic
 from visuals.gpu_map.launches import blocks_of, counted, loaded, recorded_gpu, split, stored
 
 PIECES = 8  # along a side of a map, at most
@@ -54,7 +54,7 @@ def _once(count: int) -> Amount:
     return Amount(count, "predicted", ONCE)
 
 
-def _kernel(part: Part, blocks, operands: Mapping[str, Operand], tiles: Mapping[str, int]) -> Kernel:
+def _kernel(part: Part, blocks: Blocks, operands: Mapping[str, Operand], tiles: Mapping[str, int]) -> Kernel:
     *reads, writes = [a for a in part.launch.args if isinstance(a, str) and a in operands]
     stores = Amount(part.writes, "predicted")
     total = Traffic((_once(part.reads), UNKNOWN, UNKNOWN), (_once(part.writes), stores, stores))

@@ -25,7 +25,7 @@ NO_MAP = mark(
 ORDER = mark("on the GPU")
 ORDER_NOTE = mark(
     "The map lets all blocks take equally long, so they run in waves. A real GPU starts a new block on an SM as soon as "
-    "one ends there, in an order that is not documented."
+    "one ends there, in an order that is not documented. The GPU is the one of the recordings."
 )
 
 
@@ -64,6 +64,7 @@ def label(amount: Amount, of: str, written: bool) -> str:
 
 # -- blocks on SMs -----------------------------------------------------------------------------------
 def start(m: GpuMap) -> str:
+    """Returns how large the first launch is, how many of its blocks fit on an SM, and in how many waves it runs."""
     b, gpu, kernel = m.kernels[0].blocks, m.gpu, m.kernels[0]
     name = tr("The launch") if len(m.kernels) == 1 else tr("Launch 1, {name},", name=kernel.name)
     count = wave_count(b.count, gpu.sms, b.resident)
@@ -118,11 +119,13 @@ def _names(m: GpuMap, names: tuple[str, ...]) -> str:
 
 
 def once(m: GpuMap, kernel: Kernel) -> str:
+    """Returns what block 1 loads before its first tile."""
     fields = {"names": _names(m, kernel.once), "bytes": size(kernel.once_traffic.read[1])}
     return tr("Block 1 first loads its tile of {names}: {bytes}. It keeps it until the end.", **fields)
 
 
 def into_l2(m: GpuMap, kernel: Kernel, tile: int) -> str:
+    """Returns what block 1 needs for a tile, and where it comes from."""
     fields = {"n": whole(tile + 1), "names": _names(m, kernel.reads), "bytes": size(kernel.tile.read[1])}
     if kernel.tile.read[1].bytes is None and kernel.tiles == 1:
         text = tr("Block 1 reads its part of {names}.", **fields)
@@ -136,6 +139,7 @@ def into_l2(m: GpuMap, kernel: Kernel, tile: int) -> str:
 
 
 def onto_sm(m: GpuMap, kernel: Kernel, tile: int) -> str:
+    """Returns where a tile is kept on the SM."""
     if not m.shared:
         return tr("The values pass the L1 cache of the SM. The kernel keeps nothing in shared memory.")
     threads = whole(kernel.blocks.threads)
@@ -145,6 +149,7 @@ def onto_sm(m: GpuMap, kernel: Kernel, tile: int) -> str:
 
 
 def into_registers(m: GpuMap, kernel: Kernel, tile: int) -> str:
+    """Returns what the threads of block 1 load from there for a tile."""
     amount, before = kernel.tile.read[2], kernel.tile.read[1]
     if amount.bytes is None:
         return tr("Each thread computes with values in its own registers.")
@@ -157,10 +162,12 @@ def into_registers(m: GpuMap, kernel: Kernel, tile: int) -> str:
 
 
 def more_tiles(kernel: Kernel, first: int) -> str:
+    """Returns what happens with the tiles that are not followed."""
     return tr("Tiles {first} to {last} take the same way.", first=whole(first + 1), last=whole(kernel.tiles))
 
 
 def store(m: GpuMap, kernel: Kernel) -> str:
+    """Returns where block 1 stores its results."""
     output = m.operands[kernel.writes]
     return tr(
         "Block 1 is done. Its threads store their results to {output}.",
@@ -169,6 +176,7 @@ def store(m: GpuMap, kernel: Kernel) -> str:
 
 
 def others(kernel: Kernel) -> str:
+    """Returns what the other blocks do."""
     return tr(
         "The other {n} blocks do the same with their tiles. A tile that L2 still holds does not come from HBM again.",
         n=whole(kernel.blocks.count - 1),
@@ -176,6 +184,7 @@ def others(kernel: Kernel) -> str:
 
 
 def later_launch(m: GpuMap, n: int, kernel: Kernel) -> str:
+    """Returns the blocks and waves of the launch with number n, from 0."""
     count = wave_count(kernel.blocks.count, m.gpu.sms, kernel.blocks.resident)
     fields = {"at": n + 1, "count": len(m.kernels), "name": kernel.name, "blocks": _blocks(kernel.blocks)}
     return trn(
@@ -191,6 +200,7 @@ def _blocks(b: Blocks) -> str:
 
 
 def launch_bytes(m: GpuMap, n: int, kernel: Kernel) -> str:
+    """Returns the bytes of HBM that the launch with number n, from 0, reads and writes."""
     fields = {"read": moved(kernel.total.read[0]), "written": moved(kernel.total.written[0])}
     return tr(
         "Launch {n} reads {read} from HBM and writes {written}, if each value moves once.", n=n + 1, **fields
@@ -198,6 +208,7 @@ def launch_bytes(m: GpuMap, n: int, kernel: Kernel) -> str:
 
 
 def total(m: GpuMap) -> str:
+    """Returns the bytes of all launches on each part of the way."""
     read, written = m.total.read, m.total.written
     last = m.kernels[-1]
     whom = (

@@ -20,11 +20,9 @@ def _map(evidences: Evidences) -> GpuMap | None:
     """Returns the GPU map of the kernel on the stage."""
     at = evidences["stage"]
     tiles = {**at.rung.default_tiles, **at.tiles}
-    return (
-        None
-        if why_not(at.shape, at.rung.name, tiles)
-        else implicit_map(at.shape, at.rung.name, tiles, count=False)
-    )
+    if why_not(at.shape, at.rung.name, tiles):
+        return None
+    return implicit_map(at.shape, at.rung.name, tiles, count=False)
 
 
 def _times_from_l2(evidences: Evidences) -> float | None:
