@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import Chapter, Story, faster
+from pages.parts.chapters import Chapter, Question, Story, faster
+from visuals.attention.gpu_map import RUNGS, flash_map
+from visuals.attention.scene import why_not
 from visuals.charts import units
+from visuals.gpu_map import facts as map_facts
+from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts
 
 NAIVE, FLASH = {"rung": "naive"}, {"rung": "flash"}
+REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
+
+
+def _map(evidences: Evidences) -> GpuMap | None:
+    """Returns the GPU map of the kernel on the stage, if it is one of flash attention."""
+    at = evidences["stage"]
+    tiles = {**at.rung.default_tiles, **at.tiles}
+    if at.rung.name not in RUNGS or why_not(at.shape, at.rung.name, tiles):
+        return None
+    return flash_map(at.shape, at.rung.name, tiles, count=False)
+
+
+def _busiest(evidences: Evidences) -> int | None:
+    return map_facts.busiest(_map(evidences))
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the bytes of S and of all inputs at each size, as FP32."""
-    found = {}
+    """Returns the bytes of S and of all inputs at each size, as FP32, and the figures of the GPU map."""
+    found = map_facts.facts(_map(evidences))
     for size, evidence in evidences.items():
         s = evidence.shape
         found[f"{size}_scores"] = units.bytes_(4 * s.heads * s.N * s.N)
@@ -103,6 +121,22 @@ CHAPTERS = (
             mark("Your guess: is it faster than tiled products now?"),
             "attention/blocked", "real",
             mark("It takes {real_time}. {real_against_blocked}"),
+        ),
+    ),
+    Chapter(
+        mark("Where do the bytes go?"),
+        (
+            mark("The map shows the whole GPU: {map_blocks} blocks in {map_waves} waves. A block loads its tile of [Q](input) once, then all keys and values of its head."),
+            mark("Q, K and V are {map_hbm}. The blocks load {map_l2} from L2."),
+            mark("S would be {stage_scores}. It is on no arrow: it never leaves an SM."),
+        ),
+        FLASH | REAL | {"Br": "32", "Bc": "32", "order": "map"},
+        step=1,
+        question=Question(
+            mark("Your guess: which arrow carries the most bytes?"),
+            map_facts.ARROWS,
+            _busiest,
+            mark("Shared memory: the threads load {map_near} from it. A later kernel keeps more in registers."),
         ),
     ),
     Chapter(

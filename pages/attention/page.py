@@ -28,10 +28,12 @@ with lesson.controls(visible):
     settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 if "watch" in parts:
     values = chosen(address.VALUES, address.KINDS)
-    scene, reason = address.scene(query.shape, query.rung.name, tuple(query.tiles.items()), values)
+    orders = address.orders(query.rung.name)
+    order = chosen("order", orders)
+    scene, reason = address.scene(query.shape, query.rung.name, tuple(query.tiles.items()), values, order)
     if reason and not query.broken:  # a broken rule is already named beside the tile sizes
         note(reason)
-    Stage("attention", scene, settings, query.rung, controls.sizes(query), link, chapter=chapter).draw()
+    Stage("attention", scene, settings, query.rung, controls.sizes(query), link, orders, chapter).draw()
 if whole:
     idea(
         tr(

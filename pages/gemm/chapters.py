@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from kernels.i18n import mark
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
+from visuals.gemm.gpu_map import gemm_map
+from visuals.gemm.plan import why_not
+from visuals.gpu_map import facts as map_facts
+from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, ratio, within
 
 SMALL = {"M": "8", "N": "8", "K": "8"}  # few enough cells to print their numbers
@@ -11,6 +15,8 @@ DEEP = SMALL | {"K": "16"}  # two tiles of 8
 WIDE = {"M": "32", "N": "32", "K": "16", "BM": "32", "BN": "32", "BK": "8"}
 FP16 = {"dtype": "fp16"}
 COUNTS = ("4", "16", "64", "128")
+TIMES = ("1", "32", "128", "4,096")
+REAL = {"M": "4096", "N": "4096", "K": "4096"}
 SPEEDUPS = (mark("Up to 3×"), mark("3× to 20×"), mark("More than 20×"))
 
 
@@ -19,11 +25,33 @@ def _speedup(evidences: Evidences) -> float | None:
     return ratio(evidences["real"], "gemm/naive") if "real" in evidences else None
 
 
+def _map(evidences: Evidences) -> GpuMap | None:
+    """Returns the GPU map of the kernel on the stage."""
+    at = evidences["stage"]
+    tiles = {**at.rung.default_tiles, **at.tiles}
+    if why_not(at.shape, at.rung.name, tiles):
+        return None
+    return gemm_map(at.shape, at.rung.name, tiles, count=False)
+
+
+def _times_from_l2(evidences: Evidences) -> int | None:
+    times = map_facts.times_from_l2(_map(evidences))
+    return TIMES.index(f"{times:,.0f}") if times and f"{times:,.0f}" in TIMES else None
+
+
 def facts(evidences: Evidences) -> Facts:
-    """Returns what a thread reads and multiplies for one k, at the tile sizes of the strip's real size."""
+    """Returns what a thread reads and multiplies for one k, at the tile sizes of the strip's real size, and the figures of
+    the GPU map."""
     tiles = evidences["real" if "real" in evidences else "stage"].tiles
     rows, cols = tiles.get("TM", 1), tiles.get("TN", 1)
-    return {"reads": str(rows + cols), "products": str(rows * cols)}
+    found = _map(evidences)
+    times = map_facts.times_from_l2(found)
+    return {
+        "reads": str(rows + cols),
+        "products": str(rows * cols),
+        "map_times": f"{times:,.0f}" if times else "",
+        **map_facts.facts(found),
+    }
 
 
 def _products(evidences: Evidences) -> int | None:
@@ -77,6 +105,22 @@ CHAPTERS = (
             mark("Shared tile takes {real_time}. {real_against_naive}"),
         ),
         nudge=mark("One multiply-add still needs two reads of shared memory. That is the next limit."),
+    ),
+    Chapter(
+        mark("Where do the bytes go?"),
+        (
+            mark("This is the whole GPU. The {map_blocks} blocks of a real product run on its {map_sms} SMs in {map_waves} waves. Step through them."),
+            mark("[A](input) and [B](filter) are {map_hbm}. But the blocks load {map_l2} from the L2 cache, because each block loads its tiles again."),
+        ),
+        REAL | {"rung": "shared-tile", "order": "map"},
+        step=1,
+        question=Question(
+            mark("How many times does each value of A and B leave L2?"),
+            TIMES,
+            _times_from_l2,
+            mark("{map_times} times. From shared memory the threads then load {map_near}."),
+        ),
+        nudge=mark("In Explore, choose a register tile and compare the arrow that leaves L2."),
     ),
     Chapter(
         mark("More sums for each thread"),

@@ -10,14 +10,18 @@ from kernels.i18n import cached, mark, tr
 from kernels.model.program import RuleError
 from visuals.gemm import fragment
 from visuals.gemm.fragment import fragment_scene
+from visuals.gemm.gpu_map import gemm_map
 from visuals.gemm.plan import why_not
 from visuals.gemm.scene import gemm_scene
 from visuals.gemm.warps import warps_scene
+from visuals.gpu_map.scene import map_scene
+from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 GEMM_ORDERS = {
     "explaining": mark("the loads of one block, then the terms of its sums"),
     "warps": mark("the memory requests of one warp of block 0, as the emulator executed them"),
+    MAP: DESCRIPTION,
 }
 
 
@@ -43,6 +47,11 @@ def gemm(
     explaining order folds repeated steps, unless `every_step`."""
     if reason := why_not(shape, rung, dict(tiles)):
         return None, reason
+    note = ""
+    if order == MAP:
+        if found := gemm_map(shape, rung, dict(tiles)):
+            return map_scene(found), ""
+        note = tr(NO_MAP)
     matrices = _matrices(shape)
     if order == "fragments":
         A, B, *_ = matrices
@@ -53,7 +62,7 @@ def gemm(
         except RuleError as error:  # no compiler here for these tile sizes
             note = tr("{error}. The stage shows the explaining order instead.", error=error)
             return gemm_scene(shape, rung, dict(tiles), *matrices), note
-    return gemm_scene(shape, rung, dict(tiles), *matrices, every_step=every_step), ""
+    return gemm_scene(shape, rung, dict(tiles), *matrices, every_step=every_step), note
 
 
 def _corner(matrix: np.ndarray, rows: int, cols: int) -> np.ndarray:

@@ -36,6 +36,7 @@ export function pack(scene) {
       captions: { ...a.captions, kind: put(a.captions.kind, "u1"), args: a.captions.args.row ? { row: put(a.captions.args.row), col: put(a.captions.args.col) } : put(a.captions.args) },
     })),
     reads: (rest.reads || []).map((r) => ({ source: r.source, start: put(r.start), ...(r.first ? { first: put(r.first), cols: put(r.cols) } : { cells: put(r.cells, "u1") }) })),
+    flows: (rest.flows || []).map((f) => ({ ...f, text: put(f.text, "u1"), active: put(f.active, "u1") })),
     matmuls: (rest.matmuls || []).map((m) => ({ ...m, rest: put(m.rest, "f4"), upto: put(m.upto, "u1") })),
     readings: (rest.readings || []).map((r) => ({ kind: "", role: "", ...r, values: put(r.values, "f4") })),
     captions: {

@@ -17,6 +17,7 @@ from visuals.scene.parts import (
     ROLES,
     Annotation,
     Captions,
+    Flow,
     MatMul,
     SceneError,
     Sum,
@@ -57,6 +58,8 @@ def validate(scene: Any) -> None:
     need(sorted(grouped) == sorted(tensors), SceneError("the groups must name every tensor once"))
     for row in (row for g in scene.groups if g.aligned for row in g.rows):
         _check_aligned([tensors[name] for name in row], need)
+    for f in scene.flows:
+        _check_flow(f, len(scene.groups), scene.steps, need)
     for v in scene.views:
         _check_view(v, scene, tensors, need)
     for w in scene.writes:
@@ -158,6 +161,14 @@ def _check_tensor(t: Tensor, need, finite) -> None:
 def _check_aligned(row: list[Tensor], need) -> None:
     plain = all(t.planes == 1 and not any(t.pad) and t.rows == row[0].rows for t in row)
     need(plain, SceneError(f"{', '.join(t.name for t in row)} cannot be aligned: their rows differ"))
+
+
+def _check_flow(f: Flow, groups: int, steps: int, need) -> None:
+    ends = np.array([f.source, f.target])
+    need(_within(ends, 0, groups) and f.source != f.target, SceneError("a flow does not join two groups"))
+    need(np.size(f.text) == np.size(f.active) == steps, SceneError("a flow has not one label a step"))
+    need(_within(f.text, 0, len(f.texts)), SceneError("a flow has a step without a label"))
+    need(_within(f.active, 0, 2), SceneError("a flow is active (1) or not (0) at a step"))
 
 
 def _check_view(v: View, scene: Any, tensors, need) -> None:

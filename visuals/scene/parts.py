@@ -72,6 +72,7 @@ class Group:
     title: str = ""  # above the region: "shared memory of block (0, 0)"
     aligned: bool = False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
     table: bool = False
+    column: bool = True  # whether it may begin a new column of the stage
 
 
 def product(left: str, right: str, *out: str) -> tuple[tuple[str, ...], ...]:
@@ -79,6 +80,18 @@ def product(left: str, right: str, *out: str) -> tuple[tuple[str, ...], ...]:
 
     `out` is the product, then what is beside it; "" leaves its place empty."""
     return ("", right, *[""] * (len(out) - 1)), (left, *out)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """An arrow from group `source` to group `target`, by their positions in a scene's groups. Its label at step t is
+    texts[text[t]]; "" for no arrow."""
+
+    source: int
+    target: int
+    texts: tuple[str, ...]
+    text: np.ndarray  # integer, one per step
+    active: np.ndarray  # integer, one per step: 1 where values move at this step
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,13 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
                 "table": g.table,
             }
             | ({"aligned": True} if g.aligned else {})
+            | ({} if g.column else {"column": False})
             for g in scene.groups
+        ],
+        "flows": [
+            {"source": f.source, "target": f.target, "texts": list(f.texts)}
+            | {"text": put(f.text), "active": put(f.active)}
+            for f in scene.flows
         ],
         "tensors": [_tensor(t, put) for t in scene.tensors],
         "writes": [_write(w, scene, put) for w in scene.writes],

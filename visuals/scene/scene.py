@@ -10,6 +10,7 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
 * **Group**s are regions of the stage, each in one memory space: global memory, workspace, shared memory, registers. In an
   aligned group, row i of all tensors of a row is on one line. A group that is a table aligns its tensors, as a matrix
   product is drawn: B above C, A left of C.
+* A **Flow** is an arrow with a label from one group to another, for example the bytes that move between two memories.
 * A **Write** gives cells new values at certain steps: numbers, or copies of another tensor's cells, which then keep
   the hue of their source. A cell may be written again: the last write counts. A copy made at step t sees all writes
   up to and including t. It may not read a cell that is not written yet, and copies may not form a cycle. A write that
@@ -50,6 +51,7 @@ from visuals.scene.parts import (
     VERSION,
     Annotation,
     Captions,
+    Flow,
     Group,
     Lanes,
     MatMul,
@@ -86,6 +88,7 @@ class Scene:
     lanes: Lanes | None = None
     sums: tuple[Sum, ...] = ()
     views: tuple[View, ...] = ()
+    flows: tuple[Flow, ...] = ()
     finite: bool = True  # False: cells, readings and captions may hold infinities and NaN, and print them
     version: int = field(default=VERSION, init=False)
 

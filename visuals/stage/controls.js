@@ -20,6 +20,7 @@ export function render(player) {
   fillOrders(root.querySelector(".orders"), player.data.orders || []);
   part.order.hidden = !scene.orderName;
   part.kernel.hidden = !scene.sources.length;
+  root.classList.toggle("wide", !scene.sources.length && scene.flows.length > 0);
   const known = legendOf(scene);
   for (const row of root.querySelectorAll("[data-legend]")) row.hidden = !known.has(row.dataset.legend);
   player.rendered = {};

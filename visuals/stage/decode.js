@@ -38,6 +38,7 @@ export function decodeScene(meta, block) {
   const scene = {
     ...meta, tensors,
     groups: meta.groups.map((g) => ({ ...g, rows: g.rows.map((row) => row.map((name) => name && tensor(name))) })),
+    flows: (meta.flows || []).map((f) => ({ ...f, text: read(f.text), active: read(f.active) })),
     reads: meta.reads.map((r) => ({ source: tensor(r.source), start: read(r.start), cells: r.first ? readRectangles(r, tensor(r.source).cols, read) : read(r.cells) })),
     matmuls: meta.matmuls.map((m) => ({ left: tensor(m.left), right: tensor(m.right), out: tensor(m.out), rest: read(m.rest), upto: read(m.upto) })),
     sums: (meta.sums || []).map((s) => ({ ...s, out: tensor(s.out), left: s.left ? tensor(s.left) : null, right: tensor(s.right), start: read(s.start), cells: read(s.cells), factors: readFactors(s.factors, read) })),

@@ -4,7 +4,7 @@
 import { styleOf } from "./colour.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
 import { decimal } from "./texts.js";
-import { HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
+import { ARROW, HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
 import { clamp } from "./view.js";
 
 const SMALLEST = 6.8; // px: of a number
@@ -88,6 +88,10 @@ export class Still {
       ctx.beginPath();
       ctx.roundRect(g.x, g.y, g.w, g.h, 4);
       ctx.fill();
+      if (g.joined) {
+        Object.assign(ctx, { strokeStyle: theme.tokens.line, lineWidth: 1 });
+        ctx.stroke();
+      }
       if (g.title) this.print(g.title, g.x + 10 * this.scale, g.titleY, 12.5, false, theme.tokens.dim);
     }
     for (const block of Object.values(layout.blocks)) {
@@ -98,8 +102,7 @@ export class Still {
     this.step = step;
   }
 
-  print(text, x, y, px, bold, colour) {
-    const { ctx } = this;
+  print(text, x, y, px, bold, colour, ctx = this.ctx) {
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
     ctx.font = this.font(px, bold);
@@ -237,6 +240,38 @@ export function drawMarks(ctx, { layout, theme }, marks, strength) {
     stroke(theme.tokens[mark.as], width);
   }
   ctx.globalAlpha = 1;
+}
+
+// Arrows between groups, side by side before the later group, each with its label. An arrow goes down, or across to the
+// next column. The arrows of a step in which values move are in colour.
+export function drawFlows(still, ctx, step) {
+  const { layout, theme, scale, scene } = still, count = {};
+  for (const f of scene.flows) {
+    const [first, last] = [f.source, f.target].sort((a, b) => a - b).map((n) => layout.grounds.find((g) => g.group === n));
+    const all = scene.flows.filter((other) => Math.max(other.source, other.target) === last.group).length;
+    const n = (count[last.group] = (count[last.group] ?? -1) + 1), text = f.texts[f.text[step]];
+    if (!text) continue;
+    const gap = ARROW * scale, line = HEAD_LINE * scale, top = last.y - all * line, colour = theme.tokens[f.active[step] ? "accent" : "dim"];
+    const below = top >= first.y + first.h - 1, x = last.x + gap * (n + 0.5), y = last.y + gap * (n + 0.5), right = first.x + first.w;
+    const from = clamp(x, first.x + 4, right - 4), bend = top - 6, level = clamp(y, first.y + gap * (n + 0.5), first.y + first.h - 4), middle = (right + last.x) / 2 + 6 * (n - (all - 1) / 2);
+    const path = below ? [[from, first.y + first.h], [from, bend], [x, bend], [x, last.y]] : [[right, level], [middle, level], [middle, y], [last.x, y]];
+    if (f.source > f.target) path.reverse();
+    drawArrow(ctx, path, colour, (f.active[step] ? 2.5 : 1.5) * scale, 4 * scale);
+    still.print(text, last.x + gap * (below ? all : 0) + 2, top + n * line - 1, 13, false, colour, ctx);
+  }
+}
+
+function drawArrow(ctx, path, colour, width, size) {
+  const [[px, py], [x, y]] = path.slice(-2), dx = Math.sign(x - px), dy = Math.sign(y - py);
+  Object.assign(ctx, { strokeStyle: colour, fillStyle: colour, lineWidth: width });
+  ctx.beginPath();
+  path.forEach(([u, v], k) => (k ? ctx.lineTo(u, v) : ctx.moveTo(u, v)));
+  ctx.stroke();
+  ctx.beginPath();
+  ctx.moveTo(x, y);
+  for (const side of [1, -1]) ctx.lineTo(x - 2 * size * dx + side * size * dy, y - 2 * size * dy + side * size * dx);
+  ctx.closePath();
+  ctx.fill();
 }
 
 // Rectangles around cells: neighbours of a row share one, and so do equal parts of rows below each other; with `each`

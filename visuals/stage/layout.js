@@ -5,7 +5,7 @@
 // large as width and height allow, smallest first: nothing is hidden, and no tensor is large while another is
 // needlessly small. A local search changes one fold, row break or group position at a time, and keeps the best.
 
-export const MAX_CELL = 28, NUMBERS_FROM = 15, HEAD_LINE = 18;
+export const MAX_CELL = 28, NUMBERS_FROM = 15, HEAD_LINE = 18, ARROW = 16;
 const MIN_CELL = 2, READABLE_CELL = 18, ALIGNED_CELL = 20, ROW_BREAK = 0.5;
 const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
 // What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines.
@@ -39,10 +39,14 @@ export function layOut(scene, width, height, measure, scale = 1) {
 
 function boxesOf(scene, measure, plan) {
   const boxes = [], { scale, pad, gap } = plan;
-  for (const { title, memorySpace, rows, aligned, table } of scene.groups) {
-    const bottom = memorySpace === "global" ? 0 : pad, before = boxes.at(-1)?.frame;
-    const frame = { title, bottom, top: title ? GROUND_TITLE * scale : bottom, minWidth: measure(title), ground: bottom ? `${memorySpace}-ground` : "panel" };
+  for (const [group, { title, memorySpace, rows, aligned, table, column = true }] of scene.groups.entries()) {
+    // Labels of arrows are above the later of the two groups; both have a frame.
+    const flows = (scene.flows || []).filter((f) => Math.max(f.source, f.target) === group), joined = (scene.flows || []).some((f) => f.source === group || f.target === group);
+    const bottom = memorySpace === "global" && !joined ? 0 : pad, before = boxes.at(-1)?.frame;
+    const labels = flows.length ? flows.length * ARROW * scale + Math.max(...flows.flatMap((f) => f.texts.map((text) => measure(text)))) : 0;
+    const frame = { group, title, bottom, above: flows.length * HEAD_LINE * scale, top: title ? GROUND_TITLE * scale : bottom, minWidth: Math.max(labels, measure(title)), joined, ground: memorySpace === "global" ? "panel" : `${memorySpace}-ground` };
     const first = !before ? [COLUMN] : before.bottom ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
+    if (!column) first.pop();
     if (table) {
       const box = { table: rows.map((row) => row.map((t) => t && { t, ...headsOf(t, measure, scale) })), frame, options: { way: [{ cost: 0 }], begins: first }, heads: [0, 1, 2], gap };
       boxes.push(Object.assign(box, { mates: [box] }));
@@ -198,7 +202,7 @@ function grow({ page, boxes, byTensor, width, height, scale }) {
 }
 
 // -- the page as nested parts: columns side by side, lines in them down, groups side by side, rows of boxes down ---
-const NO_FRAME = { top: 0, bottom: 0, minWidth: 0 };
+const NO_FRAME = { above: 0, top: 0, bottom: 0, minWidth: 0 };
 
 function partOf(boxes, level, plan) {
   const across = level % 2 === 0, runs = [], aligned = !level && boxes[0].mates[1];
@@ -229,13 +233,14 @@ function size(part) {
   }
   part.heads = heads;
   part.w = Math.max(frame.minWidth, across ? along : max);
-  part.h = frame.top + heads + (across ? max : along) + frame.bottom;
+  part.h = frame.above + frame.top + heads + (across ? max : along) + frame.bottom;
 }
 
 // Places a part at x, y in w x h: tensors of a row move apart, other parts widen to the edge.
 function placePart(part, x, y, w, h, plan, layout) {
   const { members, across, aligned, gap, frame, heads } = part, { pad, scale } = plan, slack = across ? Math.max(0, w - part.w) : 0;
-  if (frame.top) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h, titleY: y });
+  y += frame.above;
+  if (frame.top) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h: h - frame.above, titleY: y });
   y += frame.top + heads;
   for (const m of members)
     if (m.table) {

@@ -3,7 +3,7 @@
 
 import { isDark, makeTheme } from "./colour.js";
 import { captionOf, decodeScene, sameScene, unpack } from "./decode.js";
-import { Still, drawMarks, drawMoving } from "./draw.js";
+import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
 import { report } from "./frame.js";
@@ -349,6 +349,7 @@ class Player {
 
   drawOver(ctx, still, t, flies, focus) {
     drawMarks(ctx, still, stepMarks(this.scene, clamp(Math.ceil(t), 0, this.scene.steps - 1)), focus ? 0.35 : 1);
+    drawFlows(still, ctx, clamp(Math.ceil(t), 0, this.scene.steps - 1));
     if (flies) drawMoving(ctx, still, t);
     if (focus) drawMarks(ctx, still, explain(this.scene, Math.floor(t), focus.name, focus.index).marks, 1);
   }

@@ -280,3 +280,14 @@ def test_home_cards_show_the_scene_of_the_lesson():
     for card in cards:
         assert 0 < card.step < card.build_scene().steps
         assert stages(open_at(view="watch", **card.params)) == [card.build_scene().key]
+
+
+def test_the_map_of_a_launch():
+    size = {"B": 4, "H": 16, "N": 2048, "d": 64}
+    at = open_at(order="map", rung="flash", Br=32, Bc=32, **size)
+    assert stages(at)[0].startswith("map attention/flash")
+    at = open_at(
+        order="map", rung="flash", Br=4, Bc=8, **size
+    )  # not compiled ahead: its registers are not known
+    assert not stages(at)[0].startswith("map") and "How many blocks fit on an SM is not known" in texts(at)
+    assert not stages(open_at(order="map", rung="naive"))[0].startswith("map"), "it has no such order"

@@ -289,3 +289,11 @@ def test_autotune_continues_after_a_failure_and_can_be_stopped(monkeypatch):
     assert not at.exception and sweep.stopped and not sweep.job and not sweep.todo
     assert "No time: BM" in texts(at) and "try again in a moment" in texts(at)
     assert [b for b in at.button if b.key == "autotune"]
+
+
+def test_the_map_of_a_launch_at_a_real_size():
+    size = {"M": 4096, "N": 4096, "K": 4096}
+    assert stages(open_at(order="map", rung="shared-tile", **size))[0].startswith(
+        "map gemm/shared-tile M4096"
+    )
+    assert stages(open_at(order="map", rung="naive"))[0].startswith("map gemm/naive")

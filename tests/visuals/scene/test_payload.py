@@ -21,7 +21,7 @@ from tests.helpers.shapes import conv_shapes
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.part import part_of
 from visuals.scene.highlight import KINDS
-from visuals.scene.parts import SceneError
+from visuals.scene.parts import Flow, SceneError
 from visuals.scene.payload import Block, _read_cells, payload
 from visuals.scene.recorder import read_per_step
 from visuals.scene.scene import Scene
@@ -156,6 +156,16 @@ def test_every_file_of_a_program_is_sent():
     (entry,), (source,) = meta["nextSources"], scene.next_sources
     assert (entry["file"], entry["since"], entry["text"]) == ("03_gemm.cu", 36, source.text)
     assert read(block, entry["lines"]).tolist() == source.lines.tolist()
+
+
+def test_flows_are_sent():
+    scene = scenes.tiled()
+    text, active = np.arange(scene.steps) % 2, np.arange(scene.steps) % 3 // 2
+    meta, block = payload(replace(scene, flows=(Flow(1, 0, ("", "8 B"), text, active),)))
+    (entry,) = meta["flows"]
+    assert (entry["source"], entry["target"], entry["texts"]) == (1, 0, ["", "8 B"])
+    assert read(block, entry["text"]).tolist() == text.tolist()
+    assert read(block, entry["active"]).tolist() == active.tolist()
 
 
 def test_a_full_warp_keeps_its_last_lane():

@@ -18,7 +18,7 @@ from tests.helpers.histories import CELLS, histories, scene_of
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.im2col.warps import blocks, in_warp_order
 from visuals.conv.part import part_of
-from visuals.scene.parts import MAX_STEPS, Captions, Group, Lanes, Reading, SceneError, Tensor, Write
+from visuals.scene.parts import MAX_STEPS, Captions, Flow, Group, Lanes, Reading, SceneError, Tensor, Write
 from visuals.scene.scene import Scene, number  # fmt: skip
 
 GOOD, TINY = scenes.tiled(), scenes.softmax()
@@ -55,6 +55,11 @@ def template(text):
 
 def next_file(**fields):
     return {"next_sources": (replace(GOOD.source, **{"lines": np.array([0])} | fields),)}
+
+
+def flow(**fields):
+    steps = np.zeros(GOOD.steps, int)
+    return {"flows": (replace(Flow(0, 1, ("8 B",), steps, steps), **fields),)}
 
 
 STEPS, NUMBERS = GOOD.steps, np.zeros((GOOD.steps, 7))
@@ -137,6 +142,11 @@ FAULTS = {
     "a closing brace": (template("sum {0}}"), "cannot be filled"),
     "a mark of no role": (template("[sum](total)"), "role 'total' is none of"),
     "numbers not finite": (captions(args=NUMBERS + np.nan), "captions hold numbers that are not finite"),
+    "a flow to itself": (flow(target=0), "a flow does not join two groups"),
+    "a flow to no group": (flow(target=99), "a flow does not join two groups"),
+    "labels of too few": (flow(text=np.zeros(2, int)), "a flow has not one label a step"),
+    "no such label": (flow(text=np.ones(STEPS, int)), "a flow has a step without a label"),
+    "a flow twice active": (flow(active=np.full(STEPS, 2)), "a flow is active (1) or not (0) at a step"),
     "lanes of too few": ({"lanes": Lanes(np.zeros(2, int), np.zeros(2, int))}, "lanes and steps differ"),
     "lines of too few": ({"source": replace(GOOD.source, lines=np.zeros(2, int))}, "source lines and steps"),
     "a line before the text": ({"source": replace(GOOD.source, lines=np.array([-1]))}, "has no such line"),

@@ -111,3 +111,9 @@ def test_run_uses_the_tiles_of_the_page():
     other = rows["conv/im2col-cublas"]["tiles"]
     assert other == find("conv/im2col-cublas").default_tiles and "kt-badge-measured" in texts(at)
     assert "conv/implicit-gemm-plain" not in rows and "NumPy divides one way only" in texts(at)
+
+
+def test_the_map_of_a_launch():
+    assert stages(open_at(order="map", N=32, C=128, H=28, W=28, K=128))[0].startswith(
+        "map conv/implicit-gemm"
+    )
