@@ -12,6 +12,7 @@ from visuals.gemm import fragment
 from visuals.gemm.fragment import fragment_scene
 from visuals.gemm.plan import why_not
 from visuals.gemm.scene import gemm_scene
+from visuals.gemm.timeline import has_timeline, timeline_scene
 from visuals.gemm.warps import warps_scene
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
@@ -20,7 +21,7 @@ GEMM_ORDERS = {
     "warps": mark("the memory requests of one warp of block 0, as the emulator executed them"),
 }
 
-
+TIMELINE = {"timeline": mark("the copies, waits, products and barriers of one block: what follows what")}
 FRAGMENTS = {
     "fragments": mark("the elements in each lane’s registers in the first mma.sync m16n8k16 of block 0")
 }
@@ -31,7 +32,8 @@ FILLED = 512  # rows of A and columns of B with random values; block 0 reads the
 
 def gemm_orders(rung: str) -> dict[str, str]:
     """Returns the orders in which a rung of the GEMM ladder can be played, with a description of each."""
-    orders = GEMM_ORDERS | FRAGMENTS if rung == "gemm/mma-sync" else GEMM_ORDERS
+    orders = GEMM_ORDERS | (TIMELINE if has_timeline(rung) else {})
+    orders |= FRAGMENTS if rung == "gemm/mma-sync" else {}
     return {order: tr(text) for order, text in orders.items()}
 
 
@@ -46,8 +48,10 @@ def gemm(
     if order == "fragments":
         A, B, *_ = matrices
         return fragment_scene(_corner(A, fragment.M, fragment.K), _corner(B, fragment.K, fragment.N)), ""
-    if order == "warps":
+    if order in ("warps", "timeline"):
         try:
+            if order == "timeline":
+                return timeline_scene(shape, rung, dict(tiles)), ""
             return warps_scene(shape, rung, dict(tiles), *matrices), ""
         except RuleError as error:  # no compiler here for these tile sizes
             note = tr("{error}. The stage shows the explaining order instead.", error=error)

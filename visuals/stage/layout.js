@@ -60,7 +60,7 @@ function waysOf(scene, t, scale) {
     const across = Math.ceil(t.planes / down);
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
-  if (t.planes > 1 || t.pad.some(Boolean)) return ways; // a picture
+  if (t.planes > 1 || t.unfolded || t.pad.some(Boolean)) return ways; // a picture, or a row of steps
   // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns.
   const product = scene.matmuls.find((m) => m.right === t), unit = product ? product.out.cols : 1;
   for (let n = 2; n <= 24; n++) {
