@@ -337,3 +337,10 @@ test("a layout is computed in a few milliseconds", () => {
   assert.ok(toy <= 15, `${toy} ms`);
   assert.ok(many <= 75, `${many} ms`);
 });
+
+test("a row of steps stays in one piece", () => {
+  const rows = (more) => sceneOf([["shared", "one block", [tensor("a", 2, 60, more)], [tensor("b", 1, 60, more)]]]);
+  const ways = (more) => Object.values(layOut(rows(more), 600, 448, measured(1)).blocks).map(({ way }) => way.down);
+  assert.ok(ways({}).some((down) => down > 1));
+  assert.deepEqual(ways({ unfolded: true }), [1, 1]);
+});

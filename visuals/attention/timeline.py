@@ -13,6 +13,7 @@ import numpy as np
 from kernels.attention.shape import AttentionShape
 from kernels.attention.tensor_cores import PAD
 from kernels.engines import emulator
+from kernels.engines.emulator.trace import BlockTrace
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.program import INPUT, Program
@@ -73,21 +74,25 @@ def shortened(s: AttentionShape, plan: Plan) -> AttentionShape:
     return s.with_(B=1, H=1, N=s.N - plan.Bc * (count - tiles_to_run(count, plan.stages)))
 
 
-def order_of(cut: AttentionShape, rung: str, tiles: Mapping[str, int]) -> ProgramOrder:
-    """Returns the order of the block with the last queries, from its trace. It sees all keys. The order does not depend on
-    values: all are zero."""
-    plan, program = plan_of(cut, rung, tiles), find(rung).build(cut, tiles)
-    launch, block = program.steps[0], 0
-    if not cut.causal:  # then all blocks do the same
+def order_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> ProgramOrder:
+    """Returns the order of the block with the last queries, from its trace. It sees all keys."""
+    plan = plan_of(s, rung, tiles)
+    return program_order(trace_of(s, rung, tiles), regions_of(plan), -(-s.N // plan.Bc))
+
+
+def trace_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> BlockTrace:
+    """Returns the trace of the block with the last queries. The order does not depend on values: all are zero."""
+    program, block = find(rung).build(s, tiles), 0
+    launch = program.steps[0]
+    if not s.causal:  # then all blocks do the same
         launch = dataclasses.replace(launch, grid=(1, 1, 1))
     elif rung == FLASH:  # in the other kernels, block 0 has the last queries
         block = int(np.prod(launch.grid)) - 1
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
-    trace, _ = emulator.trace_launch(Program(program.buffers, (launch,)), 0, zeros, block, values=False)
-    return program_order(trace, _regions(plan), -(-cut.N // plan.Bc))
+    return emulator.trace_launch(Program(program.buffers, (launch,)), 0, zeros, block, values=False)[0]
 
 
-def _regions(plan: Plan) -> list[Region]:
+def regions_of(plan: Plan) -> list[Region]:
     """Returns where the tiles of K and V are in shared memory, after the tile of Q."""
     word, Br, Bc, DP = plan.word, plan.Br, plan.Bc, plan.DP
     pad = {FLASH: (0, 1, 0), REGISTERS: (4, 4, 0), TENSOR_CORES: (PAD, PAD, PAD)}[

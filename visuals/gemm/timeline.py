@@ -9,11 +9,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kernels.engines.emulator.trace import BlockTrace
 from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.program import INPUT
-from visuals.gemm.plan import PLANS, Layout, Plan, plan_of, why_not
+from visuals.gemm.plan import PLANS, Plan, plan_of, why_not
 from visuals.gemm.warps import traced
 from visuals.scene.program_order import ProgramOrder, Region, folded, program_order, tiles_to_run
 from visuals.scene.scene import Scene
@@ -67,18 +68,24 @@ def shortened(s: GemmShape, plan: Plan) -> GemmShape:
     return s.with_(M=min(s.M, plan.BM), N=N, K=K)
 
 
-def order_of(cut: GemmShape, rung: str, plan: Plan) -> ProgramOrder:
-    """Returns the order of block 0, from its trace. The order does not depend on values: all are zero."""
-    program = find(rung).build(cut, find(rung).check(cut, plan.tiles))
+def order_of(s: GemmShape, rung: str, plan: Plan) -> ProgramOrder:
+    """Returns the order of block 0, from its trace."""
+    return program_order(trace_of(s, rung, plan), regions_of(plan), -(-s.K // plan.BK))
+
+
+def trace_of(s: GemmShape, rung: str, plan: Plan) -> BlockTrace:
+    """Returns the trace of block 0. The order does not depend on values: all are zero."""
+    program = find(rung).build(s, find(rung).check(s, plan.tiles))
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
-    trace, _ = traced(cut, rung, plan.tiles, zeros, values=False)
-    regions = [region for layout in (plan.As, plan.Bs) for region in _regions(layout, plan)]
-    return program_order(trace, regions, -(-cut.K // plan.BK))
+    return traced(s, rung, plan.tiles, zeros, values=False)[0]
 
 
-def _regions(layout: Layout, plan: Plan) -> list[Region]:
-    size = layout.rows * layout.cols * layout.item
-    starts = [layout.start + stage * layout.stride for stage in range(plan.stages)]
-    return [
-        Region(layout.buffer, start, start + size, COPY, lane, MULTIPLY) for lane, start in enumerate(starts)
-    ]
+def regions_of(plan: Plan) -> list[Region]:
+    """Returns where the tiles of A and B are in shared memory, in each of the buffers."""
+    regions = []
+    for layout in (plan.As, plan.Bs):
+        size = layout.rows * layout.cols * layout.item
+        for lane in range(plan.stages):
+            start = layout.start + lane * layout.stride
+            regions.append(Region(layout.buffer, start, start + size, COPY, lane, MULTIPLY))
+    return regions

@@ -13,11 +13,8 @@ import numpy as np
 
 from kernels.engines.emulator.trace import BARRIER, WAIT, BlockTrace, Requests
 
-HEAD, TAIL = (
-    3,
-    2,
-)  # tiles whose slots are kept at the start and at the end of a long loop; of long tiles one less
-MIN_FOLDED = HEAD + TAIL + 2  # from this many tiles on, those in the middle are folded
+# Tiles whose slots are kept at the start and at the end of a long loop. Of long tiles, one less is kept.
+HEAD, TAIL = 3, 2
 LONG = 6  # from this many slots on, a tile is long
 
 Pairs = tuple[tuple[str, int], ...]  # names of streams or uses, with the number of a tile
@@ -109,8 +106,8 @@ class _Slot:
 
 def program_order(trace: BlockTrace, regions: Sequence[Region], tiles: int) -> ProgramOrder:
     """Returns the order of a block's copies, uses, waits and barriers. `regions` say where tiles are in shared memory;
-    accesses to other memory are left out. The loop has `tiles` tiles. Loads from a later tile are left out: a kernel that
-    loads ahead does not use them. ValueError if a buffer is read before it is written."""
+    accesses to other memory are left out. The loop has `tiles` tiles. Only asynchronous copies of later tiles are kept: a
+    kernel that loads ahead does not use them, and after the loop it may use the memory for its results. ValueError if a buffer is read before it is written."""
     return _Reader(trace, regions, tiles).read()
 
 
@@ -145,7 +142,7 @@ class _Reader:
         for at in _changes(self.key, start, stop):
             region, is_copy, is_async = self.regions[self.key[at] // 4], self.key[at] & 2, self.key[at] & 1
             fill = self._copied(region, bool(is_async)) if is_copy else self._used(region)
-            if not is_copy and fill.tile > self.tiles:
+            if fill.tile > self.tiles and not (is_copy and is_async):
                 continue
             slot = self._slot(fill, region, bool(is_copy), self._line(int(self.trace.requests.step[at])))
             if is_copy and fill not in slot.copies:
@@ -160,7 +157,8 @@ class _Reader:
         if last is None or last.uses:
             tile = 1 + sum(f.region.stream == region.stream for f in self.fills)
             self.now[at] = _Fill(region, tile, is_async)
-            self.fills.append(self.now[at])
+            if tile <= self.tiles or is_async:
+                self.fills.append(self.now[at])
         fill = self.now[at]
         if is_async and fill not in self.open:
             self.open.append(fill)
@@ -227,6 +225,8 @@ class _Reader:
             used = tuple((use, f.tile) for use, f in slot.uses)
             copied, awaited, ready, done = map(_pairs, (slot.copies, slot.awaited, ready, done))
             slots.append(Slot(slot.line, copied, used, awaited, slot.barrier, slot.warps, ready, done))
+        while slots[-1].barrier and not (slots[-1].ready or slots[-1].done):  # after the loop
+            slots.pop()
         fills = tuple(
             Fill(f.region.stream, f.region.lane, f.tile, f.is_async, f.start, f.end, tuple(f.uses))
             for f in self.fills
@@ -270,19 +270,26 @@ def _changes(key: np.ndarray, start: int, stop: int) -> Iterator[int]:
 def tiles_to_run(tiles: int, lanes: int) -> int:
     """Returns how many of a loop's tiles must run so that the others repeat them: all of a short loop. The tiles left out
     go round all `lanes` buffers, so that each tile stays in its buffer."""
-    enough = HEAD + TAIL + 1
+    enough = _enough(lanes)
     return tiles if tiles <= enough else enough + (tiles - enough) % lanes
+
+
+def _enough(lanes: int) -> int:
+    """Returns the number of tiles in a loop with one in the middle. The tiles at the end differ from it: there is nothing
+    left to copy while they are used."""
+    return HEAD + max(TAIL, lanes - 1) + 1
 
 
 def folded(order: ProgramOrder, tiles: int, run: int) -> ProgramOrder:
     """Returns the order of a loop over `tiles` tiles from that of a run with `run` of them (tiles_to_run). The tiles in the
     middle share one slot, as their slots repeat those of the tile before. A short loop stays as it is."""
-    if tiles < MIN_FOLDED:
+    lanes = 1 + max(f.lane for f in order.fills)
+    if tiles <= _enough(lanes):
         return order
     iteration = _iterations(order, run)
     period = [slot for slot, tile in zip(order.slots, iteration, strict=True) if tile == HEAD]
     less = len(period) >= LONG
-    first, last = HEAD + 1 - less, run - TAIL + less
+    first, last = HEAD + 1 - less, run - max(TAIL - less, lanes - 1)
     start = int(np.searchsorted(iteration, first))
     stop = int(np.searchsorted(iteration, last, side="right"))
     more = tiles - run

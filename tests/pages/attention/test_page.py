@@ -15,7 +15,7 @@ from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCA
 from pages.attention.controls import CHIPS
 from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
-from tests.helpers.page_runner import components, finish, links, open_page, stages, strip, texts
+from tests.helpers.page_runner import components, finish, heads, links, open_page, stages, strip, texts
 from tests.helpers.rows_of import a_full_row
 from visuals.attention.inputs import KINDS
 from visuals.attention.scene import why_not
@@ -280,3 +280,10 @@ def test_home_cards_show_the_scene_of_the_lesson():
     for card in cards:
         assert 0 < card.step < card.build_scene().steps
         assert stages(open_at(view="watch", **card.params)) == [card.build_scene().key]
+
+
+@pytest.mark.parametrize(("rung", "offered"), [("fused", False), ("flash", True), ("flash-registers", True)])
+def test_rungs_with_tiles_of_keys_have_a_timeline(rung, offered):
+    at = open_at(rung=rung, order="timeline")
+    assert stages(at)[0].endswith("timeline") == offered
+    assert len(heads(at)[0]["orders"]) == 2 * offered

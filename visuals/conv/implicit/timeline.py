@@ -13,6 +13,7 @@ import numpy as np
 from kernels.conv.implicit import PART
 from kernels.conv.shape import ConvShape
 from kernels.engines import emulator
+from kernels.engines.emulator.trace import BlockTrace
 from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.program import INPUT, Program
@@ -65,14 +66,20 @@ def shortened(plan: Plan) -> Plan:
 
 
 def order_of(plan: Plan) -> ProgramOrder:
-    """Returns the order of block 0, from its trace. The order does not depend on values: all are zero."""
+    """Returns the order of block 0, from its trace."""
+    return program_order(trace_of(plan), regions_of(plan), plan.iterations)
+
+
+def trace_of(plan: Plan) -> BlockTrace:
+    """Returns the trace of block 0. The order does not depend on values: all are zero."""
     program = find(plan.rung).build(plan.s, plan.tiles)
     alone = Program(program.buffers, (dataclasses.replace(program.steps[0], grid=(1, 1, 1)),))
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
-    trace, _ = emulator.trace_launch(alone, 0, zeros, values=False)
+    return emulator.trace_launch(alone, 0, zeros, values=False)[0]
+
+
+def regions_of(plan: Plan) -> list[Region]:
+    """Returns where the tiles of both matrices are in shared memory, in each of the buffers."""
     size = 4 * plan.BK * (plan.pitch + plan.BN)
     starts = [lane * size for lane in range(plan.STAGES)]
-    regions = [
-        Region("stages", start, start + size, COPY, lane, MULTIPLY) for lane, start in enumerate(starts)
-    ]
-    return program_order(trace, regions, plan.iterations)
+    return [Region("stages", start, start + size, COPY, lane, MULTIPLY) for lane, start in enumerate(starts)]
