@@ -338,9 +338,12 @@ test("a layout is computed in a few milliseconds", () => {
   assert.ok(many <= 75, `${many} ms`);
 });
 
-test("a row of steps stays in one piece", () => {
+test("rows of a timeline stay in one piece, with cells of one size", () => {
   const rows = (more) => sceneOf([["shared", "one block", [tensor("a", 2, 60, more)], [tensor("b", 1, 60, more)]]]);
-  const ways = (more) => Object.values(layOut(rows(more), 600, 448, measured(1)).blocks).map(({ way }) => way.down);
-  assert.ok(ways({}).some((down) => down > 1));
-  assert.deepEqual(ways({ unfolded: true }), [1, 1]);
+  const blocks = (more, height = 448) => Object.values(layOut(rows(more), 600, height, measured(1)).blocks);
+  assert.ok(blocks({}).some(({ way }) => way.down > 1));
+  for (let height = 60; height < 400; height += 7) {
+    const [a, b] = blocks({ timed: true }, height);
+    assert.deepEqual([a.way.down, b.way.down, a.cell, a.x], [1, 1, b.cell, b.x]);
+  }
 });

@@ -122,7 +122,7 @@ def _tensor(t: Tensor, put) -> dict:
         "partial": t.partial,
         "colIndex": put(t.col_index),
         "values": put(t.values),
-    } | ({"unfolded": True} if t.unfolded else {})
+    } | ({"timed": True} if t.timed else {})
 
 
 def _write(w: Write, scene: Scene, put) -> dict:

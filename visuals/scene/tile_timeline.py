@@ -79,11 +79,12 @@ class TileTimeline:
 
     # -- rows and events ---------------------------------------------------------------------------
     def _rows(self) -> list[Row]:
-        rows = []
+        rows, fold = [], self._fold_note()
         for stream in self.streams:
             note = tr("one row per buffer") if stream.lanes > 1 else tr("one buffer")
             idle = tr("No copy to this buffer is under way at this step.")
-            rows.append(Row(stream.name, tr(stream.title), stream.role, stream.lanes, note, idle))
+            rows.append(Row(stream.name, tr(stream.title), stream.role, stream.lanes, note + fold, idle))
+            fold = ""
         idle = tr("The warps do something else at this step.")
         rows += [Row(use.name, tr(use.title), use.role, idle=idle) for use in self.uses]
         if any(slot.awaited for slot in self.order.slots):
@@ -95,6 +96,14 @@ class TileTimeline:
                 Row(BARRIERS, tr("barrier"), "workspace", note=note, idle=tr("No barrier at this step."))
             )
         return rows
+
+    def _fold_note(self) -> str:
+        """Returns which column stands for several tiles, for the note of the first row; "" if none does."""
+        for n, slot in enumerate(self.order.slots):
+            if any(slot.folded):
+                first, last = map(_whole, slot.folded)
+                return tr("; column {n}: tiles {first} to {last}", n=n + 1, first=first, last=last)
+        return ""
 
     def _in_flight(self, n: int) -> list[Fill]:
         """Returns the copies of tiles that exist, among those that can run at a slot."""

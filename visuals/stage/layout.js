@@ -60,7 +60,7 @@ function waysOf(scene, t, scale) {
     const across = Math.ceil(t.planes / down);
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
-  if (t.planes > 1 || t.unfolded || t.pad.some(Boolean)) return ways; // a picture, or a row of steps
+  if (t.planes > 1 || t.timed || t.pad.some(Boolean)) return ways; // a picture, or a row of steps
   // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns.
   const product = scene.matmuls.find((m) => m.right === t), unit = product ? product.out.cols : 1;
   for (let n = 2; n <= 24; n++) {
@@ -130,7 +130,7 @@ function grow({ page, boxes, width, height, scale }) {
   const min = low;
   max = Math.min(max, Math.ceil(Math.max(READABLE_CELL * scale, 1.2 * min)));
   for (; growing.length && low < max; growAll()) {
-    growing = growing.filter((b) => (b.cell++, fits()) || !b.cell--);
+    growing = growing.filter((b) => !b.t.timed && ((b.cell++, fits()) || !b.cell--)); // columns of a timeline stay below each other
     low++;
   }
   size(page);

@@ -70,13 +70,13 @@ def test_two_events_in_one_cell_are_an_error():
         scene_of([Row("row", "row", "input")], events, 2)
 
 
-def test_a_step_marks_the_cells_that_it_depends_on_and_rows_are_not_folded():
+def test_a_step_marks_the_cells_that_it_depends_on_and_rows_stay_in_one_piece():
     rows = [Row("copy", "copy", "input", 2), Row("use", "use", "output")]
     events = [Event("copy", 1, 0, 1, 1, ""), Event("use", 0, 2, 2, 1, "")]
     scene = scene_of(rows, events, 3, [(2, ("copy", 1, 1))])
     (read,) = scene.reads
     assert read.source == "copy" and read.cells.tolist() == [4] and read.start.tolist() == [0, 0, 0, 1]
-    assert all(tensor["unfolded"] for tensor in payload(scene)[0]["tensors"])
+    assert all(tensor["timed"] for tensor in payload(scene)[0]["tensors"])
 
 
 @given(st.integers(1, 10_000), st.integers(1, 6))
