@@ -154,16 +154,20 @@ def assert_folded(order: ProgramOrder, whole: ProgramOrder) -> None:
         }
 
 
-def assert_pictured(scene: Scene, order: ProgramOrder) -> None:
-    """Checks every cell of a scene against an order: copies while they can run, uses, waits and barriers in their column."""
+def assert_pictured(
+    scene: Scene, order: ProgramOrder, place: Callable = lambda f: (f.stream, f.lane)
+) -> None:
+    """Checks every cell of a scene against an order: copies while they can run, uses, waits and barriers in their column.
+    `place` returns the row and the lane of a copy."""
     assert scene.steps == len(order.slots)
-    lines = scene.source.text.splitlines()
+    lines, barrier_lane = scene.source.text.splitlines(), int(any(slot.awaited for slot in order.slots))
     for n, slot in enumerate(order.slots):
         assert 0 <= int(scene.source.lines[n]) - scene.source.first < len(lines)
-        expected = {(f.stream, f.lane): f.tile for f in order.in_flight(n)}
+        expected = {place(f): f.tile for f in order.in_flight(n)}
         expected |= {(use, 0): tile for use, tile in slot.used}
-        expected |= {("waits", 0): slot.awaited[-1][1]} if slot.awaited else {}
-        expected |= {("barriers", 0): slot.barrier} if slot.barrier else {}
+        expected |= {("syncs", 0): slot.awaited[-1][1]} if slot.awaited else {}
+        guarded = [tile for _, tile in slot.ready or slot.done]
+        expected |= {("syncs", barrier_lane): guarded[-1]} if slot.barrier else {}
         column = {}
         for tensor in scene.tensors:
             now = scene.cells(tensor.name, n).reshape(tensor.rows, -1)

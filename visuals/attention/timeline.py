@@ -62,8 +62,16 @@ def timeline_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Sc
 def _streams(plan: Plan) -> tuple[Stream, ...]:
     if plan.rung == REGISTERS:
         return (
-            Stream(KEYS, mark("copy K"), "filter", 1, mark("[K of tile {tile}](filter)")),
-            Stream(VALUES_COPY, mark("copy V"), "filter", 1, mark("[V of tile {tile}](filter)")),
+            Stream(
+                KEYS,
+                mark("copy K, V"),
+                "filter",
+                1,
+                mark("[K of tile {tile}](filter)"),
+                BOTH,
+                mark("first row K, second row V"),
+            ),
+            Stream(VALUES_COPY, "", "filter", 1, mark("[V of tile {tile}](filter)"), BOTH),
         )
     return (Stream(BOTH, mark("copy K and V"), "filter", plan.stages, mark("[tile {tile}](filter)")),)
 

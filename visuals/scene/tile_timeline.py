@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -22,19 +23,21 @@ NOTE = mark(
     "warps of a block take turns, and other blocks run at the same time."
 )
 CUT_NOTE = mark("The emulator ran {run} of the {all} tiles. The tiles left out repeat the others.")
-WAITS, BARRIERS = "waits", "barriers"  # names of rows
+SYNCS = "syncs"  # the name of the row of waits and barriers
 
 
 @dataclass(frozen=True)
 class Stream:
     """Tiles that are copied one after the other, tile n to buffer (n - 1) mod `lanes`. `tile`: a marked text such as
-    "tile {tile} of A". `title`: of its row."""
+    "tile {tile} of A". `title`: of its row. Streams with the same `row` share that of the first, with its `note`."""
 
     name: str
     title: str
     role: str
     lanes: int
     tile: str
+    row: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,23 +82,41 @@ class TileTimeline:
 
     # -- rows and events ---------------------------------------------------------------------------
     def _rows(self) -> list[Row]:
-        rows, fold = [], self._fold_note()
+        rows, idle = [], tr("No copy to this buffer is under way at this step.")
         for stream in self.streams:
-            note = tr("one row per buffer") if stream.lanes > 1 else tr("one buffer")
-            idle = tr("No copy to this buffer is under way at this step.")
-            rows.append(Row(stream.name, tr(stream.title), stream.role, stream.lanes, note + fold, idle))
-            fold = ""
+            name, lane = self._place(stream)
+            if lane:
+                continue
+            lanes = sum(s.lanes for s in self.streams if self._place(s)[0] == name)
+            note = tr(stream.note) or (tr("one row per buffer") if lanes > 1 else tr("one buffer"))
+            note += "" if rows else self._fold_note()
+            rows.append(Row(name, tr(stream.title), stream.role, lanes, note, idle))
         idle = tr("The warps do something else at this step.")
         rows += [Row(use.name, tr(use.title), use.role, idle=idle) for use in self.uses]
-        if any(slot.awaited for slot in self.order.slots):
-            note = tr("until the copy is complete")
-            rows.append(Row(WAITS, tr("wait"), "workspace", note=note, idle=tr("No wait at this step.")))
-        if any(slot.barrier for slot in self.order.slots):
+        if self._waits:
+            note = tr("first for the copy, then for all warps")
+            rows.append(Row(SYNCS, tr("wait, barrier"), "workspace", 2, note, tr("No wait at this step.")))
+        elif any(slot.barrier for slot in self.order.slots):
             note = tr("until all warps are here")
             rows.append(
-                Row(BARRIERS, tr("barrier"), "workspace", note=note, idle=tr("No barrier at this step."))
+                Row(SYNCS, tr("barrier"), "workspace", note=note, idle=tr("No barrier at this step."))
             )
         return rows
+
+    @cached_property
+    def _waits(self) -> bool:
+        return any(slot.awaited for slot in self.order.slots)
+
+    def _place(self, stream: Stream) -> tuple[str, int]:
+        """Returns the row of a stream, and the lane of its first buffer there."""
+        before = self.streams[: self.streams.index(stream)]
+        row = stream.row or stream.name
+        return row, sum(s.lanes for s in before if (s.row or s.name) == row)
+
+    def _cell(self, fill: Fill) -> tuple[str, int]:
+        """Returns the row and the lane of a copy."""
+        row, lane = self._place(next(s for s in self.streams if s.name == fill.stream))
+        return row, lane + fill.lane
 
     def _fold_note(self) -> str:
         """Returns which column stands for several tiles, for the note of the first row; "" if none does."""
@@ -118,7 +139,7 @@ class TileTimeline:
                 if fill.is_async
                 else tr("The threads copy {tile}.", tile=tile)
             )
-            events.append(Event(fill.stream, fill.lane, fill.start, fill.end, fill.tile, text))
+            events.append(Event(*self._cell(fill), fill.start, fill.end, fill.tile, text))
         return events
 
     def _uses(self) -> list[Event]:
@@ -133,15 +154,16 @@ class TileTimeline:
         events = []
         for n, slot in enumerate(self.order.slots):
             if slot.awaited:
-                events.append(Event(WAITS, 0, n, n, slot.awaited[-1][1], self._wait(slot)))
+                events.append(Event(SYNCS, 0, n, n, slot.awaited[-1][1], self._wait(slot)))
             if slot.barrier:
-                events.append(Event(BARRIERS, 0, n, n, slot.barrier, self._barrier(slot)))
+                tile = (slot.ready or slot.done or [("", slot.barrier)])[-1][1]
+                events.append(Event(SYNCS, int(self._waits), n, n, tile, self._barrier(slot)))
         return events
 
     def _reads(self, n: int) -> tuple[tuple[str, int, int], ...]:
         """Returns the cells in which the tiles that a slot uses have arrived."""
         return tuple(
-            (f.stream, f.lane, f.end) for f in self.order.fills if n in f.uses and f.start <= f.end < n
+            (*self._cell(f), f.end) for f in self.order.fills if n in f.uses and f.start <= f.end < n
         )
 
     def _readings(self) -> tuple[Reading, ...]:

@@ -60,8 +60,7 @@ def timeline_scene(
         key=key,
         title=title,
         tensors=tuple(
-            Tensor(r.name, r.title, r.title, r.role, 1, r.lanes, count, note=r.note, timed=True)
-            for r in rows
+            Tensor(r.name, r.title, r.title, r.role, 1, r.lanes, count, note=r.note, timed=True) for r in rows
         ),
         groups=(Group(tuple((r.name,) for r in rows), "shared", group_title),),
         steps=count,

@@ -39,6 +39,11 @@ def case(rung, count, tiles, causal=0):
     return s.with_(N=count * tiles["Bc"] - tiles["Bc"] // 2), tiles
 
 
+def place(fill):
+    """Returns the row and the lane of a copy: copies of K and V share a row."""
+    return "copy", fill.lane + (fill.stream == VALUES_COPY)
+
+
 def tile_of(s, tiles):
     """Returns the tile of a byte of K or V [N, d]."""
     row = ELEMENT_BYTES[s.dtype] * s.d
@@ -53,7 +58,7 @@ def test_the_columns_are_what_each_warp_executed(rung, tiles, causal):
     order = program_order(trace, regions, 4)
     assert_proved(order, trace, regions, tile_of(s, tiles))
     assert_safe(trace, regions, tile_of(s, tiles))
-    assert_pictured(timeline_scene(s, rung, tiles), order)
+    assert_pictured(timeline_scene(s, rung, tiles), order, place)
 
 
 @pytest.mark.parametrize(("rung", "tiles"), CASES)
@@ -63,7 +68,7 @@ def test_a_long_loop_is_folded_as_a_whole_run_shows(rung, tiles):
     assert cut.N < s.N
     order = folded(order_of(cut, rung, tiles), 9, -(-cut.N // tiles["Bc"]))
     assert_folded(order, order_of(s, rung, tiles))
-    assert_pictured(timeline_scene(s, rung, tiles), order)
+    assert_pictured(timeline_scene(s, rung, tiles), order, place)
 
 
 def test_one_buffer_each_is_enough_if_keys_and_values_take_turns():
