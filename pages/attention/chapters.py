@@ -120,7 +120,7 @@ CHAPTERS = (
             mark("This version keeps scores and outputs in registers. Each thread computes several at once, as in [tiling](/tiling)."),
             mark("Each column is one step of a block. V is copied during the scores, the next K while the values are added."),
         ),
-        {"N": "512", "rung": "flash-registers", "order": "timeline"},
+        {"rung": "flash-registers", "order": "timeline"},
         step=8,
         loop=(3, 8),
         size="real",

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from kernels.engines.emulator.trace import BARRIER, WAIT, BlockTrace
-from visuals.scene.program_order import ProgramOrder, Region, first_bytes
+from visuals.scene.program_order import Fill, ProgramOrder, Region, first_bytes
 from visuals.scene.scene import Scene
 
 TileOf = Callable[[str, int], int | None]  # (buffer in global memory, byte) -> the tile that it belongs to
@@ -154,17 +154,26 @@ def assert_folded(order: ProgramOrder, whole: ProgramOrder) -> None:
         }
 
 
-def assert_pictured(
-    scene: Scene, order: ProgramOrder, place: Callable = lambda f: (f.stream, f.lane)
-) -> None:
+def own_row(what: Fill | str) -> tuple[str, int]:
+    return (what, 0) if isinstance(what, str) else (what.stream, what.lane)
+
+
+def assert_pictured(scene: Scene, order: ProgramOrder, place: Callable = own_row) -> None:
     """Checks every cell of a scene against an order: copies while they can run, uses, waits and barriers in their column.
-    `place` returns the row and the lane of a copy."""
+    `place` returns the row and the lane of a copy, or of a use by its name."""
     assert scene.steps == len(order.slots)
     lines, barrier_lane = scene.source.text.splitlines(), int(any(slot.awaited for slot in order.slots))
     for n, slot in enumerate(order.slots):
-        assert 0 <= int(scene.source.lines[n]) - scene.source.first < len(lines)
+        line = lines[int(scene.source.lines[n]) - scene.source.first]
+        assert (
+            "__syncthreads" in line
+            if slot.barrier
+            else "wait_groups" in line
+            if slot.awaited
+            else line.strip("} ")
+        )
         expected = {place(f): f.tile for f in order.in_flight(n)}
-        expected |= {(use, 0): tile for use, tile in slot.used}
+        expected |= {place(use): tile for use, tile in slot.used}
         expected |= {("syncs", 0): slot.awaited[-1][1]} if slot.awaited else {}
         guarded = [tile for _, tile in slot.ready or slot.done]
         expected |= {("syncs", barrier_lane): guarded[-1]} if slot.barrier else {}

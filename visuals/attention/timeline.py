@@ -26,19 +26,27 @@ from visuals.scene.tile_timeline import Stream, TileTimeline, Use
 
 SCORES = Use(
     "scores",
-    mark("scores"),
-    "input",
+    mark("scores, values"),
+    "output",
     mark("The warps compute the scores of tile {tile}: [Q](input) times [K](filter)."),
+    note=mark("first row Q Kᵀ, second row P V"),
 )
 VALUES = Use(
     "values",
-    mark("values"),
+    "",
     "output",
     mark("The warps add the weights times [V](filter) of tile {tile} to [O](output)."),
+    SCORES.name,
 )
 BOTH, KEYS, VALUES_COPY = "copy", "copy_k", "copy_v"  # names of streams
 FLASH, REGISTERS, TENSOR_CORES = "attention/flash", "attention/flash-registers", "attention/flash-mma"
 RUNGS = FLASH, REGISTERS, TENSOR_CORES
+# The lines that copy each stream, compute scores and add values.
+LINES = {
+    FLASH: ("tile_k[i / DP][dim] =", "s += tile_q", "o[n] += tile_p"),
+    REGISTERS: ("copy_async<16>(target", "copy_async<16>(target", "s[i][n] += q[i].x", "o[i][n] += p[i][k]"),
+    TENSOR_CORES: ("load_tile<Bc>(tile_k", "add_scores(s", "add_values(o"),
+}
 
 
 def timeline_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Scene:
@@ -53,7 +61,7 @@ def timeline_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Sc
     run = -(-cut.N // plan.Bc)
     order = folded(order_of(cut, rung, tiles), count, run)
     launch = find(rung).build(cut, tiles).steps[0]
-    source = source_of(plan.file, ('extern "C"',), np.zeros(1, int), detail=resources(launch))
+    source = source_of(plan.file, LINES[rung], np.arange(len(LINES[rung])), detail=resources(launch))
     sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
     timeline = TileTimeline(order, _streams(plan), (SCORES, VALUES), count, run)
     return timeline.scene(f"{rung} {s} {sizes} timeline", tr(find(rung).title), source)

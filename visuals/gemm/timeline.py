@@ -46,8 +46,8 @@ def timeline_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Sce
     )
     source = source_of(
         plan.file,
-        plan.marks[:1],
-        np.zeros(1, int),
+        (plan.marks[1], plan.marks[3]),
+        np.arange(2),
         detail=resources(find(rung).build(cut, plan.tiles).steps[0]),
     )
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())

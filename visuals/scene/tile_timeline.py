@@ -42,12 +42,15 @@ class Stream:
 
 @dataclass(frozen=True)
 class Use:
-    """What the warps do with a tile. `text`: a marked sentence with {tile}, the tile's number."""
+    """What the warps do with a tile. `text`: a marked sentence with {tile}, the tile's number. Uses with the same `row`
+    share that of the first, with its `note`."""
 
     name: str
     title: str
     role: str
     text: str
+    row: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class TileTimeline:
     note: str = ""
 
     def scene(self, key: str, title: str, source: Source) -> Scene:
-        """Returns the scene. `source`: the kernel's text, with any line lit."""
+        """Returns the scene. `source`: the kernel's text. Its lines are those of each stream's copies, then of each use."""
         notes = [tr(NOTE), *([self.note] if self.note else [])]
         if self.run < self.tiles:
             notes.append(tr(CUT_NOTE, run=_whole(self.run), all=_whole(self.tiles)))
@@ -72,7 +75,10 @@ class TileTimeline:
             title,
             self._rows(),
             [*self._copies(), *self._uses(), *self._syncs()],
-            [Step(self._caption(n), slot.line, self._reads(n)) for n, slot in enumerate(self.order.slots)],
+            [
+                Step(self._caption(n), self._line(slot, source), self._reads(n))
+                for n, slot in enumerate(self.order.slots)
+            ],
             source,
             tr(ORDER),
             " ".join(notes),
@@ -92,7 +98,11 @@ class TileTimeline:
             note += "" if rows else self._fold_note()
             rows.append(Row(name, tr(stream.title), stream.role, lanes, note, idle))
         idle = tr("The warps do something else at this step.")
-        rows += [Row(use.name, tr(use.title), use.role, idle=idle) for use in self.uses]
+        for use in self.uses:
+            name, lane = self._place(use)
+            if not lane:
+                lanes = sum(self._place(u)[0] == name for u in self.uses)
+                rows.append(Row(name, tr(use.title), use.role, lanes, tr(use.note), idle))
         if self._waits:
             note = tr("first for the copy, then for all warps")
             rows.append(Row(SYNCS, tr("wait, barrier"), "workspace", 2, note, tr("No wait at this step.")))
@@ -107,11 +117,19 @@ class TileTimeline:
     def _waits(self) -> bool:
         return any(slot.awaited for slot in self.order.slots)
 
-    def _place(self, stream: Stream) -> tuple[str, int]:
-        """Returns the row of a stream, and the lane of its first buffer there."""
-        before = self.streams[: self.streams.index(stream)]
-        row = stream.row or stream.name
-        return row, sum(s.lanes for s in before if (s.row or s.name) == row)
+    def _place(self, one: Stream | Use) -> tuple[str, int]:
+        """Returns the row of a stream or a use, and its first lane there."""
+        group = self.streams if isinstance(one, Stream) else self.uses
+        row = one.row or one.name
+        before = [other for other in group[: group.index(one)] if (other.row or other.name) == row]
+        return row, sum(other.lanes if isinstance(other, Stream) else 1 for other in before)
+
+    def _line(self, slot: Slot, source: Source) -> int:
+        """Returns the line of a slot. That of a copy or a use may be in a header, which is not the text shown."""
+        names = [one.name for one in (*self.streams, *self.uses)]
+        for name, _ in (*slot.used, *slot.copied):
+            return int(source.lines[names.index(name)])
+        return slot.line
 
     def _cell(self, fill: Fill) -> tuple[str, int]:
         """Returns the row and the lane of a copy."""
@@ -143,9 +161,9 @@ class TileTimeline:
         return events
 
     def _uses(self) -> list[Event]:
-        texts = {use.name: use.text for use in self.uses}
+        uses = {use.name: use for use in self.uses}
         return [
-            Event(name, 0, n, n, tile, tr(texts[name], tile=_whole(tile)))
+            Event(*self._place(uses[name]), n, n, tile, tr(uses[name].text, tile=_whole(tile)))
             for n, slot in enumerate(self.order.slots)
             for name, tile in slot.used
         ]

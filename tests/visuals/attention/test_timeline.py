@@ -40,7 +40,9 @@ def case(rung, count, tiles, causal=0):
 
 
 def place(fill):
-    """Returns the row and the lane of a copy: copies of K and V share a row."""
+    """Returns the row and the lane of a copy or a use: copies of K and V share a row, scores and values another."""
+    if isinstance(fill, str):
+        return "scores", int(fill == "values")
     return "copy", fill.lane + (fill.stream == VALUES_COPY)
 
 

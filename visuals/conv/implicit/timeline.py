@@ -38,7 +38,10 @@ def timeline_scene(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> Scene:
     cut = shortened(plan)
     order = folded(order_of(cut), plan.iterations, cut.iterations)
     source = source_of(
-        plan.file, plan.marks[:1], np.zeros(1, int), detail=resources(find(rung).build(cut.s, tiles).steps[0])
+        plan.file,
+        (plan.marks[1], plan.marks[3]),
+        np.arange(2),
+        detail=resources(find(rung).build(cut.s, tiles).steps[0]),
     )
     timeline = TileTimeline(
         order,
