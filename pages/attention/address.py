@@ -8,9 +8,11 @@ from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, AttentionShape
 from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import LADDERS
+from kernels.model.program import RuleError
 from kernels.model.shape import Bound
 from pages.parts import rung_address
 from pages.parts.address import Choice, Number, Values, fewest_resets
+from visuals.attention import timeline
 from visuals.attention.gpu_map import RUNGS as MAPPED
 from visuals.attention.gpu_map import flash_map
 from visuals.attention.inputs import KINDS, qkv
@@ -26,6 +28,8 @@ MAX = {"B": 64, "H": 128, "N": 65_536, "d": 256}
 MAX_ELEMENTS = 2**28  # of one tensor: 1 GiB in FP32
 MAX_SCALE = 100.0
 VALUES = "values"  # the URL parameter for the numbers on the stage
+EXPLAINING = {"explaining": mark("the steps of the kernel with their values")}
+TIMELINE = {"timeline": mark("the copies, waits, products and barriers of one block: what follows what")}
 FIELDS = {
     **{name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()},
     "causal": Choice(DEFAULT.causal, (0, 1)),
@@ -69,12 +73,9 @@ def bounds(s: AttentionShape) -> dict[str, Bound]:
 
 
 # -- the stage -----------------------------------------------------------------------------------
-EXPLAINING = {"explaining": mark("one block or a few threads, step by step")}
-
-
 def orders(rung: str) -> dict[str, str]:
     """Returns the orders in which a rung can be played, with a description of each."""
-    known = EXPLAINING | ({MAP: DESCRIPTION} if rung in MAPPED else {})
+    known = EXPLAINING | (TIMELINE if rung in timeline.RUNGS else {}) | ({MAP: DESCRIPTION} if rung in MAPPED else {})
     return {order: tr(text) for order, text in known.items()}
 
 
@@ -91,6 +92,11 @@ def scene(
         if found := flash_map(s, rung, dict(tiles)):
             return map_scene(found), ""
         note = tr(NO_MAP)
+    if order == "timeline":
+        try:
+            return timeline.timeline_scene(s, rung, dict(tiles)), ""
+        except RuleError as error:  # no compiler here for these tile sizes
+            note = tr("{error}. The stage shows the explaining order instead.", error=error)
     return attention_scene(s, rung, dict(tiles), qkv(s, values)), note
 
 

@@ -157,11 +157,11 @@ CHAPTERS = (
         mark("More in registers"),
         (
             mark("This version keeps scores and outputs in registers. Each thread computes several at once, as in [tiling](/tiling)."),
-            mark("The copy of the next keys starts before the values are added."),
+            mark("Each column is one step of a block. V is copied during the scores, the next K while the values are added."),
         ),
-        {"rung": "flash-registers"},
-        step=7,
-        loop=(3, 10),
+        {"rung": "flash-registers", "order": "timeline"},
+        step=8,
+        loop=(3, 8),
         size="real",
         question=faster(
             mark("Your guess: is it faster than the first flash kernel?"),

@@ -29,11 +29,14 @@ with lesson.controls(visible):
 if "watch" in parts:
     values = chosen(address.VALUES, address.KINDS)
     orders = address.orders(query.rung.name)
-    order = chosen("order", orders)
-    scene, reason = address.scene(query.shape, query.rung.name, tuple(query.tiles.items()), values, order)
+    order, tiles = chosen("order", orders), tuple(query.tiles.items())
+    scene, reason = address.scene(query.shape, query.rung.name, tiles, values, order)
     if reason and not query.broken:  # a broken rule is already named beside the tile sizes
         note(reason)
-    Stage("attention", scene, settings, query.rung, controls.sizes(query), link, orders, chapter).draw()
+    offered = orders if len(orders) > 1 else {}
+    Stage(
+        "attention", scene, settings, query.rung, controls.sizes(query), link, offered, chapter=chapter
+    ).draw()
 if whole:
     idea(
         tr(

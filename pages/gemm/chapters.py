@@ -173,14 +173,15 @@ CHAPTERS = (
         mark("Copy while you compute"),
         (
             mark("So far all threads wait until a tile has arrived. The next kernel starts the copy of a later tile first, then multiplies the current one."),
-            mark("It needs two or three tiles in shared memory at once."),
+            mark("Each column is one step. While tile 1 is multiplied, the copies of tiles 2 and 3 to other buffers can run."),
             mark("{real_against_bank_free}"),
         ),
-        WIDE | {"rung": "double-buffer", "TM": "4", "TN": "4", "STAGES": "2"},
+        {"M": "256", "N": "256", "K": "256", "rung": "double-buffer", "order": "timeline"},
         step=5,
-        loop=(3, 12),
+        loop=(0, 9),
         size="real",
         question=Question(mark("What limits it now?"), LIMITS, limited_by("real"), mark("See the bars on the right: arithmetic is at {real_arithmetic} of its ceiling.")),
+        nudge=mark("In Explore, choose “shared-memory tile” and the order “timeline”: copy and multiply alternate."),
     ),
     Chapter(
         mark("A tile for each warp"),

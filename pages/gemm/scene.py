@@ -13,6 +13,7 @@ from visuals.gemm.fragment import fragment_scene
 from visuals.gemm.gpu_map import gemm_map
 from visuals.gemm.plan import why_not
 from visuals.gemm.scene import gemm_scene
+from visuals.gemm.timeline import has_timeline, timeline_scene
 from visuals.gemm.warps import warps_scene
 from visuals.gpu_map.scene import map_scene
 from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
@@ -24,7 +25,7 @@ GEMM_ORDERS = {
     MAP: DESCRIPTION,
 }
 
-
+TIMELINE = {"timeline": mark("the copies, waits, products and barriers of one block: what follows what")}
 FRAGMENTS = {
     "fragments": mark("the elements in each lane’s registers in the first mma.sync m16n8k16 of block 0")
 }
@@ -35,7 +36,8 @@ FILLED = 512  # rows of A and columns of B with random values; block 0 reads the
 
 def gemm_orders(rung: str) -> dict[str, str]:
     """Returns the orders in which a rung of the GEMM ladder can be played, with a description of each."""
-    orders = GEMM_ORDERS | FRAGMENTS if rung == "gemm/mma-sync" else GEMM_ORDERS
+    orders = GEMM_ORDERS | (TIMELINE if has_timeline(rung) else {})
+    orders |= FRAGMENTS if rung == "gemm/mma-sync" else {}
     return {order: tr(text) for order, text in orders.items()}
 
 
@@ -56,8 +58,10 @@ def gemm(
     if order == "fragments":
         A, B, *_ = matrices
         return fragment_scene(_corner(A, fragment.M, fragment.K), _corner(B, fragment.K, fragment.N)), ""
-    if order == "warps":
+    if order in ("warps", "timeline"):
         try:
+            if order == "timeline":
+                return timeline_scene(shape, rung, dict(tiles)), ""
             return warps_scene(shape, rung, dict(tiles), *matrices), ""
         except RuleError as error:  # no compiler here for these tile sizes
             note = tr("{error}. The stage shows the explaining order instead.", error=error)

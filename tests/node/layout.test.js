@@ -424,3 +424,13 @@ test("a table aligns its rows and columns, and its cells have one size", () => {
     }
   assert.ok(tables > 30, `${tables}`);
 });
+
+test("rows of a timeline stay in one piece, with cells of one size", () => {
+  const rows = (more) => sceneOf([["shared", "one block", [tensor("a", 2, 60, more)], [tensor("b", 1, 60, more)]]]);
+  const blocks = (more, height = 448) => Object.values(layOut(rows(more), 600, height, measured(1)).blocks);
+  assert.ok(blocks({}).some(({ way }) => way.down > 1));
+  for (let height = 60; height < 400; height += 7) {
+    const [a, b] = blocks({ timed: true }, height);
+    assert.deepEqual([a.way.down, b.way.down, a.cell, a.x], [1, 1, b.cell, b.x]);
+  }
+});

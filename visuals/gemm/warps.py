@@ -63,12 +63,12 @@ def shortened(s: GemmShape, plan: Plan) -> GemmShape:
 
 
 def traced(
-    cut: GemmShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
+    cut: GemmShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray], values: bool = True
 ) -> tuple[BlockTrace, Counters]:
-    """Returns trace and counters of block 0 of the rung's launch."""
+    """Returns trace and counters of block 0 of the rung's launch. `values` as for emulator.trace_launch."""
     program = find(rung).build(cut, find(rung).check(cut, tiles))
     alone = dataclasses.replace(program.steps[0], grid=(1, 1, 1))
-    return emulator.trace_launch(Program(program.buffers, (alone,)), 0, dict(inputs))
+    return emulator.trace_launch(Program(program.buffers, (alone,)), 0, dict(inputs), values=values)
 
 
 def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) -> Scene:

@@ -54,6 +54,7 @@ class Tensor:
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)  # padding drawn round each plane: top, left, bottom, right
     partial: bool = False  # whether only a part of a larger tensor is shown
     col_index: np.ndarray | None = None  # each column's index in the whole tensor; None if consecutive
+    timed: bool = False  # whether columns are steps: rows stay in one piece, all numbers have one shade
 
     @property
     def size(self) -> int:

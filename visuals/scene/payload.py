@@ -155,7 +155,7 @@ def _tensor(t: Tensor, put) -> dict:
         "partial": t.partial,
         "colIndex": put(t.col_index),
         "values": put(t.values),
-    }
+    } | ({"timed": True} if t.timed else {})
 
 
 def _write(w: Write, scene: Scene, put) -> dict:

@@ -136,7 +136,7 @@ function resolve(t, steps, path) {
   if (t.source) t.hue = t.source.hue; // a copy keeps the hue of what it copies
   t.max = 0;
   for (const array of [t.values || [], t.value]) for (const v of array) if (isFinite(v)) t.max = Math.max(t.max, Math.abs(v));
-  t.max ||= 1;
+  if (t.timed || !t.max) t.max = 1;
 }
 
 function copied(source, i, step) {

@@ -107,7 +107,7 @@ function waysOf(scene, t, measure, { scale, width }) {
     const across = Math.ceil(t.planes / down);
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
-  if (t.planes > 1 || t.pad.some(Boolean)) return ways; // a picture
+  if (t.planes > 1 || t.timed || t.pad.some(Boolean)) return ways; // a picture, or a row of steps
   // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns. They are
   // wider than 4, or twice as wide as high.
   const product = scene.matmuls.find((m) => m.right === t), { out } = product || {};
@@ -194,7 +194,7 @@ function grow({ page, boxes, byTensor, width, height, scale }) {
   const min = low;
   max = Math.min(max, Math.ceil(Math.max(READABLE_CELL * scale, 1.2 * min)));
   for (; growing.length && low < max; growAll()) {
-    growing = growing.filter((b) => (set(low + 1, [b]), fits()) || set(low, [b]));
+    growing = growing.filter((b) => !b.t?.timed && ((set(low + 1, [b]), fits()) || set(low, [b]))); // columns of a timeline stay below each other
     low++;
   }
   size(page);

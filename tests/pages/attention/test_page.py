@@ -15,7 +15,7 @@ from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCA
 from pages.attention.controls import CHIPS
 from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
-from tests.helpers.page_runner import components, finish, links, open_page, stages, strip, texts
+from tests.helpers.page_runner import components, finish, heads, links, open_page, stages, strip, texts
 from tests.helpers.rows_of import a_full_row
 from visuals.attention.inputs import KINDS
 from visuals.attention.scene import why_not
@@ -291,3 +291,10 @@ def test_the_map_of_a_launch():
     )  # not compiled ahead: its registers are not known
     assert not stages(at)[0].startswith("map") and "How many blocks fit on an SM is not known" in texts(at)
     assert not stages(open_at(order="map", rung="naive"))[0].startswith("map"), "it has no such order"
+
+
+@pytest.mark.parametrize(("rung", "offered"), [("fused", False), ("flash", True), ("flash-registers", True)])
+def test_rungs_with_tiles_of_keys_have_a_timeline(rung, offered):
+    at = open_at(rung=rung, order="timeline")
+    assert stages(at)[0].endswith("timeline") == offered
+    assert ("timeline" in [order["name"] for order in heads(at)[0]["orders"]]) == offered

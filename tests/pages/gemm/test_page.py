@@ -137,6 +137,15 @@ def test_repeated_steps_are_one_step_until_every_step_is_chosen():
     assert "every step" not in links(open_at(order="warps"))
 
 
+@pytest.mark.parametrize(
+    ("rung", "offered"), [("naive", False), ("shared-tile", True), ("double-buffer", True)]
+)
+def test_rungs_with_tiles_in_shared_memory_have_a_timeline(rung, offered):
+    at = open_at(M=64, N=64, K=64, rung=rung, order="timeline")
+    key = stages(at)[0]
+    assert key.endswith("timeline") == offered and "kt-note" not in texts(at)
+
+
 @pytest.mark.slow
 def test_only_mma_sync_has_the_order_fragments():
     parameters = {"M": 64, "N": 64, "K": 64, "dtype": "fp16", "order": "fragments"}
