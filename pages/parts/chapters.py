@@ -25,6 +25,7 @@ from visuals.strip import facts as figures
 from visuals.strip.facts import Evidences, Facts, Right
 
 PAGE_WIDE = ("embed", "embed_options", "engine", "caches", "present", "hide")  # kept from chapter to chapter
+PLAY = "play"  # the URL parameter: 1 starts the animation of the chapter at once
 FASTER_SLOWER = (mark("Faster"), mark("Slower"), mark("The same"))  # answers for figures.against
 LIMITS = (
     mark("Launch overhead"),
@@ -128,7 +129,7 @@ class OpenChapter:
             (lesson for lesson, module in modules if getattr(module, "STORY", None) is self.story), None
         )
 
-    def _onward(self) -> list[str]:
+    def onward(self) -> list[str]:
         """Returns the text and the URL of the link after the last chapter: to the next lesson, after the last one home."""
         rest = LESSONS[LESSONS.index(self.lesson) + 1 :] if self.lesson else ()
         if not rest:
@@ -172,7 +173,7 @@ class OpenChapter:
             "nudge": filled(chapter.nudge, facts),
             "back": tr("Back"),
             "next": "".join(tr("Next: {title}", title=tr(one.title)) for one in following),
-            "onward": None if following else self._onward(),
+            "onward": None if following else self.onward(),
             "loop": chapter.loop and list(chapter.loop),
             "pin": chapter.pin,
         }
@@ -184,9 +185,10 @@ def _kept() -> dict[str, str]:
 
 
 def _href(path: str, params: Mapping[str, str]) -> str:
-    """Returns a link to another page of the app, relative to this one."""
-    query = urlencode(params | _language.kept())
-    return f"{path}?{query}" if query else path
+    """Returns a link to another page of the app, relative to this one. In a frame it stays a page for frames."""
+    framed = {"embed": "true"} if st.context.is_embedded else {}
+    everything = urlencode(params | _language.kept() | framed)
+    return f"{path}?{everything}" if everything else path
 
 
 def filled(text: str, facts: Facts) -> str:
@@ -231,7 +233,7 @@ def go_to_chapter(at: int, story: Story) -> None:
     """Opens a chapter of the story, from 0, if there is one. It sets the stage anew."""
     if at not in range(len(story.chapters)):
         return
-    for name in (*address.STAGE, *story.parameters):
+    for name in (*address.STAGE, PLAY, *story.parameters):
         st.query_params.pop(name, None)
     st.query_params[CHAPTER] = str(at + 1)
     st.rerun()

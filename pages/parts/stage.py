@@ -10,7 +10,7 @@ import streamlit as st
 
 from kernels.model.rung import Rung
 from pages.parts import counts, run
-from pages.parts.chapters import OpenChapter, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.query import write
 from pages.parts.run_settings import RunSettings
@@ -59,7 +59,7 @@ def _draw(on_stage: Stage) -> None:
     if chapter := on_stage.chapter:
         size = chapter.current.size if chapter.current.size in by_size else size
         panel = chapter.panel({one.key: one.evidence for one in known})
-        playing = st.query_params.get("play") == "1"
+        playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
     pressed = stage.mount(
         on_stage.scene,

@@ -116,3 +116,19 @@ def test_explore_opens_with_what_the_chapter_shows() -> None:
     target = links(at)["Explore"]
     assert target == {"M": "16", "N": "16", "K": "16", "rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8", "view": "explore"}  # fmt: skip
     assert chapters.STORY == "story"
+
+
+def test_the_last_chapter_leads_to_the_next_lesson() -> None:
+    for lesson, following in zip(LESSONS, [*LESSONS[1:], None], strict=True):
+        if lesson.chapters:
+            last = OpenChapter(story(lesson), len(story(lesson).chapters) - 1)
+            text, href = last.onward()
+            expected = f"{following.path}{'?view=story' if following.chapters else ''}" if following else "."
+            assert (href, following is None or text.endswith(following.title)) == (expected, True)
+    panels = [
+        heads(open_page("softmax/page.py", view="story", chapter=n, engine="cpu"))[0]["chapter"]
+        for n in (7, 8)
+    ]
+    assert panels[0]["onward"] is None
+    assert panels[1]["onward"] == ["Next lesson: attention", "attention?engine=cpu&view=story"]
+    assert panels[1]["lesson"] == "softmax"
