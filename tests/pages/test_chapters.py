@@ -10,7 +10,7 @@ import pytest
 from kernels.ladders import LADDERS
 from pages._lessons import LESSONS, Lesson
 from pages.parts import chapters
-from pages.parts.chapters import Chapter, fields, filled
+from pages.parts.chapters import Chapter, OpenChapter, fields, filled
 from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
 from tests.helpers.page_runner import heads, links, open_page, texts
 
