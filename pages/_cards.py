@@ -87,7 +87,7 @@ CARDS = (
     ),
     Card("conv/direct.py", direct, {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"}, 7),
     Card("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
-    Card("conv/implicit/page.py", implicit, {}, 4),
+    Card("conv/implicit/page.py", implicit, {"C": "1", "K": "4", "H": "6", "W": "10", "BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4"}, 2),
     Card("conv/winograd/page.py", winograd_address.card, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 36),
     Card("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
     Card("softmax/page.py", softmax_address.card, {}, 3),
