@@ -1,4 +1,4 @@
-"""The pictures of the first screen as data: one moment of each lesson that has a stage.
+"""The pictures of the first screen as data: one moment of each lesson whose stage is not too tall for a card.
 
 A new lesson needs one more row here and one in pages/_lessons.py.
 """
@@ -12,7 +12,6 @@ from pages.attention import address as attention_address
 from pages.conv import address as conv_address
 from pages.conv import scenes
 from pages.conv.fft import address as fft_address
-from pages.conv.implicit import address as implicit_address
 from pages.conv.winograd import address as winograd_address
 from pages.fusion import address as fusion_address
 from pages.gemm import address as gemm_address
@@ -58,12 +57,6 @@ def direct(params: Params) -> Scene:
     return scenes.direct(conv_address.read(params)[0].inputs(), params.get("order", "explaining"))[0]
 
 
-def implicit(params: Params) -> Scene:
-    """Returns the scene that the page conv/implicit/page.py plays at `params`."""
-    query, watched = implicit_address.read(params)
-    return implicit_address.scene(query.inputs(), watched.rung.name, tuple(watched.tiles.items()))[0]
-
-
 def fft(params: Params) -> Scene:
     """Returns the scene that the page conv/fft/page.py plays at `params`."""
     tile = fft_address.TILES[params.get("transform", next(iter(fft_address.TILES)))]
@@ -87,7 +80,6 @@ CARDS = (
     ),
     Card("conv/direct.py", direct, {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"}, 7),
     Card("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
-    Card("conv/implicit/page.py", implicit, {"C": "1", "K": "4", "H": "6", "W": "10", "BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4"}, 2),
     Card("conv/winograd/page.py", winograd_address.card, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 36),
     Card("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
     Card("softmax/page.py", softmax_address.card, {}, 3),

@@ -6,6 +6,7 @@ from html import escape
 import streamlit as st
 
 from kernels import records
+from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.i18n import language, mark, tr
@@ -64,7 +65,10 @@ WAYS = (
         (),
     ),
 )  # fmt: skip
-RACERS = 5  # bars of the fastest convolutions
+# Kernels on the card of a lesson without a picture, by the lesson; of any other the fastest ones.
+RACES = {"implicit": ("conv/im2col-gemm", "conv/implicit-gemm")}
+RACERS = 5
+RACE = CONV_PRESETS["resnet50-res3-3x3-n32"]  # the layer
 # This page only shows the stage. The hidden controls are in the lesson, one click away.
 HIDE = ("kernel", "explain", "readings", "order", "colours", "take", "link", "help", "loop")
 HEIGHT, CARD_HEIGHT = 530, 220
@@ -107,11 +111,18 @@ def measured(language: str) -> str:
 
 
 @st.cache_data(show_spinner=False)
-def race(language: str) -> str:
-    """Returns HTML with the recorded times of the fastest convolutions at the shape of the race, in the language."""
-    rows = _recorded(choose_address.LADDER.rungs, choose_address.DEFAULT)
+def race(path: str, language: str) -> str:
+    """Returns HTML with recorded times of convolutions for the card of a lesson, in the language; "" if there are none.
+
+    Those of RACES, else the fastest ones.
+    """
+    rows = _recorded(choose_address.LADDER.rungs, RACE.shape)
     fastest = sorted(rows, key=lambda name: rows[name]["median_ms"])[:RACERS]
-    return _bars([choose_address.LADDER.rung(name) for name in fastest], rows) if fastest else ""
+    shown = [name for name in RACES.get(path, fastest) if name in rows]
+    if not shown:
+        return ""
+    layer = paragraph(tr(RACE.label))
+    return layer + _bars([choose_address.LADDER.rung(name) for name in shown], rows)
 
 
 def _recorded(rungs: Iterable[Rung], shape: ConvShape) -> dict[str, dict]:
@@ -185,7 +196,7 @@ def _ways() -> None:
 
 
 def _lesson(n: int, row: Lesson) -> None:
-    """Draws a lesson: a moment of its stage or its race, its question, and the line of its progress."""
+    """Draws a lesson: a moment of its stage or recorded times, its question, and the line of its progress."""
     with st.container(key=f"lesson_{n}"):
         if card := BY_PAGE.get(row.page):
             stage.mount(
@@ -197,7 +208,7 @@ def _lesson(n: int, row: Lesson) -> None:
                 still=True,
             )
         else:
-            st.html(f'<div class="kt-race">{race(language())}</div>')
+            st.html(f'<div class="kt-race">{race(row.path, language())}</div>')
         st.page_link(row.page, label=f"{n + 1} {tr(row.title)}", query_params=_language.kept())
         st.html(paragraph(tr(row.question), "question"))
         _course.progress(row)

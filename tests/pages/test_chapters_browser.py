@@ -85,7 +85,7 @@ def test_a_chapter_links_to_the_next_lesson(page, server):
     page.goto(f"{server}/softmax?view=story&chapter=8")
     Stage(page).ready()
     page.locator("[data-strip=reveal]").click()
-    page.locator(".chapter").get_by_role("link", name="attention").click()
+    page.locator(".chapter").get_by_role("link", name="attention", exact=True).click()
     expect(page.locator(".chapter h2")).to_have_text("Each token asks all others")
 
 

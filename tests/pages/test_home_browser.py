@@ -82,6 +82,8 @@ def test_whole_card_opens_its_lesson(home, page, server, n):
 
 
 def test_a_lesson_opens_its_story_and_home_counts_its_chapters(home, page, server):
+    page.goto(server)
+    page.evaluate("localStorage.clear()")  # other tests have opened chapters
     home()
     line = page.locator(".st-key-lesson_8 .kt-quiet")
     expect(line).to_have_text("8 chapters · 11 min · after threads")
@@ -92,7 +94,6 @@ def test_a_lesson_opens_its_story_and_home_counts_its_chapters(home, page, serve
     expect(page.locator(".chapter h2")).to_have_text("Too large for FP32")
     page.get_by_role("link", name="Kernel Theatre").click()
     expect(line).to_have_text("2 of 8 chapters · 11 min · after threads")
-    page.evaluate("localStorage.clear()")
 
 
 def test_home_and_stories_work_without_storage(new_page, server):
