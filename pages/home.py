@@ -69,7 +69,7 @@ WAYS = (
 )  # fmt: skip
 # Kernels on the card of a lesson without a picture, by the lesson; of any other the fastest ones.
 RACES = {"implicit": ("conv/im2col-gemm", "conv/implicit-gemm")}
-RACERS = 4
+RACERS = 3
 RACE = CONV_PRESETS["resnet50-res3-3x3-n32"]  # the layer
 # This page only shows the stage. The hidden controls are in the lesson, one click away.
 HIDE = ("kernel", "explain", "readings", "order", "colours", "take", "link", "help", "loop")
