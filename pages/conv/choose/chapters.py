@@ -132,7 +132,9 @@ CHAPTERS = (
         size="real",
         question=_which(
             mark("Your guess: which way is the fastest now?"),
-            mark("The fastest is {fastest}, in {fastest_time}. Winograd and the FFT have nothing to save here."),
+            mark(
+                "The fastest is {fastest}, in {fastest_time}. Winograd and the FFT have nothing to save here."
+            ),
         ),
     ),
     Chapter(

@@ -80,9 +80,10 @@ def test_the_bar_leads_from_a_lesson_in_explore_to_the_story_of_another():
     assert chapter(at) == 1
 
 
-def test_a_page_without_chapters_forgets_those_of_the_last_page():
+def test_a_page_forgets_the_chapter_of_the_last_page():
     at = open_page("conv/im2col.py", view="story", chapter=6)
     at.query_params.clear()
+    at.query_params["view"] = "explore"
     at.switch_page("conv/choose/page.py").run()
     assert not at.exception
     assert [field.value for field in at.number_input if field.key == "N"] == [32.0]
