@@ -163,7 +163,7 @@ def requests(browser: Browser, url: str) -> Line:
     page = new_page(browser)
     page.on("request", lambda request: urls.append(request.url))
     page.on("websocket", lambda socket: urls.append(socket.url))
-    page.goto(f"{url}/im2col")
+    page.goto(f"{url}/im2col?view=explore")
     stage = Stage(page).ready()
     page.wait_for_load_state("networkidle")
     stage.do("play")

@@ -75,7 +75,11 @@ def bounds(s: AttentionShape) -> dict[str, Bound]:
 # -- the stage -----------------------------------------------------------------------------------
 def orders(rung: str) -> dict[str, str]:
     """Returns the orders in which a rung can be played, with a description of each."""
-    known = EXPLAINING | (TIMELINE if rung in timeline.RUNGS else {}) | ({MAP: DESCRIPTION} if rung in MAPPED else {})
+    known = (
+        EXPLAINING
+        | (TIMELINE if rung in timeline.RUNGS else {})
+        | ({MAP: DESCRIPTION} if rung in MAPPED else {})
+    )
     return {order: tr(text) for order, text in known.items()}
 
 

@@ -10,7 +10,7 @@ import pytest
 from kernels.ladders import LADDERS
 from pages._lessons import LESSONS, Lesson
 from pages.parts import chapters
-from pages.parts.chapters import Chapter, fields, filled
+from pages.parts.chapters import Chapter, OpenChapter, fields, filled
 from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
 from tests.helpers.page_runner import heads, links, open_page, texts
 
@@ -116,3 +116,19 @@ def test_explore_opens_with_what_the_chapter_shows() -> None:
     target = links(at)["Explore"]
     assert target == {"M": "8", "N": "8", "K": "16", "rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8", "view": "explore"}  # fmt: skip
     assert chapters.STORY == "story"
+
+
+def test_the_last_chapter_leads_to_the_next_lesson() -> None:
+    for lesson, following in zip(LESSONS, [*LESSONS[1:], None], strict=True):
+        if lesson.chapters:
+            last = OpenChapter(story(lesson), len(story(lesson).chapters) - 1)
+            text, href = last.onward()
+            expected = f"{following.path}{'?view=story' if following.chapters else ''}" if following else "."
+            assert (href, following is None or text.endswith(following.title)) == (expected, True)
+    panels = [
+        heads(open_page("softmax/page.py", view="story", chapter=n, engine="cpu"))[0]["chapter"]
+        for n in (7, 8)
+    ]
+    assert panels[0]["onward"] is None
+    assert panels[1]["onward"] == ["Next lesson: attention", "attention?engine=cpu&view=story"]
+    assert panels[1]["lesson"] == "softmax"

@@ -10,7 +10,9 @@ from tests.helpers.harness import Stage
 
 pytestmark = pytest.mark.browser
 SIZES = [(1440, 900, "light"), (1280, 720, "dark")]
-PATHS = [lesson.path for lesson in LESSONS if lesson.path != "choose"]  # whose first screen is its race
+PATHS = [
+    f"{lesson.path}?view=explore" for lesson in LESSONS if lesson.path != "choose"
+]  # whose first screen is its race
 IN_SIGHT = (
     "canvas",
     ".play",

@@ -71,7 +71,9 @@ class Group:
     rows: tuple[tuple[str, ...], ...]
     memory_space: str = "global"
     title: str = ""  # above the region: "shared memory of block (0, 0)"
-    aligned: bool = False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
+    aligned: bool = (
+        False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
+    )
     table: bool = False
     column: bool = True  # whether it may begin a new column of the stage
 

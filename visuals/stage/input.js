@@ -16,6 +16,10 @@ export function listen(player) {
   on(root, "keydown", active((event) => key(player, event)));
   on(part.scrub, "input", () => player.scrubTo(Number(part.scrub.value)));
   on(part.scrub, "change", () => player.publish());
+  // Escape closes the explanation of a term, wherever the focus is; it can open again after another key or a movement.
+  const closeTip = (event) => part.chapter.classList.toggle("no-tip", event.key === "Escape");
+  on(document, "keydown", closeTip, { capture: true });
+  on(part.chapter, "pointerover", closeTip);
   on(document, "click", (event) => event.composedPath().includes(root) || openPanel(player, null));
   listenToPointer(player, (type, handler, options) => on(part.canvas, type, active(handler), options));
   const observer = new ResizeObserver(() => player.arrange());

@@ -10,7 +10,7 @@ import { report } from "./frame.js";
 import { listen } from "./input.js";
 import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
-import { REVEALED, fillChapter } from "./chapter.js";
+import { REVEALED, fillChapter, remember } from "./chapter.js";
 import { fillStrip, sizeOf } from "./strip.js";
 import { language, textsIn, tr, useTexts } from "./texts.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
@@ -117,6 +117,7 @@ class Player {
     if (first || this.wentBack > performance.now()) this.applyLink();
     this.wentBack = 0;
     this.guess = turned ? null : this.guess ?? null;
+    if (turned && data.chapter && !this.assets) remember(data.chapter);
     fillChapter(this.part.chapter, data.chapter, this.guess);
     this.root.classList.toggle("with-chapter", Boolean(data.chapter));
     render(this);
@@ -193,7 +194,7 @@ class Player {
     if (!data.param) return;
     const query = new URLSearchParams(location.search);
     root.toggleAttribute("data-present", query.get("present") === "1");
-    this.fills = query.get("present") === "1" || (query.get("embed") === "true" && query.get("view") === "watch");
+    this.fills = query.get("present") === "1" || (query.get("embed") === "true" && (chapter || query.get("view") === "watch"));
     root.classList.toggle("fills", Boolean(this.fills));
     this.t = clamp(Math.trunc(params.step ?? data.step ?? 0), 0, this.scene.steps - 1);
     this.speed = params.speed || 1;
@@ -463,6 +464,13 @@ class Player {
     };
   }
 
+  // The state that is written to the URL. A bare URL opens the first chapter; with a step alone it would open Explore.
+  get linkState() {
+    const { state, data: { chapter } } = this;
+    const bare = chapter && Object.values(state).some(Boolean) && !/[?&](view|chapter)=/.test(location.search);
+    return bare ? { ...state, chapter: String(chapter.number + 1) } : state;
+  }
+
   publish() {
     this.wentBack = 0; // the reader went on
     if (this.sentStep !== this.step) report("at", this.step, this.scene.steps);
@@ -473,7 +481,7 @@ class Player {
   writeLink() {
     clearTimeout(this.timer);
     if (!this.data.param) return;
-    writeLink(this.state);
+    writeLink(this.linkState);
     this.others = otherParams(this.state);
   }
 

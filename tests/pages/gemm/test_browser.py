@@ -31,7 +31,7 @@ def field(page, name):
 @pytest.fixture
 def lesson(page, server):
     def open_(query=""):
-        page.goto(f"{server}/tiling?{query}")
+        page.goto(f"{server}/tiling?{query or 'view=explore'}")
         expect(page.locator(".st-key-kernels [data-testid=stCode]:visible").first).to_be_visible()
         return page
 

@@ -118,7 +118,7 @@ def test_guess_is_ranked_and_kept_in_the_url(recorded):
     assert html.count('data-rung="') == 16 and html.count(">your guess<") == 1
     assert "cuDNN 9 does not support DIRECT for this shape (tried on GPU X, 2026-01-02)" in html
     assert "not recorded cold at this shape" in html  # cuDNN GEMM: neither a row nor a refusal
-    assert links(at)["guess again"] == {}
+    assert links(at)["guess again"] == {"view": "explore"}
     assert "kt-map" in html and "kt-totals" in html
 
 
