@@ -99,6 +99,17 @@ def test_order_fragments_can_be_chosen(lesson):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720)])
+@pytest.mark.parametrize("rung", ["wmma", "mma-sync"])
+def test_play_and_caption_of_large_tiles_are_in_sight(page, server, rung, width, height):
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(f"{server}/tiling?M=64&N=64&K=64&dtype=fp16&rung={rung}&step=4")
+    Stage(page).ready()
+    for selector in ("[data-do=play]", ".caption", "canvas"):
+        expect(page.locator(f".stage {selector}").first).to_be_in_viewport(ratio=0.99)
+
+
+@pytest.mark.slow
 def test_why_table_of_many_rungs_is_not_clipped(lesson, page):
     lesson("M=4096&N=4096&K=4096")
     page.locator(".st-key-card_why summary").click()
