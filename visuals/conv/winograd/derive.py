@@ -20,7 +20,7 @@ from visuals.scene.parts import Group, MatMul, Reading, Source, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene, number
 
-ORDER = mark("one dimension, by hand")
+ORDER = mark("by hand")
 ORDER_NOTE = mark(
     "This order is an explanation in one dimension. The kernels compute none of its rows: they have the finished matrices as "
     "constants, and use them in two dimensions."
