@@ -162,7 +162,8 @@ def _steps(r: Recorder, rows: Rows) -> list[tuple[str, tuple[str, int] | None]]:
 # -- captions ------------------------------------------------------------------------------------------
 def _direct(rows: Rows, i: int) -> str:
     return tr(
-        "Direct: [y{i}](output) = {terms} = {value}. That takes {n} multiplications, {total} so far.",
+        "Direct: row {i} of [S](filter) has the taps at this output. [y{i}](output) = {terms} = {value} takes {n} multiplications, "
+        "{total} so far.",
         i=i,
         terms=" + ".join(f"d{i + k}·g{k}" for k in range(R)),
         value=number(rows.direct[i]),
