@@ -23,7 +23,7 @@ from visuals.scene.scene import Scene, number
 
 N = 8
 STAGES = 3  # log2(N)
-ORDER = mark("butterflies of one row")
+ORDER = mark("butterflies")
 ORDER_NOTE = mark(
     "This is the idea of a fast Fourier transform, on 8 numbers of one row. cuFFT’s kernels are not shown: they may use other "
     "butterflies in another order."

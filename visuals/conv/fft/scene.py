@@ -23,7 +23,7 @@ from visuals.scene.parts import Group, Reading, Source, Tensor
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 
-ORDER, PHASES = mark("explaining order"), mark("explaining order, phases")
+ORDER, PHASES = mark("explaining order"), mark("phases")
 ORDER_NOTE = mark(
     "The stage shows one transform of one image and one filter, row by row and column by column. A GPU computes all "
     "transforms at once. cuFFT may use another order inside a transform; the result is the same."

@@ -20,7 +20,7 @@ from visuals.scene.parts import Group, MatMul, Reading, Source, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene, number
 
-ORDER = mark("one dimension, by hand")
+ORDER = mark("by hand")
 ORDER_NOTE = mark(
     "This order is an explanation in one dimension. The kernels compute none of its rows: they have the finished matrices as "
     "constants, and use them in two dimensions."
@@ -162,7 +162,8 @@ def _steps(r: Recorder, rows: Rows) -> list[tuple[str, tuple[str, int] | None]]:
 # -- captions ------------------------------------------------------------------------------------------
 def _direct(rows: Rows, i: int) -> str:
     return tr(
-        "Direct: [y{i}](output) = {terms} = {value}. That takes {n} multiplications, {total} so far.",
+        "Direct: row {i} of [S](filter) has the taps at this output. [y{i}](output) = {terms} = {value} takes {n} multiplications, "
+        "{total} so far.",
         i=i,
         terms=" + ".join(f"d{i + k}·g{k}" for k in range(R)),
         value=number(rows.direct[i]),

@@ -20,7 +20,7 @@ from visuals.scene.parts import Group, MatMul, Reading, Source, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
 
-ORDER = mark("two dimensions, row by row")
+ORDER = mark("row by row")
 ORDER_NOTE = mark(
     "The stage shows one tile, one filter and one channel, a row of a matrix at a time. On the GPU a thread computes a whole "
     "transform, and many threads run at once."
