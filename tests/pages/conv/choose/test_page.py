@@ -104,8 +104,10 @@ def test_guess_comes_before_the_race(recorded):
     assert "Guess before you look" in html and "kt-race" not in html and "kt-map" not in html
     assert "1.1 ms" not in html and "kt-totals" not in html
     chips = links(at)
-    assert chips["FFT"] == {"predict": "fft"} and "cuDNN DIRECT" not in chips  # cuDNN refused this shape
-    assert chips["show without guessing"] == {"predict": "show"}
+    assert (
+        chips["FFT"] == {"view": "explore", "predict": "fft"} and "cuDNN DIRECT" not in chips
+    )  # cuDNN refused this shape
+    assert chips["show without guessing"] == {"view": "explore", "predict": "show"}
     assert "17 of 18 kernels can run this shape." in html
 
 
