@@ -130,7 +130,7 @@ def test_repeated_steps_are_one_step_until_every_step_is_chosen():
     at = open_at(M=64, N=64, K=64)
     folded = heads(at)[0]["meta"]["steps"]
     target = links(at)["every step"]
-    assert target == {"steps": "all"} and "fold steps" not in links(at)
+    assert target == {"view": "explore", "steps": "all"} and "fold steps" not in links(at)
     at = open_at(rung="naive", BLOCK="8", steps="all")
     assert links(at)["fold steps"] == {"rung": "naive", "BLOCK": "8"}
     assert heads(open_at(**target))[0]["meta"]["steps"] > 2 * folded
