@@ -19,6 +19,9 @@ app = st.App(
     routes=routes(st.get_option("server.baseUrlPath")),
     middleware=[
         Middleware(StaleFragmentMiddleware),
-        Middleware(ServerAddressMiddleware, pages=["home", "history", *(lesson.path for lesson in LESSONS)]),
+        Middleware(
+            ServerAddressMiddleware,
+            pages=["home", "history", "glossary", *(lesson.path for lesson in LESSONS)],
+        ),
     ],
 )

@@ -113,7 +113,7 @@ class Reader:
         """Request a run, read to its end, and return the seconds."""
         message = BackMsg()
         request = message.rerun_script
-        query = urlencode(address_module.at_shape(address_module.DEFAULT, self.shape))
+        query = urlencode({"view": "explore"} | address_module.at_shape(address_module.DEFAULT, self.shape))
         request.query_string, request.page_script_hash = query, self.page
         request.page_name = "" if self.page else "im2col"  # once it is open the hash identifies it
         request.cached_message_hashes.extend(self.cached)

@@ -102,7 +102,7 @@ def changes(page: Page, url: str, size: int) -> Line:
 def visits(browser: Browser, url: str) -> Line:
     def visit() -> float:
         page = new_page(browser)
-        page.goto(f"{url}/im2col", wait_until="commit")
+        page.goto(f"{url}/im2col?view=explore", wait_until="commit")
         milliseconds = page.evaluate(PAINTED)
         page.context.close()
         return milliseconds / 1e3

@@ -21,7 +21,7 @@ from benchmarks.report import Column
 from pages._lessons import LESSONS
 from tests.helpers.harness import TIMEOUT_MS, serving
 
-PATHS = ("", *(lesson.path for lesson in LESSONS), "history")
+PATHS = ("", *(f"{lesson.path}?view=explore" for lesson in LESSONS), "history", "glossary")
 MAX_WORDS, MAX_GRADE = 28, 9.0
 STILL_S, WAIT_S = 3, 60
 SENTENCE_END = re.compile(r"[\n\t]+| · |(?<=[.!?])\s+(?![a-z])|, (?=\d+ [^\d\s])")

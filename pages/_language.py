@@ -6,8 +6,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kernels import i18n
+from pages.parts.address import LANGUAGE as PARAM
 
-PARAM = "lang"
 _KEY = "_language"
 
 

@@ -1,4 +1,4 @@
-"""The lessons as data, one row per lesson, in the order of the navigation bar.
+"""The lessons as data, one row per lesson, in the order of the course and of the navigation bar.
 
 The server imports this module, so it imports no scene and no chart.
 """
@@ -14,20 +14,55 @@ from kernels.i18n import mark
 class Lesson:
     page: str  # its file in this folder
     path: str  # its address
-    title: str  # in the navigation bar, translated where it is shown
+    title: str  # in the navigation bar; it and the question are translated where they are shown
     chapters: str = ""  # the module of its STORY
+    question: str = ""  # what the lesson answers, in one line
+    after: tuple[str, ...] = ()  # the paths of the lessons that it builds on
 
 
 LESSONS = (
-    Lesson("memory/page.py", "threads", mark("threads"), "pages.memory.chapters"),
-    Lesson("gemm/page.py", "tiling", mark("tiling"), "pages.gemm.chapters"),
-    Lesson("conv/direct.py", "direct", mark("direct"), "pages.conv.direct_chapters"),
-    Lesson("conv/im2col.py", "im2col", mark("im2col"), "pages.conv.im2col_chapters"),
-    Lesson("conv/implicit/page.py", "implicit", mark("implicit GEMM"), "pages.conv.implicit.chapters"),
-    Lesson("conv/winograd/page.py", "winograd", mark("Winograd"), "pages.conv.winograd.chapters"),
-    Lesson("conv/fft/page.py", "fft", mark("FFT"), "pages.conv.fft.chapters"),
-    Lesson("conv/choose/page.py", "choose", mark("choose"), "pages.conv.choose.chapters"),
-    Lesson("softmax/page.py", "softmax", mark("softmax"), "pages.softmax.chapters"),
-    Lesson("attention/page.py", "attention", mark("attention"), "pages.attention.chapters"),
-    Lesson("fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters"),
-)
+    Lesson(
+        "memory/page.py", "threads", mark("threads"), "pages.memory.chapters",
+        mark("Why does it matter which thread reads what?"),
+    ),
+    Lesson(
+        "gemm/page.py", "tiling", mark("tiling"), "pages.gemm.chapters",
+        mark("How does a matrix product get fast?"), ("threads",),
+    ),
+    Lesson(
+        "conv/direct.py", "direct", mark("direct"), "pages.conv.direct_chapters",
+        mark("What does each thread of a convolution do?"), ("threads",),
+    ),
+    Lesson(
+        "conv/im2col.py", "im2col", mark("im2col"), "pages.conv.im2col_chapters",
+        mark("How does a convolution become a matrix product?"), ("direct",),
+    ),
+    Lesson(
+        "conv/implicit/page.py", "implicit", mark("implicit GEMM"), "pages.conv.implicit.chapters",
+        mark("Must the copied matrix be in memory?"), ("tiling", "im2col"),
+    ),
+    Lesson(
+        "conv/winograd/page.py", "winograd", mark("Winograd"), "pages.conv.winograd.chapters",
+        mark("Can fewer multiplications give the same result?"), ("direct",),
+    ),
+    Lesson(
+        "conv/fft/page.py", "fft", mark("FFT"), "pages.conv.fft.chapters",
+        mark("When do waves beat a sliding window?"), ("direct",),
+    ),
+    Lesson(
+        "conv/choose/page.py", "choose", mark("choose"), "pages.conv.choose.chapters",
+        mark("Which algorithm is fastest for this layer?"), ("implicit", "winograd", "fft"),
+    ),
+    Lesson(
+        "softmax/page.py", "softmax", mark("softmax"), "pages.softmax.chapters",
+        mark("How often must a row be read?"), ("threads",),
+    ),
+    Lesson(
+        "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",
+        mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"),
+    ),
+    Lesson(
+        "fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters",
+        mark("When is one kernel better than four?"), ("direct",),
+    ),
+)  # fmt: skip

@@ -66,8 +66,11 @@ function keepHistory() {
 // The names of a URL's parameters, without those that the stage writes by itself.
 const namesOf = (url) => [...new Set(url.searchParams.keys())].filter((name) => !STAGE_PARAMS.includes(name));
 
+// A URL without a chapter opens the first one.
+const valueOf = (url, name) => url.searchParams.get(name) ?? (name === "chapter" ? "1" : null);
+
 const changedNames = (before, after) =>
-  [...new Set([...namesOf(before), ...namesOf(after)])].filter((name) => before.searchParams.get(name) !== after.searchParams.get(name)).sort();
+  [...new Set([...namesOf(before), ...namesOf(after)])].filter((name) => valueOf(before, name) !== valueOf(after, name)).sort();
 
 // -- the link that skips the bar ------------------------------------------------------------------
 function findStage() {

@@ -13,7 +13,7 @@ from kernels.i18n import language, mark, tr
 from pages import _language
 
 NAME = mark("Kernel Theatre")
-WITHOUT_STAGE = ("choose", "history")
+WITHOUT_STAGE = ("choose", "history", "glossary")
 
 
 @cache

@@ -1,17 +1,25 @@
-"""The first screen: a stage that plays, the recorded times of its kernels, and the cards of the lessons."""
+"""The first screen: a stage that plays, the recorded times of its kernels, ways in for three readers, the course."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 import streamlit as st
 
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.shape import ConvShape
+from kernels.gemm.presets import GEMM_PRESETS
 from kernels.i18n import language, mark, tr
 from kernels.machine.status import Status
-from pages import _language
-from pages._cards import CARDS, FIRST, LAYERS, Card
+from kernels.model.rung import Rung
+from pages import _course, _language
+from pages._cards import BY_PAGE, FIRST
+from pages._lessons import LESSONS, Lesson
 from pages.conv import address as conv_address
+from pages.conv.choose import address as choose_address
+from pages.gemm import address as gemm_address
 from pages.parts import lesson
+from pages.parts.query import explored
 from pages.parts.text import details, paragraph
 from visuals import stage
 from visuals.charts import units
@@ -27,6 +35,42 @@ ENGINES = {
     "emulator": mark("runs and counts the CUDA kernels, without a GPU"),
     "cpu": mark("times NumPy and Numba versions of the kernels"),
 }
+REAL = gemm_address.at_shape(gemm_address.ADDRESS.read({})[0], GEMM_PRESETS["square-4096"].shape)
+# For each kind of reader: links (label, page, URL parameters), and what to know, folded.
+WAYS = (
+    (
+        mark("I teach"),
+        (
+            (mark("A chapter for the projector"), "gemm/page.py", {"view": "story", "chapter": "1", "present": "1"}),
+        ),
+        (
+            mark("On the projector the arrow keys step the picture, then turn the chapter. G shows the answer of a question."),
+            mark("Add present=1 to the URL of any chapter. Under the picture, “link” copies it as a slide or an iframe."),
+            mark("The folder docs/deck has an example talk."),
+        ),
+    ),
+    (
+        mark("I tune kernels"),
+        (
+            (mark("GEMM at a real size"), "gemm/page.py", explored(REAL)),
+            (mark("Every convolution in one race"), "conv/choose/page.py", explored({})),
+            (mark("Recorded runs"), "history/page.py", {}),
+        ),
+        (),
+    ),
+    (
+        mark("I just want to see it"),
+        (
+            (mark("Play a convolution"), "conv/im2col.py", {"view": "story", "play": "1"}),
+            (mark("The terms of the field"), "glossary.py", {}),
+        ),
+        (),
+    ),
+)  # fmt: skip
+# Kernels on the card of a lesson without a picture, by the lesson; of any other the fastest ones.
+RACES = {"implicit": ("conv/im2col-gemm", "conv/implicit-gemm")}
+RACERS = 3
+RACE = CONV_PRESETS["resnet50-res3-3x3-n32"]  # the layer
 # This page only shows the stage. The hidden controls are in the lesson, one click away.
 HIDE = ("kernel", "explain", "readings", "order", "colours", "take", "link", "help", "loop")
 HEIGHT, CARD_HEIGHT = 530, 220
@@ -61,18 +105,39 @@ def measured(language: str) -> str:
     Its texts are in the language, which is that of the reader.
     """
     rungs = conv_address.ladder("im2col").rungs
-    rows = {r.name: row for r in rungs if (row := records.recorded(r.name, SHAPE, r.default_tiles))}
+    rows = _recorded(rungs, SHAPE)
     if not rows:
         return ""
-    max_ms = max(row["p80_ms"] for row in rows.values())
-    bars = "".join(_bar(r.title_on("cuda"), rows[r.name], max_ms) for r in rungs if r.name in rows)
-    badge = units.badge("recorded", units.provenance(next(iter(rows.values()))))
     notes = map(paragraph, (IM2COL.gain(rows), IM2COL.cost(SHAPE)))
-    return (
-        _section(tr("This convolution, timed"))
-        + f'<p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
-        + details(*notes)
-    )
+    return _section(tr("This convolution, timed")) + _bars(rungs, rows) + details(*notes)
+
+
+@st.cache_data(show_spinner=False)
+def race(path: str, language: str) -> str:
+    """Returns HTML with recorded times of convolutions for the card of a lesson, in the language; "" if there are none.
+
+    Those of RACES, else the fastest ones.
+    """
+    rows = _recorded(choose_address.LADDER.rungs, RACE.shape)
+    fastest = sorted(rows, key=lambda name: rows[name]["median_ms"])[:RACERS]
+    shown = [name for name in RACES.get(path, fastest) if name in rows]
+    if not shown:
+        return ""
+    layer = paragraph(tr(RACE.label))
+    return layer + _bars([choose_address.LADDER.rung(name) for name in shown], rows)
+
+
+def _recorded(rungs: Iterable[Rung], shape: ConvShape) -> dict[str, dict]:
+    return {r.name: row for r in rungs if (row := records.recorded(r.name, shape, r.default_tiles))}
+
+
+def _bars(rungs: Sequence[Rung], rows: Mapping[str, dict]) -> str:
+    """Returns HTML with a bar for each rung that has a row."""
+    shown = [rung for rung in rungs if rung.name in rows]
+    max_ms = max(rows[rung.name]["p80_ms"] for rung in shown)
+    bars = "".join(_bar(rung.title_on("cuda"), rows[rung.name], max_ms) for rung in shown)
+    badge = units.badge("recorded", units.provenance(rows[shown[0].name]))
+    return f'<p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
 
 
 def _section(text: str) -> str:
@@ -112,7 +177,7 @@ def _hero() -> None:
             st.html(measured(language()))
             with st.container(key="enter"):
                 label = tr("Open this lesson and run it")
-                st.page_link(FIRST.page, label=label, query_params=FIRST.query() | _language.kept())
+                st.page_link(FIRST.page, label=label, query_params=_language.kept())
             st.html(_machine())
 
 
@@ -121,30 +186,49 @@ def _play(**options) -> None:
     stage.mount(FIRST.build_scene(), key="home", play=True, hide=HIDE, **options)
 
 
-def _card(n: int, card: Card) -> None:
+def _ways() -> None:
+    """Draws the links for a teacher, for a performance engineer, and for a reader who is curious."""
+    with st.container(key="ways", horizontal=True):
+        for n, (title, links, notes) in enumerate(WAYS):
+            with st.container(key=f"way_{n}", gap=None):
+                st.html(_section(tr(title)))
+                for label, page, params in links:
+                    st.page_link(page, label=tr(label), query_params=params | _language.kept())
+                st.html(details(*map(paragraph, map(tr, notes)), label=tr("How")) or "<span></span>")
+
+
+def _lesson(n: int, row: Lesson) -> None:
+    """Draws a lesson: a moment of its stage or recorded times, its question, and the line of its progress."""
     with st.container(key=f"lesson_{n}"):
-        stage.mount(
-            card.build_scene(), key=f"preview_{n}", step=card.step, height=CARD_HEIGHT, param=None, still=True
-        )
-        st.page_link(card.page, label=tr(card.title), query_params=card.query() | _language.kept())
-        st.html(paragraph(tr(card.text)))
+        if card := BY_PAGE.get(row.page):
+            stage.mount(
+                card.build_scene(),
+                key=f"preview_{n}",
+                step=card.step,
+                height=CARD_HEIGHT,
+                param=None,
+                still=True,
+            )
+        else:
+            st.html(f'<div class="kt-race">{race(row.path, language())}</div>')
+        st.page_link(row.page, label=f"{n + 1} {tr(row.title)}", query_params=_language.kept())
+        st.html(paragraph(tr(row.question), "question"))
+        _course.progress(row)
 
 
-def _layers() -> None:
-    with st.container(key="chips", horizontal=True):
-        st.html(paragraph(tr("Well-known layers:")))
-        for key, label in LAYERS.items():
-            preset = CONV_PRESETS[key]
-            query = conv_address.at_shape(conv_address.DEFAULT, preset.shape) | _language.kept()
-            st.page_link("conv/im2col.py", label=tr(label), query_params=query, help=preset.source)
+def _map() -> None:
+    st.html(_section(tr("The lessons, in order")))
+    with st.container(key="lessons", horizontal=True):
+        for n, row in enumerate(LESSONS):
+            _lesson(n, row)
+    rule = tr(_course.RULE, words=_course.WORDS_A_MINUTE)
+    kept = tr("Only this browser knows which chapters you have seen.")
+    st.html(details(paragraph(rule), paragraph(kept)))
 
 
 if lesson.parts() == {"watch"}:
     _play()
 else:
     _hero()
-    st.html(_section(tr("Examples from the lessons")))
-    with st.container(key="lessons", horizontal=True):
-        for n, card in enumerate(CARDS):
-            _card(n, card)
-    _layers()
+    _ways()
+    _map()

@@ -21,7 +21,11 @@ from tests.helpers import emulated_numbers
 
 # Packages that only tests import, with the words in a test file that import them. A machine with a GPU may lack them:
 # it cannot collect such a file, and none of these files needs a GPU.
-PACKAGES = {"playwright": "playwright.sync_api", "babel": "tests.helpers.untranslated"}
+PACKAGES = {
+    "playwright": "playwright.sync_api",
+    "babel": "tests.helpers.untranslated",
+    "textstat": "textstat",
+}
 MISSING = [words for package, words in PACKAGES.items() if not importlib.util.find_spec(package)]
 
 pytest_plugins = [] if PACKAGES["playwright"] in MISSING else ["tests.helpers.browser"]
@@ -36,7 +40,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 def pytest_ignore_collect(collection_path):
     if MISSING and not os.environ.get("CI") and collection_path.suffix == ".py":
         text = collection_path.read_text(encoding="utf-8")
-        return any(f"from {words} import" in text for words in MISSING) or None
+        return any(f"from {words} import" in text or f"import {words}\n" in text for words in MISSING) or None
     return None
 
 

@@ -68,6 +68,17 @@ class Levels:
     def to_json(self) -> dict:
         return asdict(self)
 
+    def bytes_of(self, name: str) -> int | None:
+        """Returns the size of a level by the first words of its name; None if it is not reported."""
+        return next((level.bytes for level in self.levels if level.name.startswith(name)), None)
+
+    @property
+    def sms(self) -> int | None:
+        """Returns the number of the GPU's SMs, which its levels name; None if they do not."""
+        pattern = re.escape(EACH_SM).replace(r"\{sms\}", "([0-9]+)")
+        found = filter(None, (re.fullmatch(pattern, level.each) for level in self.levels))
+        return next((int(match[1]) for match in found), None)
+
 
 def shown(text: str) -> str:
     """Returns a text of a level, such as `each` or `note`, in the reader's language."""

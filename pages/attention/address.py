@@ -6,13 +6,19 @@ from collections.abc import Iterator, Mapping
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, AttentionShape
-from kernels.i18n import cached, decimal, tr
+from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import LADDERS
+from kernels.model.program import RuleError
 from kernels.model.shape import Bound
 from pages.parts import rung_address
 from pages.parts.address import Choice, Number, Values, fewest_resets
+from visuals.attention import timeline
+from visuals.attention.gpu_map import RUNGS as MAPPED
+from visuals.attention.gpu_map import flash_map
 from visuals.attention.inputs import KINDS, qkv
 from visuals.attention.scene import attention_scene, why_not
+from visuals.gpu_map.scene import map_scene
+from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 LADDER = LADDERS["attention"]
@@ -22,6 +28,8 @@ MAX = {"B": 64, "H": 128, "N": 65_536, "d": 256}
 MAX_ELEMENTS = 2**28  # of one tensor: 1 GiB in FP32
 MAX_SCALE = 100.0
 VALUES = "values"  # the URL parameter for the numbers on the stage
+EXPLAINING = {"explaining": mark("the steps of the kernel with their values")}
+TIMELINE = {"timeline": mark("the copies, waits, products and barriers of one block: what follows what")}
 FIELDS = {
     **{name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()},
     "causal": Choice(DEFAULT.causal, (0, 1)),
@@ -65,14 +73,35 @@ def bounds(s: AttentionShape) -> dict[str, Bound]:
 
 
 # -- the stage -----------------------------------------------------------------------------------
+def orders(rung: str) -> dict[str, str]:
+    """Returns the orders in which a rung can be played, with a description of each."""
+    known = (
+        EXPLAINING
+        | (TIMELINE if rung in timeline.RUNGS else {})
+        | ({MAP: DESCRIPTION} if rung in MAPPED else {})
+    )
+    return {order: tr(text) for order, text in known.items()}
+
+
 @cached(MAX_CACHED_SCENES)
 def scene(
-    s: AttentionShape, rung: str, tiles: tuple[tuple[str, int], ...], values: str
+    s: AttentionShape, rung: str, tiles: tuple[tuple[str, int], ...], values: str, order: str = "explaining"
 ) -> tuple[Scene | None, str]:
-    """Returns (scene, ""), or (None, reason) if the rung has no scene. `values` names the numbers to compute with."""
+    """Returns the scene of a rung in one of its orders() and why it differs from the request; (None, reason) if the rung has
+    no scene. `values` names the numbers to compute with."""
+    note = ""
     if reason := why_not(s, rung, dict(tiles)):
         return None, reason
-    return attention_scene(s, rung, dict(tiles), qkv(s, values)), ""
+    if order == MAP:
+        if found := flash_map(s, rung, dict(tiles)):
+            return map_scene(found), ""
+        note = tr(NO_MAP)
+    if order == "timeline":
+        try:
+            return timeline.timeline_scene(s, rung, dict(tiles)), ""
+        except RuleError as error:  # no compiler here for these tile sizes
+            note = tr("{error}. The stage shows the explaining order instead.", error=error)
+    return attention_scene(s, rung, dict(tiles), qkv(s, values)), note
 
 
 def card(params: Mapping[str, str]) -> Scene:

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import Chapter, Story, faster
+from pages.parts.chapters import Chapter, Question, Story, faster
+from visuals.attention.gpu_map import RUNGS, flash_map
+from visuals.attention.scene import why_not
 from visuals.charts import units
+from visuals.gpu_map import facts as map_facts
+from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts
 
 NAIVE, FLASH = {"rung": "naive"}, {"rung": "flash"}
+REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
+
+
+def _map(evidences: Evidences) -> GpuMap | None:
+    """Returns the GPU map of the kernel on the stage, if it is one of flash attention."""
+    at = evidences["stage"]
+    tiles = {**at.rung.default_tiles, **at.tiles}
+    if at.rung.name not in RUNGS or why_not(at.shape, at.rung.name, tiles):
+        return None
+    return flash_map(at.shape, at.rung.name, tiles, count=False)
+
+
+def _busiest(evidences: Evidences) -> int | None:
+    return map_facts.busiest(_map(evidences))
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the bytes of S and of all inputs at each size, as FP32."""
-    found = {}
+    """Returns the bytes of S and of all inputs at each size, as FP32, and the figures of the GPU map."""
+    found = map_facts.facts(_map(evidences))
     for size, evidence in evidences.items():
         s = evidence.shape
         found[f"{size}_scores"] = units.bytes_(4 * s.heads * s.N * s.N)
@@ -22,14 +40,16 @@ def facts(evidences: Evidences) -> Facts:
 
 CHAPTERS = (
     Chapter(
-        mark("Each token asks all others"),
+        mark("Each token is compared with all others"),
         (
-            mark("Each token has a [query](input), a [key](filter) and a value. The query is compared with every key: one dot product, one score."),
-            mark("N queries and N keys give a matrix [S](workspace) of N × N scores."),
+            mark("Each token has a [query](input), a [key](filter) and a value."),
+            mark("Take one query first. It is compared with every key: one dot product, one score. These scores are row 0 of [S](workspace)."),
+            mark("All N queries together give N × N scores."),
             mark("Each step is one warp that computes 32 scores."),
         ),
         NAIVE,
         loop=(0, 7),
+        pin="S:0",
         size="real",
         nudge=mark("Point at a score to see its query and key."),
     ),
@@ -37,18 +57,20 @@ CHAPTERS = (
         mark("Scores become weights"),
         (
             mark("Softmax turns each row of S into weights [P](workspace) that add up to 1."),
-            mark("The row is read three times: for its maximum m, for its sum l, and for the weights."),
+            mark("Two numbers describe a row: its largest score [m](workspace), and the sum [l](workspace) of exp(score − m)."),
+            mark("The row is read three times: for m, for l, and for the weights."),
         ),
         NAIVE,
         step=8,
-        loop=(8, 13),
+        loop=(8, 10),
+        pin="m:0",
         size="real",
     ),
     Chapter(
         mark("A weighted mean of the values"),
         (
-            mark("Row i of P says how much token i listens to each other token."),
-            mark("Its [output](output) is the mean of all values, with these weights."),
+            mark("Row i of P says how much each value counts for token i."),
+            mark("Row i of the [output](output) is the mean of all values, with these weights."),
         ),
         NAIVE,
         step=56,
@@ -74,7 +96,7 @@ CHAPTERS = (
     Chapter(
         mark("One query at a time"),
         (
-            mark("A block can keep the scores of one query in shared memory. Then S and P never go to global memory."),
+            mark("A block can keep the scores of one query in shared memory, and its [m](workspace) and [l](workspace) in registers. Then S and P never go to global memory."),
             mark("But each block reads all keys and all values, for a single query."),
         ),
         {"rung": "fused"},
@@ -89,8 +111,8 @@ CHAPTERS = (
     Chapter(
         mark("A tile of keys for a block of queries"),
         (
-            mark("Flash attention lets a block of queries share each tile of keys and values. Each tile is loaded once for all of them."),
-            mark("The scores of a tile are used at once and then forgotten."),
+            mark("In flash attention, a block of queries shares each tile of keys and values. Each tile is loaded once for all of them."),
+            mark("The scores [s](workspace) of a tile are used at once and then discarded. Each query keeps only one row: [m](workspace), [l](workspace) and its [sum so far](output)."),
         ),
         FLASH,
         loop=(0, 7),
@@ -99,6 +121,22 @@ CHAPTERS = (
             mark("Your guess: is it faster than tiled products now?"),
             "attention/blocked", "real",
             mark("It takes {real_time}. {real_against_blocked}"),
+        ),
+    ),
+    Chapter(
+        mark("Where do the bytes go?"),
+        (
+            mark("The map shows the whole GPU: {map_blocks} blocks in {map_waves} waves. A block loads its tile of [Q](input) once, then all keys and values of its head."),
+            mark("Q, K and V are {map_hbm}. The blocks load {map_l2} from L2."),
+            mark("S would be {stage_scores}. It is on no arrow: it never leaves an SM."),
+        ),
+        FLASH | REAL | {"Br": "32", "Bc": "32", "order": "map"},
+        step=1,
+        question=Question(
+            mark("Your guess: which arrow carries the most bytes?"),
+            map_facts.ARROWS,
+            _busiest,
+            mark("Shared memory: the threads load {map_near} from it. A later kernel keeps more in registers."),
         ),
     ),
     Chapter(
@@ -111,6 +149,7 @@ CHAPTERS = (
         FLASH,
         step=11,
         loop=(11, 17),
+        pin="m:0",
         size="real",
         nudge=mark("Follow query 0: its m goes from 2.5 to 3."),
     ),
@@ -118,11 +157,11 @@ CHAPTERS = (
         mark("More in registers"),
         (
             mark("This version keeps scores and outputs in registers. Each thread computes several at once, as in [tiling](/tiling)."),
-            mark("The copy of the next keys starts before the values are added."),
+            mark("Each column is one step of a block. V is copied during the scores, the next K while the values are added."),
         ),
-        {"rung": "flash-registers"},
-        step=7,
-        loop=(3, 10),
+        {"rung": "flash-registers", "order": "timeline"},
+        step=8,
+        loop=(3, 8),
         size="real",
         question=faster(
             mark("Your guess: is it faster than the first flash kernel?"),
@@ -137,8 +176,9 @@ CHAPTERS = (
             mark("{real_against_library_flash}"),
             mark("{real_against_library_cudnn}"),
         ),
-        {"N": "32", "d": "16", "dtype": "fp16", "rung": "flash-mma"},
-        step=3,
+        {"N": "32", "d": "16", "dtype": "fp16", "rung": "flash-mma", "Br": "16", "Bc": "16", "WM": "16"},
+        step=5,
+        loop=(5, 9),
         size="real",
         nudge=mark("Where next? [Fusion](/fusion) applies the same idea to chains of small kernels: keep values out of memory."),
     ),

@@ -28,10 +28,15 @@ with lesson.controls(visible):
     settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 if "watch" in parts:
     values = chosen(address.VALUES, address.KINDS)
-    scene, reason = address.scene(query.shape, query.rung.name, tuple(query.tiles.items()), values)
+    orders = address.orders(query.rung.name)
+    order, tiles = chosen("order", orders), tuple(query.tiles.items())
+    scene, reason = address.scene(query.shape, query.rung.name, tiles, values, order)
     if reason and not query.broken:  # a broken rule is already named beside the tile sizes
         note(reason)
-    Stage("attention", scene, settings, query.rung, controls.sizes(query), link, chapter=chapter).draw()
+    offered = orders if len(orders) > 1 else {}
+    Stage(
+        "attention", scene, settings, query.rung, controls.sizes(query), link, offered, chapter=chapter
+    ).draw()
 if whole:
     idea(
         tr(

@@ -17,6 +17,7 @@ from kernels.model.rung import Rung
 from pages.conv import address
 from pages.conv.address import FIELDS, ConvQuery
 from pages.parts import address as parts_address
+from pages.parts import every_step
 from pages.parts import query as url_query
 from pages.parts.controls import Group, Link, choose, limits, numbers, preset_link, presets
 from pages.parts.run_settings import RunSettings
@@ -52,12 +53,13 @@ def inputs(
     fields: parts_address.Fields = FIELDS,
     chips: Mapping[str, str] = CHIPS,
     derived: Callable[[ConvShape], str] | None = None,
+    folds: Callable[[ConvShape], bool] | None = None,
 ) -> tuple[Inputs, Link]:
     """Draws the controls; returns valid inputs and a function that links to another preset.
 
     The link keeps all other settings. `page` is the page's file. `fields` are those of pages.conv.address, possibly with
     other defaults. `derived(shape)`, HTML, ends the line of fields. The default is im2col's data matrix. If not `visible`,
-    only the URL is read."""
+    only the URL is read. `folds(shape)`: whether the stage folds repeated steps."""
     values, notes = url_query.current_values(fields, visible)
     query = address.query_of(values)
     link = preset_link(page, fields, lambda shape: fields.write(replace(query, shape=shape).params()))
@@ -69,6 +71,8 @@ def inputs(
             )
             upload = _picture_chooser(fields, query)
             _filter_chooser(fields, query)
+        if folds and folds(query.shape):
+            every_step.toggle(page, fields)
         _fields(fields, query.shape, (derived or data_matrix)(query.shape))
     note(*notes)
     return _inputs(query, upload), link

@@ -2,7 +2,9 @@
 
 from kernels.i18n import tr
 from pages.conv import controls, direct_chapters, lesson, scenes
+from pages.parts.every_step import every_step
 from visuals.conv.direct import story
+from visuals.conv.direct.scene import MANY_TERMS
 
 FORMULA = (
     '<span class="kt-math">y[n, k, p, q] = Σ<sub>c, r, s</sub></span> '
@@ -19,9 +21,10 @@ lesson.draw_with_orders(
         formula=FORMULA,
     ),
     scenes.DIRECT_ORDERS,
-    scenes.direct,
+    lambda inputs, order: scenes.direct(inputs, order, every_step()),
     story.STORY,
     controls.direct_work,
     "conv/direct",
     direct_chapters.STORY,
+    folds=lambda shape: shape.CRS > MANY_TERMS,
 )

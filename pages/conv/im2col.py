@@ -20,4 +20,5 @@ lesson.draw_with_orders(
     controls.data_matrix,
     "conv/im2col-gemm",
     im2col_chapters.STORY,
+    rungs=scenes.IM2COL_RUNGS,
 )

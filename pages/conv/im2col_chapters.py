@@ -9,11 +9,16 @@ from visuals.conv.part import copies_per_pixel
 from visuals.strip.facts import Evidences, Facts
 
 DIRECT = "conv/direct"
+PIXEL = 8  # the output pixel that chapters mark
+# Steps of the toy shape: 36 columns, then a multiplication and a store for each of 3 tiles, then the reshape.
+MULTIPLIED, STORED, LAST_STORED, RESHAPED = 36, 37, 41, 42
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the sizes of the matrices at the stage's shape."""
-    s = evidences["stage"].shape
+    """Returns the sizes of the matrices at the stage's shape, and where the marked pixel is."""
+    stage = evidences["stage"]
+    s, tiles = stage.shape, {**stage.rung.default_tiles, **stage.tiles}
+    row, col = divmod(PIXEL, s.Q)
     matrix, x = 4 * s.N * s.CRS * s.PQ, 4 * s.elements["x"]
     return {
         "taps": f"{s.R}×{s.S}",
@@ -25,6 +30,12 @@ def facts(evidences: Evidences) -> Facts:
         "copies": units.count(copies_per_pixel(s)),
         "growth": units.ratio(matrix / x),
         "input": f"{s.H}×{s.W}",
+        "plane": f"{s.P}×{s.Q}",
+        "pixels": units.count(s.PQ),
+        "pixel": str(PIXEL),
+        "row": str(row),
+        "column": str(col),
+        "tile": str(tiles.get("TILE", "")),
     }
 
 
@@ -49,8 +60,8 @@ CHAPTERS = (
             mark("The marked output pixel is spelled out beside the kernel."),
         ),
         NUMBERS,
-        step=8,
-        pin="y:8",
+        step=STORED,
+        pin=f"C:{PIXEL}",
         nudge=mark("Click another output pixel to see its sum."),
     ),
     Chapter(
@@ -61,7 +72,31 @@ CHAPTERS = (
             mark("So a convolution becomes a matrix product (GEMM). GEMM libraries are tuned for years."),
         ),
         NUMBERS,
-        step=35,
+        step=LAST_STORED,
+    ),
+    Chapter(
+        mark("Tile by tile"),
+        (
+            mark("Now the second kernel runs. Each block of threads computes up to {tile}×{tile} numbers of the [output](output)."),
+            mark("The block loads one tile of the [filters](filter) and one tile of the [data matrix](workspace) into shared memory."),
+            mark("The product of the two tiles is added to the sums. Each thread keeps its sum in a register and stores it at the end."),
+        ),
+        NUMBERS,
+        step=MULTIPLIED,
+        loop=(MULTIPLIED, LAST_STORED),
+        nudge=mark("[Tiling](/tiling) shows how such a kernel becomes fast."),
+    ),
+    Chapter(
+        mark("From rows to pictures"),
+        (
+            mark("The [output matrix](output) has one row per [filter](filter), with {pixels} numbers each."),
+            mark("They are in the order of the picture, line by line. So each row already is one [output](output) plane of {plane}."),
+            mark("No kernel runs and no byte moves. Only the index changes: column {pixel} is now row {row}, column {column}."),
+        ),
+        NUMBERS,
+        step=RESHAPED,
+        pin=f"y:{PIXEL}",
+        nudge=mark("Click another output pixel: the panel shows both of its indices."),
     ),
     Chapter(
         mark("How the kernel copies"),
@@ -113,7 +148,7 @@ CHAPTERS = (
             mark("[Winograd](/winograd) and [FFT](/fft) reduce the number of multiplications instead."),
         ),
         {},
-        step=35,
+        step=RESHAPED,
         size="real",
         nudge=mark("Switch to Explore to set your own shape and press Run."),
     ),

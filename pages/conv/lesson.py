@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
@@ -28,22 +29,26 @@ def draw_with_orders(
     derived: Callable[[ConvShape], str],
     rung: str,
     chapters: Story = NO_STORY,
+    folds: Callable[[ConvShape], bool] | None = None,
+    rungs: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Draws the whole lesson `name`. Its stage plays `scene`, which shows `rung`, in one of `orders`. `derived` as for
-    controls.inputs. `chapters`: those of the lesson."""
+    controls.inputs. `chapters`: those of the lesson. `folds(shape)`: whether its stage folds repeated steps. `rungs`: the
+    rung of each order that shows another."""
     ladder, page = address.ladder(name), f"conv/{name}.py"
     chapter = chapters.open()
     parts, whole = lesson.begin(title, page=page if chapters.chapters else "", chapter=chapter)
     translated = {order: tr(text) for order, text in orders.items()}
     visible = whole and not chapter
     with lesson.controls(visible):
-        inputs, link = controls.inputs(page, visible=visible, derived=derived)
+        inputs, link = controls.inputs(page, visible=visible, derived=derived, folds=folds)
         settings = run.options(ladder, inputs.shape, visible=visible)
     if "watch" in parts:
-        drawn, reason = scene(inputs, chosen("order", orders))
+        order = chosen("order", orders)
+        drawn, reason = scene(inputs, order)
         if reason:
             note(reason)
-        on_stage = ladder.rung(rung)
+        on_stage = ladder.rung(rungs.get(order, rung))
         Stage(
             name,
             drawn,

@@ -13,14 +13,17 @@ from kernels.fusion import codegen, ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MIN_EPS, OPTIONS, Block, ChainShape
 from kernels.fusion.shape import blocks as parse_blocks
-from kernels.i18n import cached, decimal, tr
+from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
 from pages.parts import rung_address
 from pages.parts.address import Number, Value, Values, fewest_resets
 from visuals.fusion import story
+from visuals.fusion.gpu_map import fusion_map
 from visuals.fusion.scene import fusion_scene
+from visuals.gpu_map.scene import map_scene
+from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 LADDER = LADDERS["fusion"]
@@ -218,19 +221,32 @@ EPS = Bound(MIN_EPS, 1)
 
 
 # -- the stage -----------------------------------------------------------------------------------------------
+ORDERS = {"explaining": mark("launch after launch, the first threads of each"), MAP: DESCRIPTION}
+
+
 @cached(MAX_CACHED_SCENES)
-def _scene(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Scene:
-    return fusion_scene(s, rung, dict(tiles))
+def _scene(
+    s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
+) -> tuple[Scene | None, str]:
+    note = ""
+    if order == MAP:
+        if found := fusion_map(s, rung, dict(tiles)):
+            return map_scene(found), ""
+        note = tr(NO_MAP)
+    return fusion_scene(s, rung, dict(tiles)), note
 
 
-def scene(query: rung_address.Selection) -> Scene | None:
-    """Returns the scene of the selected rung; None if a rule forbids it."""
-    return None if query.broken else _scene(query.shape, query.rung.name, tuple(query.tiles.items()))
+def scene(query: rung_address.Selection, order: str = "explaining") -> tuple[Scene | None, str]:
+    """Returns the scene of the selected rung in one of ORDERS, None if a rule forbids it; and why it differs from the
+    request."""
+    if query.broken:
+        return None, ""
+    return _scene(query.shape, query.rung.name, tuple(query.tiles.items()), order)
 
 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
-    return scene(ADDRESS.read(params)[0])
+    return scene(ADDRESS.read(params)[0])[0]
 
 
 def first_source(query: rung_address.Selection) -> str:

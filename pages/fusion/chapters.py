@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from kernels.fusion.ladder import PLANS
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.i18n import mark
+from kernels.ladders import find
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
-from visuals.strip.facts import limited_by
+from visuals.fusion.gpu_map import fusion_map
+from visuals.gpu_map import facts as map_facts
+from visuals.gpu_map.data import GpuMap
+from visuals.strip.facts import Evidences, Facts, limited_by
 
 POINTWISE = {"chain": FUSION_PRESETS["fusion-bias-bn-relu"].shape.chain}
+
+REAL = {"N": "64", "C": "256", "H": "56", "W": "56"}
+SHARES = (mark("As much"), mark("Half as much"), mark("A third"))
+FUSED = "fusion/fused"
+
+
+def _map(evidences: Evidences, rung: str = "") -> GpuMap | None:
+    """Returns the GPU map of the kernel on the stage, or of a rung at its default tile sizes."""
+    at = evidences["stage"]
+    shown = find(rung) if rung else at.rung
+    tiles = shown.default_tiles | ({} if rung else dict(at.tiles))
+    if shown.name not in PLANS or any(shown.rules(at.shape, tiles)):
+        return None
+    return fusion_map(at.shape, shown.name, tiles, count=False)
+
+
+def _share_of_fused(evidences: Evidences) -> int | None:
+    """Returns which of SHARES the fused kernel reads from HBM, of what the kernels on the stage read."""
+    found, fused = _map(evidences), _map(evidences, FUSED)
+    if not found or not fused:
+        return None
+    times = found.total.read[0].bytes / fused.total.read[0].bytes
+    return {1: 0, 2: 1, 3: 2}.get(round(times))
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns the figures of the GPU map, and what the fused kernel reads from HBM."""
+    fused = map_facts.facts(_map(evidences, FUSED))
+    return map_facts.facts(_map(evidences)) | {"map_fused": fused.get("map_hbm", "")}
+
 
 CHAPTERS = (
     Chapter(
@@ -85,6 +120,21 @@ CHAPTERS = (
         ),
     ),
     Chapter(
+        mark("Where do the bytes go?"),
+        (
+            mark("The map shows bias, batch norm and ReLU as three launches on the whole GPU, each of {map_blocks} blocks in {map_waves} waves."),
+            mark("Each launch reads all maps from HBM and writes them back: {map_hbm} read and {map_back} written in all."),
+        ),
+        POINTWISE | REAL | {"rung": "unfused", "order": "map"},
+        step=1,
+        question=Question(
+            mark("How much does the fused kernel read from HBM?"),
+            SHARES,
+            _share_of_fused,
+            mark("It reads {map_fused}. The [maps](workspace) in between are never stored."),
+        ),
+    ),
+    Chapter(
         mark("Fold it away"),
         (
             mark("After training, batch norm is a multiplication and an addition with fixed numbers."),
@@ -108,4 +158,4 @@ CHAPTERS = (
     ),
 )  # fmt: skip
 
-STORY = Story(CHAPTERS)
+STORY = Story(CHAPTERS, facts)

@@ -17,7 +17,7 @@ from pages.fusion.address import ADDRESS, Edit
 from pages.parts import rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, limits, numbers, presets
-from pages.parts.query import others
+from pages.parts.query import explored, others, write
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from pages.parts.text import quiet
@@ -126,10 +126,7 @@ def _follow_options() -> None:
 
 def _set_chain(current: Selection, to: ChainShape) -> None:
     st.session_state[CHAIN_VERSION] = st.session_state[CHAIN_VERSION][0] + 1, to
-    if chain := ADDRESS.at_shape(current, to).get("chain"):
-        st.query_params["chain"] = chain
-    else:
-        st.query_params.pop("chain", None)
+    write("chain", ADDRESS.at_shape(current, to).get("chain", ""))
 
 
 # -- the chain ---------------------------------------------------------------------------------------------
@@ -194,7 +191,7 @@ class _Builder:
         if edit.shape is None:
             quiet(tr("{label}: not possible here. {rule}", label=label, rule=edit.rule))
             return
-        params = others(self.fields) | self._params(edit.shape)
+        params = explored(others(self.fields) | self._params(edit.shape))
         st.page_link(self.page, label=label, query_params=params)
 
     def _params(self, shape: ChainShape) -> dict[str, str]:

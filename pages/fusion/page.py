@@ -5,8 +5,9 @@ from pages.fusion import address, cards, controls
 from pages.fusion.address import LADDER
 from pages.fusion.chapters import STORY
 from pages.parts import lesson, run, sources
+from pages.parts.query import chosen
 from pages.parts.stage import Stage
-from pages.parts.text import idea
+from pages.parts.text import idea, note
 from visuals.fusion import story
 
 PAGE = "fusion/page.py"
@@ -22,9 +23,10 @@ with lesson.controls(visible):
     query, link = controls.read(PAGE, visible=visible)
     settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 if "watch" in parts:
-    Stage(
-        "fusion", address.scene(query), settings, query.rung, controls.sizes(query), link, chapter=chapter
-    ).draw()
+    scene, reason = address.scene(query, chosen("order", address.ORDERS))
+    note(*filter(None, [reason]))
+    orders = {name: tr(text) for name, text in address.ORDERS.items()}
+    Stage("fusion", scene, settings, query.rung, controls.sizes(query), link, orders, chapter).draw()
 if whole:
     idea(
         tr(

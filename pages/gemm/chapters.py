@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from kernels.i18n import mark
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
+from visuals.gemm.gpu_map import gemm_map
+from visuals.gemm.plan import why_not
+from visuals.gpu_map import facts as map_facts
+from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, ratio, within
 
-SMALL = {"M": "16", "N": "16", "K": "16"}  # few enough numbers to read
+SMALL = {"M": "8", "N": "8", "K": "8"}  # few enough cells to print their numbers
+DEEP = SMALL | {"K": "16"}  # two tiles of 8
 WIDE = {"M": "32", "N": "32", "K": "16", "BM": "32", "BN": "32", "BK": "8"}
 FP16 = {"dtype": "fp16"}
 COUNTS = ("4", "16", "64", "128")
+TIMES = ("1", "32", "128", "4,096")
+REAL = {"M": "4096", "N": "4096", "K": "4096"}
 SPEEDUPS = (mark("Up to 3×"), mark("3× to 20×"), mark("More than 20×"))
 
 
@@ -18,11 +25,33 @@ def _speedup(evidences: Evidences) -> float | None:
     return ratio(evidences["real"], "gemm/naive") if "real" in evidences else None
 
 
+def _map(evidences: Evidences) -> GpuMap | None:
+    """Returns the GPU map of the kernel on the stage."""
+    at = evidences["stage"]
+    tiles = {**at.rung.default_tiles, **at.tiles}
+    if why_not(at.shape, at.rung.name, tiles):
+        return None
+    return gemm_map(at.shape, at.rung.name, tiles, count=False)
+
+
+def _times_from_l2(evidences: Evidences) -> int | None:
+    times = map_facts.times_from_l2(_map(evidences))
+    return TIMES.index(f"{times:,.0f}") if times and f"{times:,.0f}" in TIMES else None
+
+
 def facts(evidences: Evidences) -> Facts:
-    """Returns what a thread reads and multiplies for one k, at the tile sizes of the strip's real size."""
+    """Returns what a thread reads and multiplies for one k, at the tile sizes of the strip's real size, and the figures of
+    the GPU map."""
     tiles = evidences["real" if "real" in evidences else "stage"].tiles
     rows, cols = tiles.get("TM", 1), tiles.get("TN", 1)
-    return {"reads": str(rows + cols), "products": str(rows * cols)}
+    found = _map(evidences)
+    times = map_facts.times_from_l2(found)
+    return {
+        "reads": str(rows + cols),
+        "products": str(rows * cols),
+        "map_times": f"{times:,.0f}" if times else "",
+        **map_facts.facts(found),
+    }
 
 
 def _products(evidences: Evidences) -> int | None:
@@ -34,12 +63,12 @@ CHAPTERS = (
     Chapter(
         mark("One thread, one element of C"),
         (
-            mark("C = A × B. Each element of [C](output) is one row of [A](input) times one column of [B](filter): 16 products, added up."),
+            mark("C = A × B. Each element of [C](output) is one row of [A](input) times one column of [B](filter): 8 products, added up."),
             mark("The first kernel starts one thread for each element of [C](output). Press Play and follow thread 0."),
             mark("Each of its reads goes to global memory, the GPU’s large and slow memory."),
         ),
         SMALL | {"rung": "naive", "BLOCK": "8"},
-        loop=(1, 17),
+        loop=(1, 5),
         size="real",
         nudge=mark("Point at any element of C to see its sum."),
     ),
@@ -64,11 +93,11 @@ CHAPTERS = (
         (
             mark("All 8 threads of a row of the block read the same values of [A](input). So the block copies a tile once into shared memory."),
             mark("Shared memory is small and fast, and all threads of the block see it. Then each value is read from there 8 times."),
-            mark("The loop goes from tile to tile along k."),
+            mark("All threads wait at two barriers for each tile: until it is complete, and until all have read it. Then the next tile along k overwrites it."),
         ),
-        SMALL | {"rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8"},
+        DEEP | {"rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8"},
         step=1,
-        loop=(1, 11),
+        loop=(1, 16),
         size="real",
         question=faster(
             mark("Your guess: is it faster than the first kernel?"),
@@ -78,14 +107,30 @@ CHAPTERS = (
         nudge=mark("One multiply-add still needs two reads of shared memory. That is the next limit."),
     ),
     Chapter(
+        mark("Where do the bytes go?"),
+        (
+            mark("This is the whole GPU. The {map_blocks} blocks of a real product run on its {map_sms} SMs in {map_waves} waves. Step through them."),
+            mark("[A](input) and [B](filter) are {map_hbm}. But the blocks load {map_l2} from the L2 cache, because each block loads its tiles again."),
+        ),
+        REAL | {"rung": "shared-tile", "order": "map"},
+        step=1,
+        question=Question(
+            mark("How many times does each value of A and B leave L2?"),
+            TIMES,
+            _times_from_l2,
+            mark("{map_times} times. From shared memory the threads then load {map_near}."),
+        ),
+        nudge=mark("In Explore, choose a register tile and compare the arrow that leaves L2."),
+    ),
+    Chapter(
         mark("More sums for each thread"),
         (
             mark("A thread now keeps a column of 4 sums in registers. It reads one value of tile_b and uses it 4 times."),
             mark("So 4 multiply-adds need 5 reads of shared memory, where they needed 8."),
         ),
         WIDE | {"rung": "register-tile-1d", "TM": "4"},
-        step=3,
-        loop=(3, 11),
+        step=4,
+        loop=(3, 8),
         size="real",
         question=faster(
             mark("Your guess: does it beat the shared tile?"),
@@ -100,8 +145,8 @@ CHAPTERS = (
             mark("The recorded kernel uses 8 × 8 sums for each thread: {reads} reads for {products} multiply-adds."),
         ),
         WIDE | {"rung": "register-tile-2d", "TM": "4", "TN": "4"},
-        step=3,
-        loop=(3, 11),
+        step=4,
+        loop=(3, 8),
         size="real",
         question=Question(
             mark("With 8 × 8 sums, how many multiply-adds follow from the 16 values that a thread reads?"),
@@ -128,13 +173,15 @@ CHAPTERS = (
         mark("Copy while you compute"),
         (
             mark("So far all threads wait until a tile has arrived. The next kernel starts the copy of a later tile first, then multiplies the current one."),
-            mark("It needs two or three tiles in shared memory at once."),
+            mark("Each column is one step. While tile 1 is multiplied, the copies of tiles 2 and 3 to other buffers can run."),
             mark("{real_against_bank_free}"),
         ),
-        WIDE | {"rung": "double-buffer", "TM": "4", "TN": "4", "STAGES": "2"},
-        step=1,
+        {"M": "256", "N": "256", "K": "256", "rung": "double-buffer", "order": "timeline"},
+        step=5,
+        loop=(0, 9),
         size="real",
         question=Question(mark("What limits it now?"), LIMITS, limited_by("real"), mark("See the bars on the right: arithmetic is at {real_arithmetic} of its ceiling.")),
+        nudge=mark("In Explore, choose “shared-memory tile” and the order “timeline”: copy and multiply alternate."),
     ),
     Chapter(
         mark("A tile for each warp"),
@@ -157,7 +204,7 @@ CHAPTERS = (
         mark("Tensor cores"),
         (
             mark("A tensor core multiplies small matrices in one instruction, here from FP16 inputs with FP32 sums. dp4a does so for four INT8 values, without tensor cores."),
-            mark("The warp holds the operands together: each lane keeps a few elements of each."),
+            mark("The warp holds the operands together: each lane keeps a few elements of each. Each step shows one lane."),
             mark("{real_against_wmma}"),
             mark("{real_against_cublas_fp16} The library uses instructions of this GPU that this kernel does not."),
         ),

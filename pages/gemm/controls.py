@@ -12,13 +12,14 @@ from kernels.gemm.shape import GemmShape
 from kernels.i18n import decimal, mark, tr
 from pages.gemm import address
 from pages.gemm.address import LADDER
-from pages.parts import rates, run_settings, rung_picker
+from pages.parts import every_step, rates, run_settings, rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, limits, numbers, presets
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals.charts import units
 from visuals.gemm import story
+from visuals.gemm.scene import folds
 
 CHIPS = {
     "square-8": mark("Toy 8×8"), "square-16": "16×16", "square-64": "64×64", "square-1024": "1024³",
@@ -43,7 +44,7 @@ def read(page: str, visible: bool = True) -> tuple[Selection, Link]:
                 GEMM_PRESETS,
                 address.ADDRESS.lit_shape(query),
             )
-        _fields(fields, query.shape)
+        _fields(fields, query, page)
 
     return rung_picker.selection(page, address.ADDRESS, controls if visible else None)
 
@@ -63,7 +64,8 @@ def name(shape: GemmShape) -> str:
     return text if shape.dtype == "fp32" else f"{text}, {shape.dtype.upper()}"
 
 
-def _fields(fields: Fields, shape: GemmShape) -> None:
+def _fields(fields: Fields, query: Selection, page: str) -> None:
+    shape = query.shape
     bounds = address.bounds(shape)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
@@ -77,6 +79,8 @@ def _fields(fields: Fields, shape: GemmShape) -> None:
                     "Each kernel supports only some of the types."
                 )
             )
+        if folds(shape, query.rung.name, query.tiles):
+            every_step.toggle(page, fields)
         min_bytes = shape.bytes
         st.html(
             '<p class="kt-derived">'

@@ -6,6 +6,7 @@ from pages.gemm import controls, cpu_curve
 from pages.gemm.chapters import STORY
 from pages.gemm.scene import gemm, gemm_orders
 from pages.parts import autotune, lesson, run, sources
+from pages.parts.every_step import every_step
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note
@@ -27,7 +28,8 @@ with lesson.controls(visible):
 shape, rung = query.shape, query.rung
 if "watch" in parts:
     orders = gemm_orders(rung.name)
-    scene, reason = gemm(shape, rung.name, tuple(query.tiles.items()), chosen("order", orders))
+    tiles = tuple(query.tiles.items())
+    scene, reason = gemm(shape, rung.name, tiles, chosen("order", orders), every_step())
     if reason and not query.broken:  # a broken rule is already named beside the tile sizes
         note(reason)
     Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter=chapter).draw()

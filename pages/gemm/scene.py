@@ -10,17 +10,22 @@ from kernels.i18n import cached, mark, tr
 from kernels.model.program import RuleError
 from visuals.gemm import fragment
 from visuals.gemm.fragment import fragment_scene
+from visuals.gemm.gpu_map import gemm_map
 from visuals.gemm.plan import why_not
 from visuals.gemm.scene import gemm_scene
+from visuals.gemm.timeline import has_timeline, timeline_scene
 from visuals.gemm.warps import warps_scene
+from visuals.gpu_map.scene import map_scene
+from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 GEMM_ORDERS = {
     "explaining": mark("the loads of one block, then the terms of its sums"),
     "warps": mark("the memory requests of one warp of block 0, as the emulator executed them"),
+    MAP: DESCRIPTION,
 }
 
-
+TIMELINE = {"timeline": mark("the copies, waits, products and barriers of one block: what follows what")}
 FRAGMENTS = {
     "fragments": mark("the elements in each lane’s registers in the first mma.sync m16n8k16 of block 0")
 }
@@ -31,28 +36,37 @@ FILLED = 512  # rows of A and columns of B with random values; block 0 reads the
 
 def gemm_orders(rung: str) -> dict[str, str]:
     """Returns the orders in which a rung of the GEMM ladder can be played, with a description of each."""
-    orders = GEMM_ORDERS | FRAGMENTS if rung == "gemm/mma-sync" else GEMM_ORDERS
+    orders = GEMM_ORDERS | (TIMELINE if has_timeline(rung) else {})
+    orders |= FRAGMENTS if rung == "gemm/mma-sync" else {}
     return {order: tr(text) for order, text in orders.items()}
 
 
 @cached(MAX_CACHED_SCENES)
 def gemm(
-    shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
+    shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str, every_step: bool = False
 ) -> tuple[Scene | None, str]:
-    """Returns the scene of a rung in one of its gemm_orders(), or None, and why it differs from the request."""
+    """Returns the scene of a rung in one of its gemm_orders(), or None, and why it differs from the request. The
+    explaining order folds repeated steps, unless `every_step`."""
     if reason := why_not(shape, rung, dict(tiles)):
         return None, reason
+    note = ""
+    if order == MAP:
+        if found := gemm_map(shape, rung, dict(tiles)):
+            return map_scene(found), ""
+        note = tr(NO_MAP)
     matrices = _matrices(shape)
     if order == "fragments":
         A, B, *_ = matrices
         return fragment_scene(_corner(A, fragment.M, fragment.K), _corner(B, fragment.K, fragment.N)), ""
-    if order == "warps":
+    if order in ("warps", "timeline"):
         try:
+            if order == "timeline":
+                return timeline_scene(shape, rung, dict(tiles)), ""
             return warps_scene(shape, rung, dict(tiles), *matrices), ""
         except RuleError as error:  # no compiler here for these tile sizes
             note = tr("{error}. The stage shows the explaining order instead.", error=error)
             return gemm_scene(shape, rung, dict(tiles), *matrices), note
-    return gemm_scene(shape, rung, dict(tiles), *matrices), ""
+    return gemm_scene(shape, rung, dict(tiles), *matrices, every_step=every_step), note
 
 
 def _corner(matrix: np.ndarray, rows: int, cols: int) -> np.ndarray:

@@ -21,6 +21,7 @@ MAX_TEXT_CHARS = 2_000
 STAGE = ("step", "pin", "zoom", "loop")
 VIEW, STORY, EXPLORE = "view", "story", "explore"  # the parameter, and the modes of a lesson
 CHAPTER = "chapter"  # of a story, from 1
+LANGUAGE = "lang"
 
 Value = str | float | int | None
 Values = dict[str, Any]
@@ -177,6 +178,16 @@ def fewest_resets(
 def is_presented(params: Mapping[str, str]) -> bool:
     """Returns whether the stage is shown alone, as in a lecture hall."""
     return params.get("present") == "1"
+
+
+def opens_story(params: Mapping[str, str], embedded: bool = False) -> bool:
+    """Returns whether the URL of a lesson opens its story: with view=story, with a chapter, or without parameters.
+
+    Any other parameter opens Explore, as in links from before there were stories. So does a frame without view.
+    """
+    if VIEW in params:
+        return params[VIEW] == STORY
+    return CHAPTER in params or not (embedded or set(params) - {LANGUAGE})
 
 
 def quoted(text: object) -> str:

@@ -7,21 +7,25 @@ A chapter is data. Figures in its sentences are fields, filled from the same evi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlencode
 
 import streamlit as st
 
 from kernels.i18n import mark, tr
 from pages import _language
-from pages.parts import address, query
+from pages._lessons import LESSONS, Lesson
+from pages.parts import address, glossary, query
 from pages.parts.address import CHAPTER, EXPLORE, STORY, VIEW
 from visuals.strip import facts as figures
 from visuals.strip.facts import Evidences, Facts, Right
 
 PAGE_WIDE = ("embed", "embed_options", "engine", "caches", "present", "hide")  # kept from chapter to chapter
+PLAY = "play"  # the URL parameter: 1 starts the animation of the chapter at once
 FASTER_SLOWER = (mark("Faster"), mark("Slower"), mark("The same"))  # answers for figures.against
 LIMITS = (
     mark("Launch overhead"),
@@ -81,15 +85,23 @@ class Story:
 
     def open(self) -> OpenChapter | None:
         """Returns the chapter that the URL opens, whose parameters are in effect from now on; None in another mode."""
+        query.keep_mode(str(id(self)))
         chapter = self._chapter_of_url()
         query.set_by_chapter(chapter.current.params if chapter else {})
         return chapter
 
     def _chapter_of_url(self) -> OpenChapter | None:
-        if not self.chapters or mode() != STORY:
+        if not self.chapters or not query.is_story():
             return None
         at, wrong = number(len(self.chapters))
         return OpenChapter(self, at, (wrong,) if wrong else ())
+
+    def texts(self) -> Iterator[str]:
+        """Yields every text of all chapters, translated, with its fields unfilled."""
+        for chapter in self.chapters:
+            question = chapter.question
+            of_question = (question.text, *question.answers, question.reveal) if question else ()
+            yield from map(tr, (chapter.title, *chapter.text, *of_question, chapter.nudge))
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -108,6 +120,22 @@ class OpenChapter:
     @property
     def current(self) -> Chapter:
         return self.story.chapters[self.at]
+
+    @cached_property
+    def lesson(self) -> Lesson | None:
+        """Returns the lesson whose story it is, None for a story of no lesson."""
+        modules = ((lesson, sys.modules.get(lesson.chapters)) for lesson in LESSONS)
+        return next(
+            (lesson for lesson, module in modules if getattr(module, "STORY", None) is self.story), None
+        )
+
+    def onward(self) -> list[str]:
+        """Returns the text and the URL of the link after the last chapter: to the next lesson, after the last one home."""
+        rest = LESSONS[LESSONS.index(self.lesson) + 1 :] if self.lesson else ()
+        if not rest:
+            return [tr("All lessons"), _href(".", {})]
+        text = tr("Next lesson: {title}", title=tr(rest[0].title))
+        return [text, _href(rest[0].path, _kept() | ({VIEW: STORY} if rest[0].chapters else {}))]
 
     def notes(self) -> list[str]:
         """Returns what the reader must know of the URL: a chapter that does not exist, parameters against the chapter's."""
@@ -128,19 +156,39 @@ class OpenChapter:
         chapter, all_chapters = self.current, self.story.chapters
         facts = {**figures.facts(evidences), **self.story.facts(evidences)}
         following = all_chapters[self.at + 1 : self.at + 2]
+        text = list(filter(None, (filled(text, facts) for text in chapter.text)))
+        text, terms = glossary.marked(text, self.lesson.path if self.lesson else "")
         return {
+            "lesson": self.lesson.path if self.lesson else "",
             "number": self.at,
             "count": len(all_chapters),
             "place": tr("{n} of {count}", n=self.at + 1, count=len(all_chapters)),
             "title": tr(chapter.title),
-            "text": list(filter(None, (filled(text, facts) for text in chapter.text))),
+            "text": text,
+            "terms": {
+                term.key: [tr(term.text), _href(glossary.PATH, {glossary.PARAM: term.key})] for term in terms
+            },
+            "glossary": tr("Glossary"),
             "question": chapter.question and _question(chapter.question, evidences, facts),
             "nudge": filled(chapter.nudge, facts),
             "back": tr("Back"),
             "next": "".join(tr("Next: {title}", title=tr(one.title)) for one in following),
+            "onward": None if following else self.onward(),
             "loop": chapter.loop and list(chapter.loop),
             "pin": chapter.pin,
         }
+
+
+def _kept() -> dict[str, str]:
+    """Returns the parameters of the URL that stay from chapter to chapter and from lesson to lesson."""
+    return {name: st.query_params[name] for name in PAGE_WIDE if name in st.query_params} | _language.kept()
+
+
+def _href(path: str, params: Mapping[str, str]) -> str:
+    """Returns a link to another page of the app, relative to this one. In a frame it stays a page for frames."""
+    framed = {"embed": "true"} if st.context.is_embedded else {}
+    everything = urlencode(params | _language.kept() | framed)
+    return f"{path}?{everything}" if everything else path
 
 
 def filled(text: str, facts: Facts) -> str:
@@ -169,11 +217,6 @@ def _question(question: Question, evidences: Evidences, facts: Facts) -> dict[st
 NO_STORY = Story()
 
 
-def mode() -> str:
-    """Returns the mode in the URL: STORY, else EXPLORE."""
-    return STORY if st.query_params.get(VIEW) == STORY else EXPLORE
-
-
 def number(count: int) -> tuple[int, str]:
     """Returns the chapter in the URL, from 0, and a note if there is no such chapter."""
     text = st.query_params.get(CHAPTER, "1")
@@ -190,7 +233,7 @@ def go_to_chapter(at: int, story: Story) -> None:
     """Opens a chapter of the story, from 0, if there is one. It sets the stage anew."""
     if at not in range(len(story.chapters)):
         return
-    for name in (*address.STAGE, *story.parameters):
+    for name in (*address.STAGE, PLAY, *story.parameters):
         st.query_params.pop(name, None)
     st.query_params[CHAPTER] = str(at + 1)
     st.rerun()
@@ -198,7 +241,7 @@ def go_to_chapter(at: int, story: Story) -> None:
 
 def switch(page: str, chapter: OpenChapter | None) -> None:
     """Draws the links between the modes of a lesson. Explore opens with what the chapter sets."""
-    wide = {name: st.query_params[name] for name in PAGE_WIDE if name in st.query_params} | _language.kept()
+    wide = _kept()
     left_out = (VIEW, CHAPTER, *address.STAGE)
     settings = {name: value for name, value in query.url_values().items() if name not in left_out}
     modes = (

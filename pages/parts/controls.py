@@ -13,7 +13,7 @@ from kernels.i18n import tr
 from kernels.model.preset import Preset
 from kernels.model.shape import Bound
 from pages.parts.address import Fields
-from pages.parts.query import chosen, others
+from pages.parts.query import chosen, explored, others
 from pages.parts.text import quiet
 
 # Adjacent fields without a gap: (name, label, width in px).
@@ -30,12 +30,14 @@ class Link:
 
     def __call__(self, preset: Preset, label: str) -> None:
         """Draws a link to a preset."""
-        query = {**self.kept, **self.params(preset.shape)}
-        st.page_link(self.page, label=label, query_params=query, help=preset.source)
+        st.page_link(self.page, label=label, query_params=self._query(preset.shape), help=preset.source)
 
     def put(self, shape: Any) -> None:
         """Opens the page with this shape on the stage."""
-        st.switch_page(self.page, query_params={**self.kept, **self.params(shape)})
+        st.switch_page(self.page, query_params=self._query(shape))
+
+    def _query(self, shape: Any) -> dict[str, str]:
+        return explored({**self.kept, **self.params(shape)})
 
 
 def option(name: str, choices: Sequence[str]) -> str:

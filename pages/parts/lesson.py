@@ -26,7 +26,7 @@ import streamlit as st
 from kernels.i18n import tr
 from pages.parts import address, chapters
 from pages.parts.chapters import OpenChapter
-from pages.parts.query import url_is_stale
+from pages.parts.query import is_story, url_is_stale
 from pages.parts.text import heading, note
 
 # -- the parts of a page ---------------------------------------------------------------------------
@@ -36,12 +36,18 @@ PARTS = frozenset({"watch", "kernel", "run", "why"})
 def parts(*more: str) -> frozenset[str]:
     """Returns the parts to draw. `more` are the parts that this lesson has besides PARTS.
 
-    ?view=watch gives one part alone, for embedding. ?present=1 gives the stage alone, for a lecture hall. Anything else
-    gives the whole page.
+    ?view=watch gives one part alone, for embedding. ?present=1 gives the stage alone, for a lecture hall. So does a
+    story in a frame. Anything else gives the whole page.
     """
     every = PARTS | set(more)
-    view = "watch" if address.is_presented(st.query_params) else st.query_params.get("view")
+    view = "watch" if is_stage_alone() else st.query_params.get(address.VIEW)
     return frozenset({view}) if view in every else every
+
+
+def is_stage_alone() -> bool:
+    """Returns whether the page is the stage alone, with its chapter: in a lecture hall or in a frame."""
+    watched = st.query_params.get(address.VIEW) == "watch" or is_story()
+    return address.is_presented(st.query_params) or (st.context.is_embedded and watched)
 
 
 def begin(

@@ -12,6 +12,57 @@ from pages.parts.address import Fields, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
 _CHAPTER = "_set_by_chapter"
+_MODE, _LAST_MODE = (
+    "_mode",
+    "_last_mode",
+)  # lesson, is_story() and whether the URL names its mode; of the run before
+
+
+def begin_page() -> None:
+    """Forgets what the last run took from its URL and its chapter. It may have been of another page."""
+    st.session_state[NOW] = []
+    st.session_state.pop(_CHAPTER, None)
+    st.session_state[_LAST_MODE] = st.session_state.pop(_MODE, None)
+
+
+# -- the mode of a lesson ------------------------------------------------------------------------
+def is_story() -> bool:
+    """Returns whether the URL opens the story of a lesson."""
+    return address.opens_story(st.query_params, st.context.is_embedded)
+
+
+def keep_mode(lesson: str) -> None:
+    """Keeps a lesson in Explore when its URL loses the last parameter, because a control got its default value.
+
+    Also shows in the browser's URL that a link led to the other mode.
+    """
+    last, names = st.session_state.get(_LAST_MODE), {address.VIEW, address.CHAPTER}
+    if last == (lesson, False, False) and is_story() and not names & set(st.query_params):
+        st.query_params[address.VIEW] = address.EXPLORE
+    elif last and last[:2] == (lesson, not is_story()):
+        st.query_params.update({})
+    st.session_state[_MODE] = lesson, is_story(), bool(names & set(st.query_params))
+
+
+def explored(params: Mapping[str, str]) -> dict[str, str]:
+    """Returns the parameters of a link to a lesson's controls. Without any, the link would open the story."""
+    return {**params, address.VIEW: address.EXPLORE} if address.opens_story(params) else dict(params)
+
+
+def write(name: str, value: str) -> None:
+    """Writes a parameter to the URL of a lesson; "" removes it. The mode of the lesson stays the same."""
+    story = is_story()
+    if value:  # one by one: the others belong to their controls
+        st.query_params[name] = value
+    else:
+        st.query_params.pop(name, None)
+    st.query_params.update(_mode_to_name(story, st.query_params))
+
+
+def _mode_to_name(story: bool, params: Mapping[str, str]) -> dict[str, str]:
+    """Returns the parameter that names the mode, if a URL of these parameters would open the other one."""
+    same = address.opens_story(params, st.context.is_embedded) == story
+    return {} if same else {address.VIEW: address.STORY if story else address.EXPLORE}
 
 
 # -- reading the URL -----------------------------------------------------------------------------
@@ -51,7 +102,9 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
     if previous is None:
         if notes:  # one entry in the browser's history; the controls would each add their own
             others = {k: v for k, v in st.query_params.items() if k not in fields.by_name}
-            st.query_params.from_dict(others | fields.write(values))
+            kept = others | fields.write(values)
+            has_story = _CHAPTER in st.session_state
+            st.query_params.from_dict(kept | (_mode_to_name(is_story(), kept) if has_story else {}))
     elif values == previous["values"]:
         notes = notes or previous["notes"]
     elif not changed:
@@ -93,7 +146,7 @@ def chosen(name: str, choices: Iterable[str]) -> str:
 
 def others(fields: Fields) -> dict[str, str]:
     """Returns the URL parameters that links keep: neither the lesson's own nor the moment of the stage. A link leads out
-    of a chapter."""
+    of a chapter, to Explore."""
     left_out = {*fields.by_name, *address.STAGE, address.CHAPTER}
     kept = {k: v for k, v in url_values().items() if k not in left_out}
-    return {k: v for k, v in kept.items() if (k, v) != (address.VIEW, address.STORY)}
+    return kept | ({address.VIEW: address.EXPLORE} if _CHAPTER in st.session_state and is_story() else {})

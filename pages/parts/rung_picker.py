@@ -17,7 +17,7 @@ from pages.parts import query
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
 from pages.parts.controls import Link, preset_link, select
-from pages.parts.query import others
+from pages.parts.query import explored, others
 from pages.parts.rung_address import Address, Selection
 from pages.parts.text import note, paragraph, quiet
 from visuals.charts import units
@@ -106,7 +106,7 @@ def _number(line: Line, rung: Rung) -> int:
 
 
 def _link(line: Line, params: Params, label: str, help: str = "") -> None:
-    query_params = others(line.fields) | params
+    query_params = explored(others(line.fields) | params)
     st.page_link(line.page, label=label, query_params=query_params, help=help or None)
 
 

@@ -10,8 +10,9 @@ import streamlit as st
 
 from kernels.model.rung import Rung
 from pages.parts import counts, run
-from pages.parts.chapters import OpenChapter, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
 from pages.parts.controls import Link
+from pages.parts.query import write
 from pages.parts.run_settings import RunSettings
 from pages.parts.sizes import STAGE, Sizes, selected, settings_by_size, strip_sizes
 from visuals import stage
@@ -58,7 +59,8 @@ def _draw(on_stage: Stage) -> None:
     if chapter := on_stage.chapter:
         size = chapter.current.size if chapter.current.size in by_size else size
         panel = chapter.panel({one.key: one.evidence for one in known})
-        options = {"chapter": panel, "step": chapter.current.step}
+        playing = st.query_params.get(PLAY) == "1"
+        options = {"chapter": panel, "step": chapter.current.step, "play": playing}
     pressed = stage.mount(
         on_stage.scene,
         on_stage.key,
@@ -90,10 +92,7 @@ def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSett
 def _play_in(order: str, orders: Mapping[str, str]) -> None:
     """Puts an order into the URL, where the first is left out, and runs the page again."""
     st.session_state[ORDER] = order
-    if order == next(iter(orders)):
-        st.query_params.pop(ORDER, None)
-    else:
-        st.query_params[ORDER] = order
+    write(ORDER, "" if order == next(iter(orders)) else order)
     st.rerun()
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
 
 from benchmarks import tables
+from pages._lessons import LESSONS
 
 DOCS = tables.PAGE.parent
 README = DOCS.parent / "README.md"
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 MAX_LINES = 150  # of the README
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_CHAPTER = re.compile(r"(\w+)\?[\w=&]*?view=story&chapter=(\d+)")
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 
 
@@ -40,6 +43,19 @@ def test_readme_is_short():
 def test_tables_are_those_of_the_recordings():
     page = tables.PAGE.read_text(encoding="utf-8")
     assert tables.filled(page) == page, "run: python -m benchmarks.tables"
+
+
+def test_every_chapter_that_is_linked_exists():
+    found = [
+        link
+        for page in [*PAGES, DOCS / "deck" / "index.html"]
+        for link in _CHAPTER.findall(page.read_text("utf-8"))
+    ]
+    assert found
+    lessons = {lesson.path: lesson for lesson in LESSONS}
+    for path, number in found:
+        chapters = importlib.import_module(lessons[path].chapters).STORY.chapters
+        assert 1 <= int(number) <= len(chapters), f"{path} has no chapter {number}"
 
 
 def test_links_exclude_code_and_urls():

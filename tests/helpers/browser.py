@@ -98,8 +98,11 @@ def path(request):
 
 @pytest.fixture
 def stage(page, server, path):
-    """Returns a function that opens the lesson with a query and returns its stage, ready: stage("K=3&step=5")."""
-    return lambda query="": _open_stage(page, f"{server}/{path}?{query}")
+    """Returns a function that opens the lesson with a query and returns its stage, ready: stage("K=3&step=5").
+
+    Without a query it opens Explore, not the story.
+    """
+    return lambda query="": _open_stage(page, f"{server}/{path}?{query or 'view=explore'}")
 
 
 @pytest.fixture

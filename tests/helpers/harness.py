@@ -31,7 +31,8 @@ ARGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 TIMEOUT_MS = 60_000  # ms to wait for anything to appear: long, because the machine may be busy
-TOY_STEPS = 36
+TOY_COLUMNS = 36  # of its data matrix: the first steps of im2col
+TOY_STEPS = TOY_COLUMNS + 7  # three tiles are multiplied and stored; then the reshape
 PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
 VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
 
@@ -144,7 +145,7 @@ class Truth:
 
     def columns_of(self, i: int) -> np.ndarray:
         """Returns the columns of the data matrix on the stage that hold input pixel i, one entry per copy."""
-        index = self.scene.write("D").index.reshape(-1, self.scene.steps)
+        index = self.scene.write("D").index.reshape(-1, self.scene.tensor("D").cols)
         return np.nonzero(index == i)[1]
 
 

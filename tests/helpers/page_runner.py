@@ -14,23 +14,40 @@ from urllib.parse import parse_qsl
 from streamlit.testing.v1 import AppTest
 
 from kernels.jobs.job import Job, JobError
+from pages._lessons import LESSONS
 from visuals import stage
 
 SHELL = Path(__file__).resolve().parents[2] / "pages" / "_shell.py"
 EMPTY: Mapping[str, Any] = {}
 
 
+WITH_STORY = {lesson.page for lesson in LESSONS if lesson.chapters}
+
+
 def open_page(page: str | None, session: Mapping[str, Any] = EMPTY, /, **params: Any) -> AppTest:
     """Opens a page ("conv/im2col.py"; None is the first screen) with these URL parameters.
+
+    A lesson without parameters is opened in Explore. `open_bare` opens it as the bar's links do, in its story.
 
     session: the initial session state. Without a browser a URL parameter reaches its control one run later; a value of
     the session state reaches it at once.
     """
+    if page in WITH_STORY and not params:
+        params = {"view": "explore"}
+    return _run_with(_at(page), session, params)
+
+
+def open_bare(page: str) -> AppTest:
+    """Opens a page without URL parameters."""
+    return _run_with(_at(page), EMPTY, EMPTY)
+
+
+def _at(page: str | None) -> AppTest:
     at = AppTest.from_file(str(SHELL), default_timeout=60)
     if page:
         at.run()  # the pages are known after the first run
         at.switch_page(page)
-    return _run_with(at, session, params)
+    return at
 
 
 def open_part(part: Callable[[], None], session: Mapping[str, Any] = EMPTY, /, **params: Any) -> AppTest:
@@ -66,7 +83,7 @@ def messages(at: AppTest) -> list[bytes]:
 def components(at: AppTest) -> list[Any]:
     """Returns the stages and lists of the page, not the parts of the navigation bar."""
     found = at.get("bidi_component")
-    return [each for each in found if not each.proto.component_name.endswith("navigation")]
+    return [each for each in found if not each.proto.component_name.endswith(("navigation", "progress"))]
 
 
 def heads(at: AppTest) -> list[dict[str, Any]]:

@@ -235,9 +235,10 @@ def big(cells: int = 20_000, moving: int = 200, steps: int = 100) -> Scene:
 
 
 def long(steps: int = 1_000) -> Scene:
-    """Returns im2col of one channel with two filters and `steps` columns. `steps` must be a multiple of 25."""
+    """Returns im2col of one channel with two filters and `steps` columns, then its product and reshape in a step each.
+    `steps` must be a multiple of 25."""
     s = ConvShape(1, 1, 25 + 2, steps // 25 + 2, 2, 3, 3)
     rng = np.random.default_rng(11)
     x, w = rng.random(s.x_shape).astype("f4"), rng.normal(size=s.w_shape).astype("f4")
     windows = np.lib.stride_tricks.sliding_window_view(x[0, 0], (3, 3))
-    return im2col_scene(s, part_of(s), x, w, np.einsum("pqrs,krs->kpq", windows, w[:, 0]))
+    return im2col_scene(s, part_of(s), x, w, np.einsum("pqrs,krs->kpq", windows, w[:, 0]), 0)

@@ -13,6 +13,9 @@ const rgb = (css) => css.match(/\d+/g).map(Number);
 const distance = (a, b) => Math.hypot(...a.map((v, i) => v - b[i]));
 const contrast = (a, b) => (Math.max(luminance(a), luminance(b)) + 0.05) / (Math.min(luminance(a), luminance(b)) + 0.05);
 
+const hex = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+const readable = ({ css, ink }) => { if (ink) assert.ok(contrast(rgb(css), hex(ink)) >= 4.5, `${ink} on ${css}: ${contrast(rgb(css), hex(ink))}`); };
+
 for (const [name, theme] of THEMES) {
   test(`${name}: larger values are further from the ground colour, for both signs`, () => {
     const ground = rgb(theme.grounds.panel.css);
@@ -32,9 +35,14 @@ for (const [name, theme] of THEMES) {
     }
   });
 
-  test(`${name}: numbers are readable on every cell`, () => {
-    for (const hue of HUES)
-      for (const style of theme.written[hue].flat()) assert.ok(contrast(rgb(style.css), [1, 3, 5].map((at) => parseInt(style.ink.slice(at, at + 2), 16))) >= 3.8, `${hue} ${style.css}`);
+  test(`${name}: every number has a contrast of 4.5 to 1 with its cell, or is not drawn`, () => {
+    const values = Array.from({ length: 201 }, (_, n) => n / 100 - 1);
+    for (const role of HUES)
+      for (const scale of [1, 1e-3, 7, 1e4]) {
+        const { t } = decode({ tensors: [{ name: "t", role, cols: 202, values: [...values, NaN].map((v) => v * scale) }] }).tensors;
+        for (let i = 0; i < 202; i++) readable(styleOf(theme, on(t), i, 0));
+      }
+    for (const ground of GROUNDS) for (const style of theme.padding[ground]) readable(style);
   });
 
   test(`${name}: ghosts are nearer to their ground colour than written cells, and have no number`, () => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import {
-  captionOf, copiesOf, decodeScene, eventOf, eventsAt, group, isAir, isPadding, isWritten, lastEvent, lineOf, nextOfLine, reader,
+  captionOf, copiesOf, decodeScene, eventOf, eventsAt, group, isAir, isPadding, isWritten, lastEvent, lineOf, nextOfLine, reader, sourceOf,
   sameScene, unpack, valueAt, writtenAt,
 } from "../../visuals/stage/decode.js";
 import { message, pack } from "./payload.js";
@@ -190,9 +190,23 @@ test("the next step of a line, continuing from the start", () => {
   const scene = decode({ ...SMALL, source: { lines: [7, 8, 7, 9] } });
   const next = (line, step) => nextOfLine(scene, line, step);
   assert.deepEqual([next(7, 0), next(7, 2), next(9, 3), next(8, 1), next(1, 0)], [2, 0, 3, 1, -1]);
-  assert.equal(lineOf(scene.source, 3), 9);
+  assert.equal(lineOf(sourceOf(scene, 3), 3), 9);
   const still = decode({ ...SMALL, source: { lines: [5] } });
-  assert.deepEqual([lineOf(still.source, 3), nextOfLine(still, 5, 3), nextOfLine(still, 4, 3)], [5, 0, -1]);
+  assert.deepEqual([lineOf(sourceOf(still, 3), 3), nextOfLine(still, 5, 3), nextOfLine(still, 4, 3)], [5, 0, -1]);
+});
+
+test("each step shows the file of the kernel that runs, and its line", () => {
+  const scene = decode({ ...SMALL, source: { file: "one.cu", lines: [7] }, nextSources: [{ file: "two.cu", since: 1, lines: [7, 9] }, { file: "three.cu", since: 3, lines: [0] }] });
+  const at = (step) => [sourceOf(scene, step).file, lineOf(sourceOf(scene, step), step)];
+  assert.deepEqual([0, 1, 2, 3].map(at), [["one.cu", 7], ["two.cu", 7], ["two.cu", 9], ["three.cu", 0]]);
+  assert.deepEqual([nextOfLine(scene, 7, 0), nextOfLine(scene, 7, 1), nextOfLine(scene, 9, 1), nextOfLine(scene, 7, 3)], [0, 1, 2, -1]);
+  assert.equal(sourceOf(decode(SMALL), 2), undefined);
+});
+
+test("reads that are sent as rectangles are written out", () => {
+  const wide = { name: "wide", rows: 3, cols: 5, values: Array(15).fill(1) };
+  const packed = pack({ tensors: [wide], steps: 3, reads: [{ source: "wide", start: [0, 4, 4, 7], first: [1, 0, 4], cols: [2, 1, 1] }] });
+  assert.deepEqual([...decodeScene(packed.meta, packed.block).reads[0].cells], [1, 2, 6, 7, 4, 9, 14]);
 });
 
 const caption = (template, args = [0], dtype = "f4") =>

@@ -76,12 +76,27 @@ test("large cells have numbers, ghosts do not", () => {
     const s = still(setUp(cell), 1), texts = [];
     s.ctx.fillText = (text) => texts.push(text);
     s.drawAll(step);
-    return texts.filter((text) => /^−?\d+$/.test(text)).length;
+    return texts.filter((text) => /^–?\d+$/.test(text)).length;
   };
   const ring = 2 * (4 + 2) + 2 * 3, given = 12;
   assert.equal(printed(20, -1), ring + given);
   assert.equal(printed(20, 0), ring + given + 2); // a zero of the padding and an output
   assert.equal(printed(14, 11), 0);
+});
+
+test("numbers are opaque, and none is smaller than 6.8 px", () => {
+  let drawn = 0;
+  for (let cell = 8; cell <= 28; cell++) {
+    const s = still(setUp(cell), 1);
+    s.ctx.fillText = (text) => {
+      if (!/^–?\d+$/.test(text)) return;
+      drawn++;
+      assert.equal(s.ctx.globalAlpha, 1);
+      assert.ok(parseFloat(s.ctx.font.match(/([\d.]+)px/)[1]) >= 6.8, s.ctx.font);
+    };
+    s.drawAll(11);
+  }
+  assert.ok(drawn > 100);
 });
 
 test("the end of a step's animation is the picture of the step", () => {
@@ -107,10 +122,13 @@ const block = (planes, rows, cols, way, more = {}) => ({
 });
 const boxes = (...args) => outlines(...args).map(({ x, y, w, h }) => [x, y, w, h]);
 
-test("cells that fill a rectangle have one outline, others one each", () => {
+test("cells that fill a rectangle have one outline, others one for each part of a row", () => {
   const b = block(1, 4, 4, { across: 1, down: 1, tileRows: 4, tileCols: 4 });
   assert.deepEqual(boxes(b, [5, 6, 9, 10]), [[110, 60, 20, 20]]);
-  assert.deepEqual(boxes(b, [5, 6, 9]), [[110, 60, 10, 10], [120, 60, 10, 10], [110, 70, 10, 10]]);
+  assert.deepEqual(boxes(b, [5, 6, 9]), [[110, 60, 20, 10], [110, 70, 10, 10]]);
+  assert.deepEqual(boxes(b, [9, 6, 5]), boxes(b, [5, 6, 9]));
+  assert.deepEqual(boxes(b, [0, 1, 6, 7, 8, 9, 12, 13]), [[100, 50, 20, 10], [120, 60, 20, 10], [100, 70, 20, 20]]); // swizzled rows
+  assert.deepEqual(boxes(b, [0, 2, 8]), [[100, 50, 10, 10], [120, 50, 10, 10], [100, 70, 10, 10]]);
   assert.deepEqual(boxes(b, [5, 6], true), [[110, 60, 10, 10], [120, 60, 10, 10]]);
   assert.deepEqual(boxes(b, []), []);
 });

@@ -155,3 +155,20 @@ test("without hover, the panel explains the product, else the first written cell
   const plain = decode({ steps: 2, tensors: [{ name: "a", cols: 2 }, { name: "b" }], writes: [{ target: "b", steps: [1], values: [1] }, { target: "a", steps: [1], values: [1], cells: [1] }] });
   assert.deepEqual([focusOf(plain, 0), focusOf(plain, 1), focusOf(plain, -1)], [null, { name: "a", index: 1 }, null]);
 });
+
+test("a reshape is explained by the cell that it shows, and outlines no copy", () => {
+  const reshaped = decode({
+    steps: 2,
+    tensors: [
+      { name: "w", role: "filter", values: [2] }, { name: "D", cols: 2, values: [3, 4] }, { name: "C", role: "output", cols: 2 },
+      { name: "y", role: "output", rows: 2, planeName: "filter" },
+    ],
+    writes: [{ target: "C", steps: [0], values: [6, 8] }, { target: "y", steps: [1], source: "C", index: [0, 1], reshapes: true }],
+    matmuls: [{ left: "w", right: "D", out: "C" }],
+  });
+  assert.equal(textOf(reshaped, 1, "y", 1), "y[0, 1, 0] is C[0, 1]: the same bytes under another index.\nC[0, 1]\n= 2·4\n= 8");
+  assert.deepEqual(marksOf(reshaped, 1, "C", 1).slice(-2), [["y", "1", "write"], ["C", "1", "write"]]);
+  assert.deepEqual(marksOf(reshaped, 1, "y", 1), marksOf(reshaped, 1, "C", 1));
+  assert.deepEqual(stepMarks(reshaped, 1), []);
+  assert.deepEqual(focusOf(reshaped, 1), { name: "y", index: 0 });
+});

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { HEAD_LINE, MAX_CELL, NUMBERS_FROM, cellAt, cellPosition, cellXY, hitTest, layOut, tileXY, withView } from "../../visuals/stage/layout.js";
+import { HEAD_LINE, MAX_CELL, NUMBERS_FROM, cellAt, cellPosition, cellXY, hitTest, layOut, rangeOf, tileXY, withView } from "../../visuals/stage/layout.js";
 
 const MIN_CELL = 2, HEAD = 25;
 const SIZES = [[930, 448, 1], [600, 448, 1], [358, 600, 1], [1880, 900, 1.6], [1200, 520, 1]];
@@ -13,10 +13,14 @@ function tensor(name, rows, cols, more = {}) {
   return { ...t, size: t.planes * rows * cols };
 }
 
+const rowsOf = (g) => g.rows.map((row) => row.filter(Boolean));
+const tensorsOf = (scene) => scene.groups.flatMap((g) => rowsOf(g).flat());
+
 // groups as [memory space, title, ...rows]; product: [left, right, out] by name
-function sceneOf(groups, product) {
-  const scene = { groups: groups.map(([memorySpace, title, ...rows]) => ({ memorySpace, title, rows })), matmuls: [] };
-  scene.tensors = Object.fromEntries(scene.groups.flatMap((g) => g.rows.flat()).map((t) => [t.name, t]));
+// tables: the groups that are tables, whose empty places are null
+function sceneOf(groups, product, tables = []) {
+  const scene = { groups: groups.map(([memorySpace, title, ...rows], n) => ({ memorySpace, title, rows, table: tables.includes(n) })), matmuls: [] };
+  scene.tensors = Object.fromEntries(tensorsOf(scene).map((t) => [t.name, t]));
   if (product) {
     const [left, right, out] = product.map((name) => scene.tensors[name]);
     scene.matmuls.push({ left, right, out });
@@ -42,9 +46,26 @@ const gemm = () => sceneOf([
   ["shared", "shared memory of block (0, 0)", square(["As", "Bs"], 8)],
   ["registers", "registers of its threads", square(["acc"], 8)],
 ], ["A", "B", "C"]);
+const product = (M, N, K, size = "a note") => sceneOf([
+  ["global", "global memory", [null, tensor("B", K, N, { note: size }), null], [tensor("A", M, K, { note: size }), tensor("C", M, N, { note: size }), tensor("C0", M, N)]],
+  ["shared", "shared memory", [tensor("Bs", 8, 8)], [tensor("As", 8, 8)]],
+  ["registers", "registers", [null, tensor("b", 1, 4)], [tensor("a", 4, 1), tensor("acc", 4, 4, { note: "4 × 4" })]],
+], undefined, [0, 2]);
 const twelve = () => sceneOf(["global", "shared", "registers", "workspace"].map((memorySpace, g) =>
   [memorySpace, memorySpace, [0, 1, 2].map((n) => tensor(`t${3 * g + n}`, [16, 8, 4, 12][g], [16, 8, 8, 20][g], { note: "a note" }))]));
 const one = () => sceneOf([["global", "", [tensor("x", 8, 8, { title: "input", note: "8 × 8" })]]]);
+
+// The registers of flash attention: the scores s of a tile beside m, l and o of the same queries.
+function flash(queries, keys, width) {
+  const scene = sceneOf([
+    ["global", "global memory", ["Q", "K", "V", "O"].map((name) => tensor(name, 16, width, { note: `16 × ${width}` }))],
+    ["global", "", [tensor("SP", 16, 16, { title: "S and P: not in global memory", note: "16 × 16" })]],
+    ["shared", "shared memory of the block", [tensor("Qs", queries, width), tensor("Ks", keys, width), tensor("Vs", keys, width), tensor("Ps", queries, keys)]],
+    ["registers", "registers, one row per query", [tensor("s", queries, keys), tensor("m", queries, 1), tensor("rescale", queries, 1), tensor("l", queries, 1), tensor("o", queries, width, { note: "sum so far" })]],
+  ]);
+  scene.groups.at(-1).aligned = true;
+  return scene;
+}
 
 // mulberry32
 function random(seed) {
@@ -78,13 +99,15 @@ function randomScene(next) {
 // Every case: [what, scene, width, height, scale]
 const cases = [];
 for (const [what, scene] of Object.entries({
-  toy: im2col(1, 8, 2), "32 x 32": im2col(1, 32, 2), ring: im2col(3, 8, 4, 1), gemm: gemm(), twelve: twelve(), one: one(),
+  toy: im2col(1, 8, 2), "32 x 32": im2col(1, 32, 2), ring: im2col(3, 8, 4, 1), gemm: gemm(), twelve: twelve(), one: one(), flash: flash(4, 8, 4),
+  product: product(16, 16, 16), deep: product(8, 8, 40, "part 0–7, 0–39 of 4,096 × 4,096"), wide: product(64, 64, 16), one_by_one: product(1, 1, 1),
   vectors: sceneOf([["global", "", [tensor("x", 1, 997)]], ["shared", "s", [tensor("s", 1, 256)]], ["registers", "", [tensor("r", 60, 1)]]]),
 }))
   for (const size of SIZES) cases.push([`${what} at ${size}`, scene, ...size]);
 const next = random(20);
 for (let n = 0; n < 120; n++) {
   const scale = next() < 0.2 ? 1.6 : 1;
+  if (n % 12 === 0) cases.push([`random flash ${n}`, flash(1 + n / 12, 8, 4), Math.round(340 + 1500 * next()), Math.round(380 + 500 * next()), 1]);
   cases.push([`random ${n}`, randomScene(next), Math.round((340 + 1500 * next()) * scale), Math.round((380 + 500 * next()) * scale), scale]);
 }
 const layouts = cases.map(([what, scene, width, height, scale]) =>
@@ -106,7 +129,7 @@ test("each tensor and ground of the scene is in the layout", () => {
     assert.deepEqual(layout.grounds.map((g) => [g.ground, g.title]),
       wanted.map((g) => [g.memorySpace === "global" ? "panel" : `${g.memorySpace}-ground`, g.title]), what);
     for (const g of scene.groups)
-      for (const t of g.rows.flat()) assert.equal(layout.blocks[t.name].ground, g.memorySpace === "global" ? "panel" : `${g.memorySpace}-ground`, what);
+      for (const t of rowsOf(g).flat()) assert.equal(layout.blocks[t.name].ground, g.memorySpace === "global" ? "panel" : `${g.memorySpace}-ground`, what);
   }
 });
 
@@ -179,7 +202,7 @@ test("tensors are inside the ground of their group, and grounds do not overlap",
     const framed = scene.groups.filter((g) => g.memorySpace !== "global" || g.title);
     framed.forEach((g, n) => {
       const { x, y, w, h, titleY, title } = layout.grounds[n];
-      for (const t of g.rows.flat()) {
+      for (const t of rowsOf(g).flat()) {
         const b = layout.blocks[t.name], head = headBox(b, scale);
         for (const part of [b, head])
           assert.ok(part.x >= x && part.x + part.w <= x + w + 1e-6 && part.y >= y && part.y + part.h <= y + h + 1e-6, `${what}: ${t.name}`);
@@ -192,7 +215,7 @@ test("tensors are inside the ground of their group, and grounds do not overlap",
 
 test("tensors keep their order, and titles of a row have one height", () => {
   for (const { what, scene, layout } of layouts)
-    for (const row of scene.groups.flatMap((g) => g.rows)) {
+    for (const row of scene.groups.flatMap(rowsOf)) {
       const blocks = row.map((t) => layout.blocks[t.name]);
       blocks.slice(1).forEach((b, n) => {
         const left = blocks[n];
@@ -309,15 +332,105 @@ test("known scenes get large cells", () => {
   assert.equal(minCell(one(), SIZES[2]), MAX_CELL);
 });
 
+test("tensors of an aligned row have one top and one size of cells, and are not folded", () => {
+  let aligned = 0;
+  for (const { what, scene, layout } of layouts)
+    for (const row of scene.groups.filter((g) => g.aligned).flatMap((g) => g.rows)) {
+      const blocks = row.map((t) => layout.blocks[t.name]);
+      aligned++;
+      for (const b of blocks) {
+        assert.deepEqual([b.y, b.cell, b.h], [blocks[0].y, blocks[0].cell, b.t.rows * b.cell], what);
+        assert.deepEqual([b.way.across, b.way.down], [1, 1], what);
+      }
+    }
+  assert.ok(aligned >= 15, `${aligned}`);
+});
+
+test("cells of an aligned row have room for their numbers, others get what is left", () => {
+  for (const size of [[930, 448, 1], [740, 450, 1], [612, 330, 0.8], [816, 250, 0.8], [1000, 800, 1.3]]) {
+    const [width, height, scale] = size, { fits, height: used, blocks } = layOut(flash(4, 8, 4), width, height, measured(scale), scale);
+    assert.ok(fits && used <= height, `${size}`);
+    assert.ok(blocks.m.cell >= 17, `${blocks.m.cell} at ${size}`);
+  }
+});
+
+test("a row of numbers is unbroken where its numbers stay readable; else its parts have labels", () => {
+  const softmax = () => sceneOf([["global", "global memory", [tensor("x", 1, 40)], [tensor("y", 1, 40)]], ["registers", "registers", [tensor("l", 1, 8, { note: "one column per thread" })]]]);
+  let broken = 0;
+  for (const [width, height, scale] of SIZES) {
+    const { x, y } = layOut(softmax(), width, height, measured(scale), scale).blocks;
+    for (const b of [x, y]) {
+      if (b.way.down === 1) { assert.equal(b.way.label, 0); continue; }
+      broken++;
+      assert.ok(40 * NUMBERS_FROM > width - 48, `broken at ${width}`);
+      assert.equal(b.way.labels.length, b.way.down);
+      assert.ok(b.way.labels.every((text) => b.way.label > measured(scale)(text)) && b.x - b.way.label >= 0);
+      assert.ok(b.x + b.w <= width);
+    }
+  }
+  assert.ok(broken > 1, `${broken}`);
+  assert.deepEqual([0, 20, 40].map((first) => rangeOf({ cols: 47 }, first, 20)), ["0–19", "20–39", "40–46"]);
+  assert.equal(rangeOf({ cols: 47 }, 20, 20, true), "20");
+  assert.equal(rangeOf({ cols: 8, origin: [0, 0, 32] }, 4, 4), "36–39");
+});
+
+test("a product's columns stay under those of its right factor where they can", () => {
+  const scene = sceneOf([
+    ["global", "", [tensor("x", 8, 8), tensor("y", 6, 6, { planes: 2 })]], ["registers", "", [tensor("sum", 2, 16, { note: "registers" })]], ["workspace", "", [tensor("D", 9, 36, { title: "data matrix (workspace)", note: "9 × 36, each pixel copied up to 9 times" })]], ["global", "", [tensor("w", 2, 9, { title: "filters", note: "2 × 9" }), tensor("C", 2, 36, { title: "output matrix", note: "2 × 36" })]],
+  ], ["w", "D", "C"]);
+  const { C, D } = layOut(scene, 735, 490, measured(1)).blocks;
+  assert.deepEqual([C.way.down, D.way.down], [1, 1]);
+  assert.ok(C.y > D.y + D.h);
+});
+
+test("space that is left is given in the order of the tensors, not of the groups", () => {
+  const cellsOf = (names) => {
+    const scene = sceneOf([["registers", "", [tensor("sum", 8, 8)]], ["workspace", "", [tensor("D", 8, 40)]]]);
+    scene.tensors = Object.fromEntries(names.map((name) => [name, scene.tensors[name]]));
+    const { blocks } = layOut(scene, 798, 200, measured(1));
+    return [blocks.sum.cell, blocks.D.cell];
+  };
+  const [sumFirst, matrixFirst] = [cellsOf(["sum", "D"]), cellsOf(["D", "sum"])];
+  assert.ok(matrixFirst[1] > sumFirst[1] && matrixFirst[0] < sumFirst[0], `${sumFirst} ${matrixFirst}`);
+});
+
 test("shared memory and registers are side by side below the matrices", () => {
   for (const size of [8, 4]) {
     const scene = gemm();
-    scene.groups[2].rows = [[tensor("acc", size, size)]];
+    scene.groups[2].rows = [[scene.tensors.acc = tensor("acc", size, size)]];
     const { grounds, blocks, width } = layOut(scene, 930, 448, measured(1)), [all, shared, registers] = grounds;
     assert.deepEqual([registers.y, registers.h], [shared.y, shared.h]);
     assert.ok(registers.x > shared.x + shared.w);
     assert.ok(shared.y >= blocks.A.y + blocks.A.h);
     assert.equal(all.x, shared.x);
     assert.ok(width - registers.x - registers.w - shared.x <= 1); // the same edges, up to a rounded pixel
+  }
+});
+
+test("a table aligns its rows and columns, and its cells have one size", () => {
+  let tables = 0;
+  for (const { what, scene, layout } of layouts)
+    for (const { rows } of scene.groups.filter((g) => g.table)) {
+      const blocks = rows.map((row) => row.map((t) => t && layout.blocks[t.name])), cells = new Set(blocks.flat().filter(Boolean).map((b) => b.cell));
+      tables++;
+      assert.equal(cells.size, 1, what);
+      blocks.forEach((row, i) => row.forEach((b, j) => {
+        if (!b) return;
+        for (const other of row.filter(Boolean)) assert.equal(b.y, other.y, `${what}: ${b.t.name} and ${other.t.name}`);
+        for (const other of blocks.map((all) => all[j]).filter(Boolean)) assert.equal(b.x, other.x, `${what}: ${b.t.name} and ${other.t.name}`);
+        for (const left of row.slice(0, j).filter(Boolean)) assert.ok(left.x + left.w < b.x, what);
+        for (const above of blocks.slice(0, i).map((all) => all[j]).filter(Boolean)) assert.ok(above.y + above.h < b.y, what);
+      }));
+    }
+  assert.ok(tables > 30, `${tables}`);
+});
+
+test("rows of a timeline stay in one piece, with cells of one size", () => {
+  const rows = (more) => sceneOf([["shared", "one block", [tensor("a", 2, 60, more)], [tensor("b", 1, 60, more)]]]);
+  const blocks = (more, height = 448) => Object.values(layOut(rows(more), 600, height, measured(1)).blocks);
+  assert.ok(blocks({}).some(({ way }) => way.down > 1));
+  for (let height = 60; height < 400; height += 7) {
+    const [a, b] = blocks({ timed: true }, height);
+    assert.deepEqual([a.way.down, b.way.down, a.cell, a.x], [1, 1, b.cell, b.x]);
   }
 });

@@ -68,3 +68,15 @@ test("copied links hold the state and are safe in HTML", () => {
   }
   assert.match(slide, /^<section>\n {2}<iframe data-src=/);
 });
+
+test("links copied under an open chapter open that chapter", () => {
+  for (const search of ["", "?step=4", "?view=story&chapter=2&step=4", "?chapter=2"]) {
+    const { link, iframe, slide } = shareTexts(`http://h:1/im2col${search}`, { title: "im2col", version: 3 }, { number: 1 });
+    const hrefs = [iframe, slide].map((text) => text.match(/src="([^"]*)"/)[1].replaceAll("&amp;", "&"));
+    for (const href of [link, ...hrefs]) {
+      const params = new URL(href).searchParams;
+      assert.deepEqual([params.getAll("view"), params.getAll("chapter")], [["story"], ["2"]]);
+    }
+    assert.equal(new URL(hrefs[1]).searchParams.get("present"), "1");
+  }
+});

@@ -18,7 +18,8 @@ class Block {
 export function pack(scene) {
   const block = new Block(), put = (array, dtype) => block.put(array, dtype);
   const index = (entry) => (entry?.row ? Object.fromEntries(Object.entries(entry).map(([name, array]) => [name, put(array, "i2")])) : put(entry));
-  const { captions = {}, source, lanes, ...rest } = scene, steps = rest.steps ?? 1;
+  const { captions = {}, source, nextSources = [], lanes, ...rest } = scene, steps = rest.steps ?? 1;
+  const file = (s) => ({ file: "", text: "", detail: "", first: 1, since: 0, notes: {}, ...s, lines: put(s.lines), colours: put(s.colours || [], "u1") });
   const meta = {
     version: 3, key: "k", title: "hand-made", stepName: "step", orderName: "", orderNote: "", ...rest, steps,
     groups: rest.groups || [{ rows: [rest.tensors.map((t) => t.name)], memorySpace: "global", title: "" }],
@@ -27,21 +28,22 @@ export function pack(scene) {
       pad: [0, 0, 0, 0], partial: false, ...t, colIndex: put(t.colIndex), values: put(t.values, "f4"),
     })),
     writes: (rest.writes || []).map((w) => ({
-      target: w.target, source: w.source || "", steps: put(w.steps, "u2"), cells: put(w.cells), values: put(w.values, "f4"), index: index(w.index),
+      target: w.target, source: w.source || "", steps: put(w.steps, "u2"), cells: put(w.cells), values: put(w.values, "f4"), index: index(w.index), reshapes: w.reshapes || false,
     })),
     views: (rest.views || []).map((v) => ({ ...v, index: index(v.index) })),
     annotations: (rest.annotations || []).map((a) => ({
       tensor: a.tensor, links: (a.links || []).map((l) => ({ ...l, cells: put(l.cells) })),
       captions: { ...a.captions, kind: put(a.captions.kind, "u1"), args: a.captions.args.row ? { row: put(a.captions.args.row), col: put(a.captions.args.col) } : put(a.captions.args) },
     })),
-    reads: (rest.reads || []).map((r) => ({ source: r.source, start: put(r.start), cells: put(r.cells, "u1") })),
+    reads: (rest.reads || []).map((r) => ({ source: r.source, start: put(r.start), ...(r.first ? { first: put(r.first), cols: put(r.cols) } : { cells: put(r.cells, "u1") }) })),
+    flows: (rest.flows || []).map((f) => ({ ...f, text: put(f.text, "u1"), active: put(f.active, "u1") })),
     matmuls: (rest.matmuls || []).map((m) => ({ ...m, rest: put(m.rest, "f4"), upto: put(m.upto, "u1") })),
     readings: (rest.readings || []).map((r) => ({ kind: "", role: "", ...r, values: put(r.values, "f4") })),
     captions: {
       templates: captions.templates || ["Step."], width: captions.width ?? 1,
       kind: put(captions.kind || Array(steps).fill(0), "u1"), args: put(captions.args || Array(steps).fill(0), captions.dtype || "f4"),
     },
-    source: source ? { file: "", text: "", detail: "", first: 1, notes: {}, ...source, lines: put(source.lines), colours: put(source.colours || [], "u1") } : null,
+    source: source ? file(source) : null, nextSources: nextSources.map(file),
     lanes: lanes ? { warp: put(lanes.warp, "i2"), mask: put(lanes.mask) } : null,
   };
   return { meta, block: Uint8Array.from(block.bytes) };

@@ -50,6 +50,20 @@ def test_home(page, server, violations, scheme):
     expect(page.locator(".kt-table").first).to_be_visible()
     expect(page.locator(".stage[data-ready=true]")).to_have_count(1 + len(CARDS))
     assert violations() == []
+    page.goto(f"{server}/glossary?term=warp")
+    expect(page.locator(".kt-glossary")).to_be_visible()
+    assert violations() == []
+
+
+@pytest.mark.slow
+@SCHEMES
+def test_chapter_with_an_open_explanation(page, server, violations, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{server}/threads")
+    Stage(page).ready()
+    page.get_by_role("button", name="warp", exact=True).focus()
+    expect(page.get_by_role("tooltip").filter(has_text="32 threads")).to_be_visible()
+    assert violations() == []
 
 
 @pytest.mark.slow
@@ -98,7 +112,7 @@ def test_deck(page, server, violations, scheme):
     page.emulate_media(color_scheme=scheme)
     with serving_files() as files:
         deck = Deck(page, f"{files}/docs/deck/index.html?app={server}")
-        for slide in ("title", "moments", "end"):
+        for slide in ("title", "moments", "chapter", "end"):
             deck.to(slide)
             assert violations() == [], slide
         page.goto("about:blank")

@@ -10,8 +10,8 @@ import pytest
 from kernels.ladders import LADDERS
 from pages._lessons import LESSONS, Lesson
 from pages.parts import chapters
-from pages.parts.chapters import Chapter, fields, filled
-from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story
+from pages.parts.chapters import Chapter, OpenChapter, fields, filled
+from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
 from tests.helpers.page_runner import heads, links, open_page, texts
 
 MAX_WORDS, MAX_SENTENCE = 90, 28
@@ -56,6 +56,7 @@ def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int) -> None:
         assert panel["question"]["reveal"], "the answer lacks its figure"
         assert 0 <= panel["question"]["right"] < len(question.answers)
     assert chapter.holds(evidences) is True
+    assert not unmeasured(evidences), "python -m benchmarks.chapter_cases says how to measure it"
     shown = [panel["title"], *panel["text"], *([panel["question"]["text"]] if panel["question"] else [])]
     assert words(*shown) <= MAX_WORDS
     assert not re.search(r"[{}]", "".join([*shown, panel["nudge"]]))
@@ -64,9 +65,9 @@ def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int) -> None:
 
 
 @pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
-def test_a_lesson_has_five_to_nine_chapters_with_short_sentences(lesson: Lesson) -> None:
+def test_a_lesson_has_five_to_ten_chapters_with_short_sentences(lesson: Lesson) -> None:
     found = story(lesson).chapters
-    assert 5 <= len(found) <= 9
+    assert 5 <= len(found) <= 10
     assert len({chapter.title for chapter in found}) == len(found)
     for chapter in found:
         for text in every_text(chapter):
@@ -105,13 +106,29 @@ def test_a_sentence_without_its_figure_is_left_out() -> None:
 
 
 def test_the_link_s_settings_are_used_and_the_page_says_so() -> None:
-    at = open_page("gemm/page.py", view="story", chapter=3, M=8)
-    assert "The link sets M=8" in texts(at)
-    assert "M=8" in heads(at)[0]["meta"]["key"].replace(" ", "=") or "M8" in heads(at)[0]["meta"]["key"]
+    at = open_page("gemm/page.py", view="story", chapter=3, M=16)
+    assert "The link sets M=16" in texts(at)
+    assert "M16" in heads(at)[0]["meta"]["key"]
 
 
 def test_explore_opens_with_what_the_chapter_shows() -> None:
     at = open_page("gemm/page.py", view="story", chapter=3)
     target = links(at)["Explore"]
-    assert target == {"M": "16", "N": "16", "K": "16", "rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8", "view": "explore"}  # fmt: skip
+    assert target == {"M": "8", "N": "8", "K": "16", "rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8", "view": "explore"}  # fmt: skip
     assert chapters.STORY == "story"
+
+
+def test_the_last_chapter_leads_to_the_next_lesson() -> None:
+    for lesson, following in zip(LESSONS, [*LESSONS[1:], None], strict=True):
+        if lesson.chapters:
+            last = OpenChapter(story(lesson), len(story(lesson).chapters) - 1)
+            text, href = last.onward()
+            expected = f"{following.path}{'?view=story' if following.chapters else ''}" if following else "."
+            assert (href, following is None or text.endswith(following.title)) == (expected, True)
+    panels = [
+        heads(open_page("softmax/page.py", view="story", chapter=n, engine="cpu"))[0]["chapter"]
+        for n in (7, 8)
+    ]
+    assert panels[0]["onward"] is None
+    assert panels[1]["onward"] == ["Next lesson: attention", "attention?engine=cpu&view=story"]
+    assert panels[1]["lesson"] == "softmax"

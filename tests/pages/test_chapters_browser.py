@@ -85,5 +85,70 @@ def test_a_chapter_links_to_the_next_lesson(page, server):
     page.goto(f"{server}/softmax?view=story&chapter=8")
     Stage(page).ready()
     page.locator("[data-strip=reveal]").click()
-    page.locator(".chapter").get_by_role("link", name="attention").click()
-    expect(page.locator(".chapter h2")).to_have_text("Each token asks all others")
+    page.locator(".chapter").get_by_role("link", name="attention", exact=True).click()
+    expect(page.locator(".chapter h2")).to_have_text("Each token is compared with all others")
+
+
+def test_a_lecturer_steps_by_arrows_into_the_next_chapter_and_back(page, server):
+    page.goto(f"{server}/tiling?view=story&chapter=1&present=1")
+    stage = Stage(page).ready()
+    title = page.locator(".chapter h2")
+    stage.root.press("End")
+    stage.root.press("ArrowRight")
+    expect(title).to_have_text("Which thread gets which element?")
+    stage.at_step(1)
+    stage.root.press("Home")
+    stage.root.press("ArrowLeft")
+    expect(title).to_have_text("One thread, one element of C")
+
+
+def test_after_the_last_chapter_a_link_leads_to_the_next_lesson(page, server):
+    page.goto(f"{server}/threads?view=story&chapter=8")
+    Stage(page).ready()
+    page.get_by_role("link", name="Next lesson: tiling").click()
+    expect(page.locator(".chapter h2")).to_have_text("One thread, one element of C")
+
+
+def test_a_step_in_a_bare_url_keeps_the_story(page, server):
+    page.goto(f"{server}/im2col")
+    stage = Stage(page).ready()
+    expect(page.locator(".chapter h2")).to_have_text("A window becomes a column")
+    entries = page.evaluate("history.length")
+    stage.do("forward")
+    expect(page).to_have_url(re.compile("chapter=1"))
+    assert page.evaluate("history.length") == entries
+    step = stage.step
+    page.reload()
+    expect(page.locator(".chapter h2")).to_have_text("A window becomes a column")
+    Stage(page).ready().at_step(step)
+
+
+def test_a_story_in_a_frame_is_its_stage_alone(page, server):
+    page.goto(f"{server}/im2col?embed=true&view=story&chapter=2")
+    Stage(page).ready()
+    expect(page.locator(".chapter h2")).to_have_text("A filter becomes a row")
+    expect(page.locator(".play")).to_be_visible()
+    expect(page.locator(".kt-title")).to_have_count(0)
+    assert page.locator(".stage").bounding_box()["height"] >= page.viewport_size["height"] - 8
+
+
+@pytest.mark.parametrize("by", ["hover", "focus", "tap"])
+def test_a_term_is_explained_and_escape_closes_it(page, phone, server, by):
+    page = phone if by == "tap" else page
+    page.goto(f"{server}/threads")
+    Stage(page).ready()
+    term = page.get_by_role("button", name="warp", exact=True)
+    tip = page.locator(".tip").filter(has_text="32 threads")
+    expect(tip).to_be_hidden()
+    getattr(term, by)()
+    expect(tip).to_be_visible()
+    expect(term).to_have_attribute("aria-describedby", tip.get_attribute("id"))
+    page.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+    if by == "hover":
+        term.hover(position={"x": 2, "y": 2})
+        page.mouse.move(600, 500)
+        term.hover()
+        expect(tip).to_be_visible()
+        tip.get_by_role("link", name="Glossary").click()
+        expect(page.locator(".kt-term dt")).to_have_text("warp")

@@ -1,15 +1,20 @@
 """The first screen without a browser: the data of its stages and the targets of its links."""
 
+import json
+import runpy
+from pathlib import Path
+
 import pytest
 
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import LADDERS
 from kernels.machine.status import Status
-from pages import _cards, _lessons
+from pages import _cards, _course, _lessons
 from pages.conv import address as conv_address
 from pages.conv import scenes
 from pages.parts import address as parts_address
+from pages.parts.chapters import Chapter, Story
 from tests.helpers.page_runner import heads, links, open_page, stages, texts
 from visuals.charts import units
 from visuals.conv.inputs import Inputs
@@ -28,8 +33,8 @@ def test_one_stage_plays_and_others_are_stills():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("card", [*_cards.CARDS, _cards.FIRST], ids=lambda card: card.title)
-def test_card_opens_the_scene_it_previews(card):
+@pytest.mark.parametrize("card", [*_cards.CARDS, _cards.FIRST], ids=lambda card: card.page)
+def test_a_card_shows_a_moment_of_its_lesson(card):
     scene = card.build_scene()
     assert 0 <= card.step < scene.steps
     assert card.page in {lesson.page for lesson in _lessons.LESSONS}  # the lesson exists
@@ -37,12 +42,66 @@ def test_card_opens_the_scene_it_previews(card):
     assert stages(at) == [scene.key] and "kt-note" not in texts(at)
 
 
-def test_links_have_the_parameters_of_the_cards():
+def test_the_course_has_every_lesson_in_order_with_its_question_and_what_it_builds_on():
     at = open_page(None)
-    for card in _cards.CARDS:
-        assert links(at)[card.title] == card.query()
-    for key, label in _cards.LAYERS.items():
-        assert conv_address.read(links(at)[label])[0].shape == CONV_PRESETS[key].shape
+    titles = [f"{n + 1} {lesson.title}" for n, lesson in enumerate(_lessons.LESSONS)]
+    assert [label for label in links(at) if label[0].isdigit()] == titles
+    assert all(links(at)[title] == {} for title in titles)  # the bare URL opens the story
+    html, lines = texts(at), progress_lines(at)
+    for lesson in _lessons.LESSONS:
+        assert lesson.question.endswith("?") and lesson.question in html
+        assert len(lesson.question.split()) <= 10
+        line = lines[lesson.path]
+        assert line["count"] == len(_course.story(lesson).chapters)
+        minutes = f"{_course.minutes(lesson)} min"
+        assert (minutes in line["rest"]) == (line["count"] > 0)
+        assert bool(lesson.after) == any(text.startswith("after ") for text in line["rest"])
+    assert lines["attention"]["rest"][-1] == "after tiling, softmax"
+    assert lines["threads"]["some"] == "{seen} of 8 chapters"
+
+
+def test_a_lesson_builds_only_on_earlier_ones():
+    paths = [lesson.path for lesson in _lessons.LESSONS]
+    for n, lesson in enumerate(_lessons.LESSONS):
+        assert set(lesson.after) <= set(paths[:n])
+
+
+def test_the_minutes_follow_the_stated_rule():
+    words = _course.WORDS_A_MINUTE
+    story = Story((Chapter("one " * words, ("two " * words,)), Chapter("", (), nudge="three")))
+    assert sum(len(text.split()) for text in story.texts()) == 2 * words + 1
+    lesson = next(lesson for lesson in _lessons.LESSONS if lesson.path == "softmax")
+    of_softmax = _course.story(lesson)
+    counted = sum(len(text.split()) for text in of_softmax.texts())
+    exact = len(of_softmax.chapters) + counted / words
+    assert exact <= _course.minutes(lesson) < exact + 1
+    assert _course.RULE.format(words=words) in texts(open_page(None)).replace("&#x27;", "'")
+
+
+def test_three_ways_in_lead_to_what_they_promise():
+    found = links(open_page(None))
+    for _, ways, _ in home_ways():
+        for label, page, params in ways:
+            assert found[label] == params
+            at = open_page(page, **params)
+            assert "kt-note" not in texts(at)
+    (head,) = heads(open_page("conv/im2col.py", view="story", play="1"))
+    assert head["play"] and head["chapter"]["number"] == 0
+    assert not heads(open_page("conv/im2col.py", view="story"))[0]["play"]
+
+
+def progress_lines(at) -> dict[str, dict]:
+    """Returns the data of the line under each lesson by the lesson's path."""
+    found = [
+        each.proto for each in at.get("bidi_component") if each.proto.component_name.endswith("progress")
+    ]
+    return {data["path"]: data for data in (json.loads(proto.json) for proto in found)}
+
+
+def home_ways():
+    """Returns the ways in of pages/home.py, which draws when it is imported."""
+    names = runpy.run_path(str(Path(_cards.__file__).with_name("home.py")))
+    return names["WAYS"]
 
 
 def test_engines_are_listed_with_reason_if_absent(monkeypatch):

@@ -1,17 +1,17 @@
 """The first screen: a stage that plays by itself, and cards that open the state they preview."""
 
 import re
-from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
 
-from pages._cards import CARDS, FIRST
+from pages._cards import BY_PAGE, FIRST
 from pages._lessons import LESSONS
 from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
 WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
+WITH_STAGE = {n: lesson for n, lesson in enumerate(LESSONS) if lesson.page in BY_PAGE}
 
 
 class FirstStage(Stage):
@@ -70,55 +70,53 @@ def test_stage_does_not_play_with_reduced_motion(home, page):
     stage.playing(True)
 
 
-# One card per kind of page. All cards are tested without a browser in tests/pages/test_home.py.
-PATHS = {lesson.page: lesson.path for lesson in LESSONS}
-CARDS_TESTED = [
-    next(n for n, card in enumerate(CARDS) if card.page == page)
-    for page in ("conv/im2col.py", "gemm/page.py", "attention/page.py")
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", CARDS_TESTED, ids=lambda n: CARDS[n].title)
-def test_card_opens_the_state_it_previews(home, page, n):
+@pytest.mark.parametrize("n", [0, 7], ids=lambda n: LESSONS[n].path)
+def test_whole_card_opens_its_lesson(home, page, server, n):
     home()
-    card = CARDS[n]
-    preview = page.locator(f".st-key-lesson_{n} .stage")
-    expect(preview).to_have_attribute("data-ready", "true")
-    expect(preview).to_have_attribute("data-step", str(card.step))
-    key = preview.get_attribute("data-scene")
-    page.get_by_role("link", name=card.title, exact=True).click()
-    expect(page.locator(".st-key-params")).to_be_visible()
-    stage = Stage(page).ready()
-    expect(stage.root).to_have_attribute("data-scene", key)
-    stage.at_step(card.step)
-    stage.playing(False)
-    expect(page.locator(".kt-note")).to_have_count(0)
-    page.reload()  # the URL has the same state
-    Stage(page).ready().at_step(card.step)
-    expect(page.locator(".stage")).to_have_attribute("data-scene", key)
+    card = page.locator(f".st-key-lesson_{n}")
+    card.scroll_into_view_if_needed()
+    box = card.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 60)
+    expect(page).to_have_url(f"{server}/{LESSONS[n].path}")
+    expect(page.locator("h1.kt-title")).to_be_visible()
 
 
-def test_whole_card_is_its_link(home, page):
+def test_a_lesson_opens_its_story_and_home_counts_its_chapters(home, page, server):
+    page.goto(server)
+    page.evaluate("localStorage.clear()")  # other tests have opened chapters
     home()
-    preview = page.locator(".st-key-lesson_2 .stage")
-    preview.scroll_into_view_if_needed()
-    box = preview.bounding_box()
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    card = CARDS[2]
-    address = f"/{PATHS[card.page]}?{urlencode(card.query())}"
-    expect(page).to_have_url(re.compile(re.escape(address)))
+    line = page.locator(".st-key-lesson_8 .kt-quiet")
+    expect(line).to_have_text("8 chapters · 11 min · after threads")
+    page.get_by_role("link", name="9 softmax").click()
+    expect(page.locator(".chapter h2")).to_have_text("Numbers become weights")
+    expect(page).to_have_url(f"{server}/softmax")
+    page.get_by_role("button", name=re.compile("^Next:")).click()
+    expect(page.locator(".chapter h2")).to_have_text("Too large for FP32")
+    page.get_by_role("link", name="Kernel Theatre").click()
+    expect(line).to_have_text("2 of 8 chapters · 11 min · after threads")
+
+
+def test_home_and_stories_work_without_storage(new_page, server):
+    page = new_page()
+    page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+    )
+    page.goto(f"{server}/softmax")
+    expect(page.locator(".chapter h2")).to_have_text("Numbers become weights")
+    page.goto(server)
+    expect(page.locator(".st-key-lesson_8 .kt-quiet")).to_have_text("8 chapters · 11 min · after threads")
 
 
 def test_previews_are_images_with_caption_and_no_focus(home, page):
     home()
-    for n, card in enumerate(CARDS):
+    for n, lesson in WITH_STAGE.items():
+        card = BY_PAGE[lesson.page]
         preview = page.locator(f".st-key-lesson_{n} .stage")
         expect(preview).to_have_attribute("role", "img")
         expect(preview).to_have_attribute("aria-label", card.build_scene().caption(card.step))
         expect(preview.locator("button:visible, input:visible")).to_have_count(0)
         assert preview.evaluate("root => root.tabIndex") == -1
-        page.get_by_role("link", name=card.title, exact=True).focus()
+        page.get_by_role("link", name=f"{n + 1} {lesson.title}", exact=True).focus()
         page.keyboard.press("Tab")
         assert not page.evaluate(
             "document.activeElement?.shadowRoot?.activeElement?.closest('.still') != null"
@@ -138,7 +136,7 @@ def test_engines_of_this_machine_are_listed(home, page):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_heading_and_stage_are_visible_without_scrolling_and_nothing_overflows(home, page, width):
     stage = home(width)
-    last_preview = page.locator(f".st-key-lesson_{len(CARDS) - 1} .stage")
+    last_preview = page.locator(f".st-key-lesson_{len(LESSONS) - 1} .stage")
     expect(last_preview).to_have_attribute("data-ready", "true")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -153,7 +151,7 @@ def fits(page, stage, width, height):
     canvas = stage.root.locator("canvas").bounding_box()
     assert canvas["y"] + canvas["height"] <= height + 1
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
-    for n in range(len(CARDS)):
+    for n in WITH_STAGE:
         card_box, preview_box = (
             page.locator(f".st-key-{name}").bounding_box() for name in (f"lesson_{n}", f"preview_{n}")
         )

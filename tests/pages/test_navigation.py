@@ -110,7 +110,7 @@ def test_first_tab_reaches_the_link_to_the_stage(page, server, path):
     expect(page.locator(".stage").first).not_to_have_attribute("data-step", step)
 
 
-@pytest.mark.parametrize("path", ["choose", "history"])
+@pytest.mark.parametrize("path", ["choose?view=explore", "history"])
 def test_page_without_stage_has_a_link_to_its_content(page, server, path):
     page.goto(f"{server}/{path}")
     expect(page.locator("h1.kt-title")).to_be_visible()

@@ -6,12 +6,14 @@ Simulation of Color Vision Deficiency", IEEE TVCG 15(6), 2009, doi:10.1109/TVCG.
 matrices of severity 1.0, for linear RGB. Contrast is WCAG 2's.
 """
 
+import re
 from itertools import combinations
 
 import numpy as np
 import pytest
 
 from visuals.palette import DARK, LIGHT
+from visuals.stage import HERE
 
 EYES = {
     "normal": np.eye(3),
@@ -97,6 +99,35 @@ def test_text_is_readable_on_every_ground(palette, ground):
     assert contrast(palette["ink"], palette[ground]) >= 7
     for name in ("dim", *ROLES):
         assert contrast(palette[name], palette[ground]) >= 4.5, name
+
+
+def mixed(a, b, part):
+    """Returns the colour "#rrggbb" of which `part` is b and the rest a, as CSS's color-mix in srgb."""
+    pairs = ((int(a[i : i + 2], 16), int(b[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(x + (y - x) * part):02x}" for x, y in pairs)
+
+
+@themes
+def test_code_is_readable_on_every_line(palette):
+    """The running line, a line under the pointer and all others, with the colours of stage.css."""
+    css = (HERE / "stage.css").read_text("utf-8")
+
+    def percent(pattern):
+        return int(re.search(pattern, css).group(1)) / 100
+
+    ink = percent(r"\.lit \[class\^=\"c-\"\] { color: color-mix\(in srgb, var\(--c\), var\(--ink\) (\d+)%")
+    lit = percent(
+        r"\.code-line\.lit { background: color-mix\(in srgb, var\(--filter\) (\d+)%, var\(--ground\)"
+    )
+    hover = percent(r"\.runs:hover { background: color-mix\(in srgb, var\(--line\) (\d+)%, var\(--ground\)")
+    kinds = dict(re.findall(r"\.c-(\w+) { --c: var\(--(\w+)\)", css))
+    assert len(kinds) == 6
+    for kind, token in kinds.items():
+        on_lit = contrast(
+            mixed(palette[token], palette["ink"], ink), mixed(palette["ground"], palette["filter"], lit)
+        )
+        on_hover = contrast(palette[token], mixed(palette["ground"], palette["line"], hover))
+        assert min(on_lit, on_hover, contrast(palette[token], palette["panel"])) >= 4.5, kind
 
 
 @themes

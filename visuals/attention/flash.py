@@ -5,11 +5,12 @@ It updates each row's maximum, sum and output after each tile. S and P are drawn
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from kernels.attention.shape import AttentionShape
-from kernels.i18n import mark, tr, trn
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from visuals.attention import parts as parts
 from visuals.attention.flash_captions import LINES
@@ -71,7 +72,6 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
     s, plan, part, head = flash.s, flash.plan, flash.part, flash.head
     R, C, D, q = part.rows, plan.Bc, part.cols, part.queries
     flat, query_size, keys = (s.N, s.d), (len(q), D), (part.keys, D)
-    cols_note = "" if s.d == D else tr("columns 0–{last} of {all}", last=D - 1, all=s.d)
     rows_note = (
         ""
         if plan.Br == R
@@ -91,35 +91,47 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
             plane_name=tr("buffer") if planes > 1 else "",
         )
 
+    def in_global(name, role, size, first, values=None):
+        made = matrix(name, role, size, (first, 0), flat, values)
+        if s.d == D:
+            return made
+        rows = tr(
+            "rows {first}–{last} of {all}", first=first, last=first + size[0] - 1, all=decimal(f"{s.N:,}")
+        )
+        return replace(made, note=trn("{n} row", "{n} rows", s.N) if size[0] == s.N else rows)
+
     return (
-        matrix("Q", "input", query_size, (q.start, 0), flat, head["Q"][q.start : q.stop, :D]),
-        matrix("K", "filter", keys, (0, 0), flat, head["K"][: part.keys, :D]),
-        matrix("V", "filter", keys, (0, 0), flat, head["V"][: part.keys, :D]),
-        matrix("O", "output", query_size, (q.start, 0), flat),
+        in_global("Q", "input", query_size, q.start, head["Q"][q.start : q.stop, :D]),
+        in_global("K", "filter", keys, 0, head["K"][: part.keys, :D]),
+        in_global("V", "filter", keys, 0, head["V"][: part.keys, :D]),
+        in_global("O", "output", query_size, q.start),
         never_stored(s, q, part.keys),
-        tensor("Qs", "input", (R, D), rows_note, cols_note, symbol="tile_q"),
-        tensor("Ks", "filter", (C, D), cols_note, buffers_note, symbol="tile_k", planes=plan.stages),
-        tensor("Vs", "filter", (C, D), cols_note, buffers_note, symbol="tile_v", planes=plan.stages),
+        tensor("Qs", "input", (R, D), rows_note, symbol="tile_q"),
+        tensor("Ks", "filter", (C, D), buffers_note, symbol="tile_k", planes=plan.stages),
+        tensor("Vs", "filter", (C, D), buffers_note, symbol="tile_v", planes=plan.stages),
         tensor("Ps", "workspace", (R, C), "" if plan.halves else rows_note, symbol="p" if plan.halves else "tile_p"),
         tensor("s", "workspace", (R, C)),
         tensor("m", "workspace", (R, 1)),
         tensor("shrink", "workspace", (R, 1), symbol="rescale"),
         tensor("l", "workspace", (R, 1)),
-        tensor("o", "output", (R, D), tr("O before division")),
+        tensor("o", "output", (R, D), tr("sum so far")),
     )  # fmt: skip
 
 
 def _groups(flash: Steps) -> tuple[Group, ...]:
-    shared, registers = ("Qs", "Ks", "Vs"), ("m", "shrink", "l", "o")
+    shared, registers = ("Qs", "Ks", "Vs"), (("s", "m", "shrink", "l", "o"),)
     if flash.plan.halves:  # P stays in registers
-        shared, registers = shared, ("s", "Ps", *registers)
+        registers = (*registers, ("Ps",))
     else:
-        shared, registers = (*shared, "Ps"), ("s", *registers)
+        shared = (*shared, "Ps")
+    s, cols, title = flash.s, flash.part.cols, parts.global_title(flash.s)
+    if cols < s.d:
+        title = tr("{memory}, columns 0–{last} of {all}", memory=title, last=cols - 1, all=s.d)
     return (
-        Group((("Q", "K", "V", "O"),), "global", parts.global_title(flash.s)),
+        Group((("Q", "K", "V", "O"),), "global", title),
         Group((("SP",),)),
         Group((shared,), "shared", tr("shared memory of the block")),
-        Group((registers,), "registers", tr("registers, one row per query")),
+        Group(registers, "registers", tr("registers, one row per query"), aligned=True),
     )
 
 

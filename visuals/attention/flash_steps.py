@@ -22,17 +22,21 @@ class Steps:
 
     def __init__(self, s: AttentionShape, plan: Plan, part: Part, head: Mapping[str, np.ndarray]):
         self.s, self.plan, self.part, self.head = s, plan, part, head
-        self.results, self.traced, self.hidden = [], False, False
+        self.results, self.stored, self.hidden = [], {}, False
         for block in part.blocks:
-            stored = stored_by(s, plan, head, block)
+            stored = self.stored[block] = stored_by(s, plan, head, block)
             first = block * plan.Br + part.first
             queries = range(first, min(first + part.rows, s.N))
             self.results.append(compute_block(s, plan, head, queries, part.tiles, stored))
-            self.traced |= stored is not None
         self.r = Recorder(flash_captions.templates_of(plan, s, self.results[0].factor))
         for w in self.results:
             self._block(w)
         self._others()
+
+    @property
+    def traced(self) -> bool:
+        """Returns whether values are those that the emulator saw the kernel store."""
+        return any(stored is not None for stored in self.stored.values())
 
     def _others(self) -> None:
         s, plan, part = self.s, self.plan, self.part
@@ -65,7 +69,7 @@ class Steps:
         if plan.halves:
             r.copy("Qs", "Q", query_cells)
         else:
-            r.look("Q", query_cells)
+            r.look("Q", grid(self._block_rows(), range(part.cols), part.cols))
             r.put("Qs", w.Q[:, : part.cols])
         for name, value in (("m", -np.inf), ("l", 0.0)):
             r.put(name, np.full(len(w.Q), value))
@@ -84,7 +88,7 @@ class Steps:
         more_bytes = WORD * sum(self._visible_keys(q) + s.N for q in queries)
         args = i, last.O[row, 0], last.l[row], w.O[row, 0], self.inside * s.d, more_bytes
         self._step("store", *args, written=self.inside * s.d * plan.word)
-        self._store(w.q0, w.O)
+        self._store(*self._whole_block(w))
 
     def _followed(self, visible_tiles: Sequence[Tile]) -> int:
         """Returns the row whose maximum changes most often: of several the first or, if causal, the last, with the most keys."""
@@ -96,6 +100,21 @@ class Steps:
         rows = np.flatnonzero(moves == moves.max())
         return int(rows[-1 if self.s.causal else 0])
 
+    def _block_rows(self) -> range:
+        """Returns the rows of the block's queries in Q, O, S and P, as far as these are drawn."""
+        drawn = self.part.queries
+        return range(max(self.q0 - drawn.start, 0), min(self.q0 + self.inside, drawn.stop) - drawn.start)
+
+    def _whole_block(self, w) -> tuple[int, np.ndarray]:
+        """Returns the first of the block's queries that are drawn, and O of them all, also of those not followed."""
+        rows = self._block_rows()
+        first = self.part.queries.start + rows.start
+        if len(rows) == len(w.O):
+            return first, w.O
+        stored = self.stored[self.q0 // self.plan.Br]
+        queries = range(first, first + len(rows))
+        return first, compute_block(self.s, self.plan, self.head, queries, None, stored).O
+
     def _visible_keys(self, i: int) -> int:
         return i + 1 if self.s.causal and i < self.s.N else self.s.N
 
@@ -104,9 +123,8 @@ class Steps:
         base = {"first-P": "P", "P-same": "P", "K-next": "K"}.get(kind, kind)
         self.r.step(kind, *args, shared=self._shared(base, tile and tile.j0), **moved)
         if tile:
-            first = self.w.q0 - self.part.queries.start
             keys = range(tile.j0, min(tile.j0 + self.plan.Bc, self.part.keys))
-            self.r.look("SP", grid(range(first, first + len(self.w.Q)), keys, self.part.keys))
+            self.r.look("SP", grid(self._block_rows(), keys, self.part.keys))
 
     def _shared(self, kind: str, j0: int | None) -> int:
         """Returns bytes of shared memory. With mma.sync a warp takes part only if one of its queries sees the tile from j0 on."""

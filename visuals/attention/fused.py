@@ -205,8 +205,8 @@ class Fused:
         return (
             Group((("Q", "K", "V", "O"),), "global", parts.global_title(self.s)),
             Group((("SP",),)),
-            Group((("q", "s"), ("parts",)), "shared", tr("shared memory of the block")),
-            Group((("m", "l"),), "registers", tr("registers")),
+            Group((("q", "s"), ("parts",)), "shared", tr("shared memory of the block"), aligned=True),
+            Group((("m", "l"),), "registers", tr("registers"), aligned=True),
         )
 
     # -- notes on cells ----------------------------------------------------------------------------

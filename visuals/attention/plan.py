@@ -18,7 +18,11 @@ from visuals.scene.requests import WORD
 
 LOG2E = np.float32(1.44269504)
 MAX_TILES, MAX_KEYS = 4, 48  # shown of those a block visits; at least two tiles
-MAX_ROWS = MAX_COLS = 8  # of a block's queries, if the head is not shown whole; of any row
+MAX_ROWS, MAX_HALF_ROWS = (
+    4,
+    2,
+)  # of a block's queries, so that numbers fit the stage; tiles of 16-bit numbers are wider
+MAX_COLS, FIRST_COLS = 8, 4  # a longer row is shown by its first columns
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,11 @@ class Plan:
     binary: bool = False
     stages: int = 1
     halves: str = ""
+
+    @property
+    def max_rows(self) -> int:
+        """The queries of a block that are shown."""
+        return MAX_HALF_ROWS if self.halves else MAX_ROWS
 
     @property
     def word(self) -> int:
@@ -119,12 +128,15 @@ class Part:
 
 
 def part_of(s: AttentionShape, plan: Plan) -> Part:
-    """Returns a small head whole: its first block and, if causal, its last. Of a larger head one block; if causal one with
-    tiles to skip, and the last of its queries."""
-    blocks, cols = -(-s.N // plan.Br), min(s.d, MAX_COLS)
+    """Returns a small head whole, and of it the first block and, if causal, the last. Of a larger head one block; if causal
+    one with tiles to skip. Of a block the first queries; of a single causal one the last, which see the most keys."""
+    blocks, cols = -(-s.N // plan.Br), s.d if s.d <= MAX_COLS else FIRST_COLS
     if s.N <= MAX_WHOLE:
         followed = (0, blocks - 1) if s.causal and blocks > 1 else (0,)
-        return Part(followed, 0, min(plan.Br, s.N), range(s.N), s.N, cols, -(-s.N // plan.Bc))
+        inside = min(plan.Br, s.N)
+        rows = min(inside, plan.max_rows)
+        first = inside - rows if s.causal and blocks == 1 else 0
+        return Part(followed, first, rows, range(s.N), s.N, cols, -(-s.N // plan.Bc))
     tiles = max(2, min(MAX_TILES, MAX_KEYS // plan.Bc))
     block = 0
     if s.causal:
@@ -132,7 +144,7 @@ def part_of(s: AttentionShape, plan: Plan) -> Part:
         skipping = [b for b in candidates if plan.visited(s, b) < -(-s.N // plan.Bc)]
         block = max(skipping or candidates or [0])
     inside = min(plan.Br, s.N - block * plan.Br)
-    rows = min(inside, MAX_ROWS)
+    rows = min(inside, plan.max_rows)
     first = inside - rows if s.causal else 0
     start = block * plan.Br + first
     return Part((block,), first, rows, range(start, start + rows), min(s.N, tiles * plan.Bc), cols, tiles)

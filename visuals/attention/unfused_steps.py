@@ -198,7 +198,7 @@ class Unfused(ABC):
         return (
             Group((("Q", "K", "V", "O"),), "global", parts.global_title(self.s)),
             Group((("S", "P"),), "workspace", tr("workspace in global memory")),
-            Group((("m", "l"),), "registers", tr("registers")),
+            Group((("m", "l"),), "registers", tr("registers"), aligned=True),
         )
 
     # -- notes on cells ----------------------------------------------------------------------------

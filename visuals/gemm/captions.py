@@ -24,6 +24,7 @@ def templates(s: GemmShape, plan: Plan, block: tuple[int, int] = (0, 0)) -> tupl
         _others(s, plan),
         _joined(load_A, ahead),
         _joined(load_B, ahead),
+        *_syncs(plan),
     )
 
 
@@ -117,6 +118,35 @@ def _copy_ahead() -> str:
     return tr("The copy runs while earlier tiles are multiplied.")
 
 
+# -- waits and barriers ----------------------------------------------------------------------------
+def _syncs(plan: Plan) -> tuple[str, ...]:
+    """Returns the templates of gemm_plan.WAIT_FIRST to SPREAD."""
+    wait = tr("Each thread waits until its own copies of tile {0} have arrived in shared memory.")
+    complete = tr("Barrier: every thread of the block waits until all copies of tile {0} are complete.")
+    read = tr(
+        "Barrier: every thread waits until all threads have read tile {0}. Only then may new values overwrite it."
+    )
+    return (
+        wait,
+        _joined(complete, tr("A thread reads values that other threads have copied.")),
+        wait,
+        complete if plan.stages == 1 else _joined(complete, _overwrites(plan)),
+        read,
+        tr("After the last tile only zeros are copied, and no thread reads them. Each thread still waits for its copies."),
+        tr("Barrier: every thread waits until all threads have loaded their last values of tile {1}."),
+        tr("After the loop each thread waits until none of its copies is under way."),
+        tr("The warps write their [sums](output) to shared memory, over the tiles. Barrier: every thread waits until all [sums](output) are there."),
+    )  # fmt: skip
+
+
+def _overwrites(plan: Plan) -> str:
+    if plan.syncs.early:
+        return tr(
+            "All threads have then also loaded their last values of tile {1}. Its buffer may be overwritten."
+        )
+    return tr("All threads have then also read tile {1}. Its buffer may be overwritten.")
+
+
 # -- multiply --------------------------------------------------------------------------------------
 def _multiply(plan: Plan) -> str:
     TM, TN, depth = plan.TM, plan.TN, plan.depth
@@ -152,6 +182,24 @@ def _multiply(plan: Plan) -> str:
         "{values} reads.",
         rows=TM, cols=TN, **counts,
     )  # fmt: skip
+
+
+def folded(plan: Plan) -> str:
+    """Returns the template of several steps that add terms, shown as one: first and last term, the sum, multiply-adds,
+    values read."""
+    if plan.owner == "warp":
+        return tr(
+            "k = {0} to {1}: warp 0 adds these terms in the same way. That is {3} multiply-adds for {4} values."
+        )
+    if plan.TM * plan.TN == 1:
+        return tr(
+            "k = {0} to {1}: thread 0 adds these terms to its [sum](output) in the same way. The [sum](output) is now {2}. "
+            "That is {3} multiply-adds for {4} reads."
+        )
+    return tr(
+        "k = {0} to {1}: thread 0 adds these terms to its [sums](output) in the same way. That is {3} multiply-adds for "
+        "{4} reads."
+    )
 
 
 # -- store -----------------------------------------------------------------------------------------

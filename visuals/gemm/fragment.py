@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.gemm.fragments import M16N8K16
 from kernels.i18n import mark, tr
-from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor, Write
+from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor, Write, product
 from visuals.scene.requests import LANES
 from visuals.scene.scene import Scene
 from visuals.scene.source import source_of
@@ -23,9 +23,9 @@ ORDER_NOTE = mark(
     "instruction multiplies them all."
 )
 _CAPTION = mark(
-    "Lane {0} is in group {1}, at position {2}. It holds 8 elements of [A](input): rows {3} and {4}, columns {5}, {7}, "
-    "{6} and {8}. It holds 4 elements of [B](filter): column {3}, rows {5}, {7}, {6} and {8}. The instruction gives it 4 "
-    "[sums](output): rows {3} and {4}, columns {5} and {7}."
+    "Lane {0} is lane {2} of group {1}: the 4 lanes of a group hold the same rows. Lane {0} holds 8 elements of [A](input): "
+    "rows {3} and {4}, columns {5}, {7}, {6} and {8}. It holds 4 elements of [B](filter): column {3}, rows {5}, {7}, {6} "
+    "and {8}. One instruction of the warp gives it 4 [sums](output): rows {3} and {4}, columns {5} and {7}."
 )
 
 
@@ -60,8 +60,13 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
             Tensor("c", "c", "c", "output", 1, 4, LANES, note=tr("4 sums per lane, in 4 registers")),
         ),
         groups=(
-            Group((("A", "B", "C"),)),
-            Group((("a",), ("b",), ("c",)), "registers", tr("registers of the warp, one column per lane")),
+            Group(product("A", "B", "C"), table=True),
+            Group(
+                (("a",), ("b",), ("c",)),
+                "registers",
+                tr("registers of the warp, one column per lane"),
+                table=True,
+            ),
         ),
         steps=LANES,
         step_name="lane",

@@ -13,10 +13,13 @@ import numpy as np
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
 from visuals.scene import why_not as scene_why_not
+from visuals.scene.source import Mark
 
-Mark = str | re.Pattern  # finds a line of a source
-# Kinds of steps; MARK_OF: the index in Plan.marks of each kind.
+# Kinds of steps; MARK_OF: the index in Plan.lines of each kind.
 # LOAD_A and LOAD_B load the first tile, the others run while earlier tiles are multiplied if there are several stages.
+# WAIT: for the asynchronous copies of a tile. COMPLETE: the barrier after which a tile can be read. READ: the barrier
+# after which it can be overwritten. _FIRST: of the first tile, _LAST: when no tile follows. WAIT_END: after the loop.
+# SPREAD: the barrier after which warps read the sums of other warps.
 (
     START,
     LOAD_A,
@@ -29,8 +32,43 @@ Mark = str | re.Pattern  # finds a line of a source
     OTHERS,
     LOAD_A_LATER,
     LOAD_B_LATER,
-) = range(11)
-MARK_OF = (0, 1, 2, 3, 4, 5, 5, 5, 5, 1, 2)
+    WAIT_FIRST,
+    COMPLETE_FIRST,
+    WAIT,
+    COMPLETE,
+    READ,
+    WAIT_LAST,
+    COMPLETE_LAST,
+    WAIT_END,
+    SPREAD,
+) = range(20)
+MARK_OF = (0, 1, 2, 3, 4, 5, 5, 5, 5, 1, 2, 6, 7, 8, 9, 10, 8, 9, 11, 12)
+
+
+@dataclass(frozen=True)
+class Syncs:
+    """Which lines of a source wait for asynchronous copies and which are barriers; "": it has no such line.
+
+    With `early`, the loop waits for the next tile before the last terms of a tile, else before the first."""
+
+    wait_first: Mark = ""
+    complete_first: Mark = ""
+    wait: Mark = ""
+    complete: Mark = ""
+    read: Mark = ""
+    wait_end: Mark = ""
+    spread: Mark = ""
+    early: bool = False
+
+    @property
+    def lines(self) -> tuple[Mark, ...]:
+        return (
+            self.wait_first, self.complete_first, self.wait, self.complete, self.read, self.wait_end, self.spread,
+        )  # fmt: skip
+
+
+BARRIER, COPIES = "__syncthreads()", "wait_groups<"
+TWO_BARRIERS = Syncs(complete=BARRIER, read=(BARRIER, 1))
 
 
 @dataclass(frozen=True)
@@ -75,6 +113,12 @@ class Plan:
     stages: int = 1
     depth: int = 1
     owner: str = "thread"
+    syncs: Syncs = Syncs()
+
+    @property
+    def lines(self) -> tuple[Mark, ...]:
+        """Returns the marks of all lines that steps light, by MARK_OF."""
+        return (*self.marks, *self.syncs.lines)
 
     @property
     def threads(self) -> int:
@@ -148,6 +192,9 @@ _LINES = _lines(
 _ASYNC = (_LINES[0], *_lines(r"async.*&tile_a\[", r"async.*&tile_b\["), *_LINES[3:])
 
 
+_ONE_BARRIER = Syncs(COPIES, BARRIER, COPIES, BARRIER)
+
+
 def _direct(file: str, t: Mapping[str, int], rows: np.ndarray, cols: np.ndarray) -> Plan:
     return Plan(f"gemm/{file}", t, t["BLOCK"], t["BLOCK"], 1, rows, cols, (_LINES[0], "", "", *_LINES[3:]))
 
@@ -190,7 +237,8 @@ def _double_buffer(t: Mapping[str, int]) -> Plan:
     size = BK * (BM + 4) * 4
     As = _transposed(BM, BK, BM + 4, "shared", stride=size)
     Bs = _plain(BK, BN, "shared", start=t["STAGES"] * size, stride=BK * BN * 4)
-    return replace(_tiled("08_double_buffer.cu", t, As, Bs, _ASYNC), stages=t["STAGES"], **_by_fours(t))
+    plan = replace(_tiled("08_double_buffer.cu", t, As, Bs, _ASYNC), stages=t["STAGES"], syncs=_ONE_BARRIER)
+    return replace(plan, **_by_fours(t))
 
 
 def _by_fours(t: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -219,7 +267,8 @@ def _wmma(t: Mapping[str, int]) -> Plan:
     Bs = _pitched(BK, BN, BN + 8, "shared", start=BM * (BK + 8) * 2, item=2)
     filled = _lines(r"load_tile<.+>\(tile_a", r"load_tile<.+>\(tile_b")
     marks = ("wmma::fill_fragment", *filled, "wmma::mma_sync", *_LINES[4:])
-    return _by_warps("10_wmma.cu", t, marks, As, Bs)
+    syncs = replace(TWO_BARRIERS, spread=(BARRIER, 2))
+    return _by_warps("10_wmma.cu", t, marks, As, Bs, syncs=syncs)
 
 
 def _mma_sync(t: Mapping[str, int]) -> Plan:
@@ -228,7 +277,8 @@ def _mma_sync(t: Mapping[str, int]) -> Plan:
     marks = (_LINES[0], "copy_part<BM, BK>(tile_a", "copy_part<BK, BN>(tile_b", "multiply(sum", *_LINES[4:])
     As = _swizzled(BM, BK, "shared", stride=stage, item=2)
     Bs = _swizzled(BK, BN, "shared", start=BM * BK * 2, stride=stage, item=2)
-    return _by_warps("11_mma_sync.cu", t, marks, As, Bs, stages=t["STAGES"])
+    syncs = Syncs(COPIES, BARRIER, (COPIES, 1), (BARRIER, 1), wait_end=(COPIES, 2), early=True)
+    return _by_warps("11_mma_sync.cu", t, marks, As, Bs, stages=t["STAGES"], syncs=syncs)
 
 
 def _swizzled(rows: int, cols: int, buffer: str, **options) -> Layout:
@@ -282,6 +332,7 @@ def _tiled(
         marks,
         As or _plain(BM, BK, "tile_a"),
         Bs or _plain(BK, BN, "tile_b"),
+        syncs=TWO_BARRIERS,
     )
 
 
@@ -307,9 +358,8 @@ def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     if rung == "gemm/mma-sync" and (
         shape.K % 8 or shape.N % 8
     ):  # rows not aligned to 16 bytes: no asynchronous copies
-        return replace(
-            plan, stages=1, marks=(plan.marks[0], "tile_a[swizzled", "tile_b[swizzled", *plan.marks[3:])
-        )
+        marks = (plan.marks[0], "tile_a[swizzled", "tile_b[swizzled", *plan.marks[3:])
+        return replace(plan, stages=1, marks=marks, syncs=Syncs(complete=(BARRIER, 2), read=(BARRIER, 3)))
     return plan
 
 

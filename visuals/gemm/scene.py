@@ -17,7 +17,8 @@ from visuals.gemm import captions
 from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.steps import Steps, part_of
-from visuals.scene.parts import Group, MatMul, Reading, Tensor
+from visuals.scene.fold import AFTER, BEFORE, folded, repeats
+from visuals.scene.parts import Group, MatMul, Reading, Tensor, product
 from visuals.scene.recorder import matrix
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -43,10 +44,11 @@ ORDER_NOTES = {
 
 def gemm_scene(
     shape: GemmShape, rung: str, tiles: Mapping[str, int], A: np.ndarray, B: np.ndarray,
-    C0: np.ndarray | None = None, block: tuple[int, int] = (0, 0),
+    C0: np.ndarray | None = None, block: tuple[int, int] = (0, 0), every_step: bool = False,
 ) -> Scene:  # fmt: skip
     """Returns the scene of one block of a rung. A [M, K], B [K, N] and, if beta != 0, C0 [M, N], as passed to the kernel.
-    Raises ValueError if `why_not` gives a reason."""
+    Terms that are added in the same way are one step, unless `every_step`. Raises ValueError if `why_not` gives a
+    reason."""
     if reason := why_not(shape, rung, tiles):
         raise ValueError(reason)
     plan = plan_of(shape, rung, tiles)
@@ -55,8 +57,8 @@ def gemm_scene(
     launch = find(rung).build(shape, find(rung).check(shape, tiles)).steps[0]
     kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
-    return Scene(
-        key=f"{rung} {shape} {sizes} {block}",
+    scene = Scene(
+        key=f"{rung} {shape} {sizes} {block}" + every_step * " steps=all",
         title=tr(find(rung).title),
         tensors=_tensors(steps),
         groups=_groups(steps),
@@ -69,30 +71,45 @@ def gemm_scene(
         reads=steps.r.reads(),
         captions=steps.r.captions(captions.templates(shape, plan, block)),
         readings=_readings(steps),
-        source=source_of(plan.file, plan.marks, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),
+        source=source_of(plan.file, plan.lines, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),
         lanes=steps.r.lanes(),
     )
+    runs = [] if every_step else repeats(steps.r.kinds, (gemm_plan.MULTIPLY,))
+    return folded(scene, runs, captions.folded(plan), lambda run: _folded_args(steps, *run))
+
+
+def folds(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> bool:
+    """Returns whether a rung's scene has steps to fold: five or more of one tile, or of the whole sum without tiles."""
+    if why_not(shape, rung, tiles):
+        return False
+    plan = plan_of(shape, rung, tiles)
+    return min(plan.BK if plan.As else shape.K, shape.K) > (BEFORE + AFTER + 1) * plan.depth
+
+
+def _folded_args(steps: Steps, first: int, last: int) -> tuple[float, ...]:
+    """Returns the numbers of captions.folded for steps `first` to `last`."""
+    plan, args = steps.plan, steps.r.args
+    terms = args[last][1] - args[first][0] + 1
+    total = args[last][4] if plan.TM * plan.TN == 1 else 0
+    return args[first][0], args[last][1], total, terms * plan.TM * plan.TN, terms * (plan.TM + plan.TN)
 
 
 def _tensors(steps: Steps) -> tuple[Tensor, ...]:
     s, p, plan, visible = steps.s, steps.part, steps.plan, steps.visible
 
-    owner_note = tr("of warp 0") if plan.owner == "warp" else tr("of thread 0")
     out = [
         matrix("A", "input", (p.rows, p.K), (p.row, 0), (s.M, s.K), visible["A"]),
         matrix("B", "filter", (p.K, p.cols), (0, p.col), (s.K, s.N), visible["B"]),
         matrix("C", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N)),
-        Tensor("a", "a", "a", "input", 1, plan.TM, plan.depth, note=owner_note),
-        Tensor("b", "b", "b", "filter", 1, plan.depth, plan.TN, note=owner_note),
-        Tensor(
-            "acc", "sum", "sum", "output", 1, plan.TM, plan.TN, note=f"{owner_note}, {plan.TM} × {plan.TN}"
-        ),
+        Tensor("a", "a", "a", "input", 1, plan.TM, plan.depth),
+        Tensor("b", "b", "b", "filter", 1, plan.depth, plan.TN),
+        Tensor("acc", "sum", "sum", "output", 1, plan.TM, plan.TN, note=f"{plan.TM} × {plan.TN}"),
     ]
     if "C0" in visible and steps.is_small:
         out.insert(2, matrix("C0", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N), visible["C0"]))
     if steps.is_small:
         owners = plan.owners()
-        note = tr("their places in the tile of C")
+        note = tr("in the tile of C")
         out.append(Tensor("who", "who", _owners(plan), "workspace", 1, *owners.shape, note=note))
     if plan.As:
         out += [_tile(steps, "A"), _tile(steps, "B")]
@@ -130,20 +147,15 @@ def _tile_note(name: str, size: tuple[int, int], shown: tuple[int, int]) -> str:
 
 
 def _groups(steps: Steps) -> tuple[Group, ...]:
-    """Returns the groups. Large matrices are placed as a product is drawn, B above C, with the followed thread only."""
+    """Returns the groups. A product is drawn with B above C and A left of C, in each memory alike."""
     plan = steps.plan
-    C = ("C0", "C") if steps.is_small and steps.s.beta else ("C",)
-    matrices = (("A", "B", *C),) if steps.is_small else (("B",), ("A", *C))
-    tiles = (("tile_a", "tile_b"),) if steps.is_small else (("tile_a",), ("tile_b",))
-    registers = (("a", "b", "acc"), ("who",)) if steps.is_small else (("a", "b", "acc"),)
+    C = ("C", "C0") if steps.is_small and steps.s.beta else ("C",)
+    registers = tr("registers of warp 0") if plan.owner == "warp" else tr("registers of thread 0")
     return (
-        Group(matrices, "global", tr("global memory")),
-        *([Group(tiles, "shared", tr("shared memory of the block"))] if plan.As else []),
-        Group(
-            registers,
-            "registers",
-            tr("registers of its warps") if plan.owner == "warp" else tr("registers of its threads"),
-        ),
+        Group(product("A", "B", *C), "global", tr("global memory"), table=True),
+        *([Group((("tile_b",), ("tile_a",)), "shared", tr("shared memory"))] if plan.As else []),
+        Group(product("a", "b", "acc"), "registers", registers, table=True),
+        *([Group((("who",),))] if steps.is_small else []),
     )
 
 

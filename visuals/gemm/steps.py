@@ -131,16 +131,40 @@ class Steps:
         if plan.As:
             for tile in range(min(ahead, visible_tiles)):
                 self._load(tile)
+            if plan.syncs.early:
+                self._wait(0)
         for tile in range(visible_tiles):
+            if plan.syncs.wait and not plan.syncs.early:
+                self._wait(tile)
             if plan.As and tile + ahead < visible_tiles:
                 self._load(tile + ahead)
-            for k in range(tile * plan.BK, min((tile + 1) * plan.BK, p.K), plan.depth):
+            if plan.syncs.read:
+                self.r.step(gemm_plan.COMPLETE, tile + 1)
+            terms = range(tile * plan.BK, min((tile + 1) * plan.BK, p.K), plan.depth)
+            for k in terms:
+                if plan.syncs.early and k == terms[-1]:
+                    self._wait(tile + 1)
                 self._multiply(tile, k)
+            if plan.syncs.read:
+                self.r.step(gemm_plan.READ, tile + 1)
         if p.K < s.K:
             self.r.step(gemm_plan.REST, s.K - 1, s.K - p.K, **self._counts(p.K, s.K))
             if plan.As:
                 self.r.count(read=(s.K - p.K) * sum(self._inside()))
             self.r.put("acc", self._followed_sums(self.sums))
+        for kind, mark in ((gemm_plan.WAIT_END, plan.syncs.wait_end), (gemm_plan.SPREAD, plan.syncs.spread)):
+            if mark:
+                self.r.step(kind)
+
+    def _wait(self, tile: int) -> None:
+        """Adds the wait for the copies of a tile and the barrier after it."""
+        kinds = gemm_plan.WAIT, gemm_plan.COMPLETE
+        if tile == 0:
+            kinds = gemm_plan.WAIT_FIRST, gemm_plan.COMPLETE_FIRST
+        elif tile == -(-self.s.K // self.plan.BK):
+            kinds = gemm_plan.WAIT_LAST, gemm_plan.COMPLETE_LAST
+        for kind in kinds:
+            self.r.step(kind, tile + 1, tile)
 
     def _counts(self, start: int, stop: int) -> dict[str, int]:
         """Returns what the block reads and adds up for terms start to stop - 1; without the loads of tiles. The last tile may

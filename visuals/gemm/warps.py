@@ -21,7 +21,7 @@ from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.program import Program
 from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.warp_requests import WarpSteps, templates
-from visuals.scene.parts import Group, Reading, Tensor
+from visuals.scene.parts import Group, Reading, Tensor, product
 from visuals.scene.recorder import matrix
 from visuals.scene.requests import LANES, ORDER, ORDER_NOTE, SECTOR, WORD
 from visuals.scene.scene import Scene
@@ -63,12 +63,12 @@ def shortened(s: GemmShape, plan: Plan) -> GemmShape:
 
 
 def traced(
-    cut: GemmShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
+    cut: GemmShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray], values: bool = True
 ) -> tuple[BlockTrace, Counters]:
-    """Returns trace and counters of block 0 of the rung's launch."""
+    """Returns trace and counters of block 0 of the rung's launch. `values` as for emulator.trace_launch."""
     program = find(rung).build(cut, find(rung).check(cut, tiles))
     alone = dataclasses.replace(program.steps[0], grid=(1, 1, 1))
-    return emulator.trace_launch(Program(program.buffers, (alone,)), 0, dict(inputs))
+    return emulator.trace_launch(Program(program.buffers, (alone,)), 0, dict(inputs), values=values)
 
 
 def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) -> Scene:
@@ -132,7 +132,7 @@ def _loaded_note(name: str, tiled: bool) -> str:
 
 
 def _groups(steps: WarpSteps) -> tuple[Group, ...]:
-    matrices = ("A", "B", "C0", "C") if steps.s.beta else ("A", "B", "C")
+    matrices = product("A", "B", "C", "C0") if steps.s.beta else product("A", "B", "C")
     tiles = (
         (Group((("tile_a", "tile_b"),), "shared", tr("shared memory of the block, 32 banks")),)
         if steps.tiles
@@ -142,7 +142,7 @@ def _groups(steps: WarpSteps) -> tuple[Group, ...]:
     register_group = Group(
         loaded, "registers", tr("registers of warp {warp}, one column per lane", warp=steps.warp)
     )
-    return (Group((matrices,), "global", tr("global memory")), *tiles, register_group)
+    return (Group(matrices, "global", tr("global memory"), table=True), *tiles, register_group)
 
 
 def _readings(steps: WarpSteps) -> tuple[Reading, ...]:

@@ -17,6 +17,7 @@ from visuals.scene.parts import (
     ROLES,
     Annotation,
     Captions,
+    Flow,
     MatMul,
     SceneError,
     Sum,
@@ -49,8 +50,16 @@ def validate(scene: Any) -> None:
             g.memory_space in MEMORY_SPACES,
             SceneError(f"place {g.memory_space!r} is none of {', '.join(MEMORY_SPACES)}"),
         )
-    grouped = [name for g in scene.groups for row in g.rows for name in row]
+        need(
+            not g.table or _is_table(g, tensors),
+            SceneError("a table has rows of one length, of tensors of one plane"),
+        )
+    grouped = [name for g in scene.groups for row in g.rows for name in row if name or not g.table]
     need(sorted(grouped) == sorted(tensors), SceneError("the groups must name every tensor once"))
+    for row in (row for g in scene.groups if g.aligned for row in g.rows):
+        _check_aligned([tensors[name] for name in row], need)
+    for f in scene.flows:
+        _check_flow(f, len(scene.groups), scene.steps, need)
     for v in scene.views:
         _check_view(v, scene, tensors, need)
     for w in scene.writes:
@@ -92,11 +101,34 @@ def validate(scene: Any) -> None:
     if scene.lanes is not None:
         same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
         need(same, SceneError("lanes and steps differ in number"))
-    if scene.source is not None:
+    _check_sources(scene, need)
+
+
+def _check_sources(scene: Any, need) -> None:
+    sources = [scene.source, *scene.next_sources] if scene.source else []
+    need(len(sources) > 0 or not scene.next_sources, SceneError("the first source is missing"))
+    starts = [source.since for source in sources]
+    need(not starts or starts[0] == 0, SceneError("the first source is shown from step 0 on"))
+    stops = [*starts[1:], scene.steps]
+    for source, start, stop in zip(sources, starts, stops, strict=False):
+        need(start < stop, SceneError(f"{source.file} is shown at no step"))
         need(
-            np.size(scene.source.lines) in (1, scene.steps),
-            SceneError("source lines and steps differ in number"),
+            np.size(source.lines) in (1, stop - start),
+            SceneError(f"{source.file}: source lines and steps differ in number"),
         )
+        last = source.first + source.text.count("\n")
+        lit = np.ravel(source.lines)
+        need(
+            ((lit == 0) | ((lit >= source.first) & (lit <= last))).all(),
+            SceneError(f"{source.file} has no such line"),
+        )
+
+
+def _is_table(g: Any, tensors) -> bool:
+    one_plane = all(
+        tensors[n].planes == 1 and not any(tensors[n].pad) for row in g.rows for n in row if n in tensors
+    )
+    return one_plane and len({len(row) for row in g.rows}) == 1
 
 
 def _within(array, low: int, stop: int) -> bool:
@@ -126,6 +158,19 @@ def _check_tensor(t: Tensor, need, finite) -> None:
         need(finite(t.values), SceneError(f"{t.name} has values that are not finite"))
 
 
+def _check_aligned(row: list[Tensor], need) -> None:
+    plain = all(t.planes == 1 and not any(t.pad) and t.rows == row[0].rows for t in row)
+    need(plain, SceneError(f"{', '.join(t.name for t in row)} cannot be aligned: their rows differ"))
+
+
+def _check_flow(f: Flow, groups: int, steps: int, need) -> None:
+    ends = np.array([f.source, f.target])
+    need(_within(ends, 0, groups) and f.source != f.target, SceneError("a flow does not join two groups"))
+    need(np.size(f.text) == np.size(f.active) == steps, SceneError("a flow has not one label a step"))
+    need(_within(f.text, 0, len(f.texts)), SceneError("a flow has a step without a label"))
+    need(_within(f.active, 0, 2), SceneError("a flow is active (1) or not (0) at a step"))
+
+
 def _check_view(v: View, scene: Any, tensors, need) -> None:
     need({v.tensor, v.source} <= tensors.keys(), SceneError("a view names no tensor"))
     need(np.size(v.index) == tensors[v.tensor].size, SceneError(f"the view {v.tensor} misses cells"))
@@ -148,6 +193,7 @@ def _check_write(w: Write, tensors, steps: int, need, finite) -> None:
         (w.values is None) == bool(w.source),
         SceneError(f"a write into {w.target} needs values or a source, one of them"),
     )
+    need(w.source or not w.reshapes, SceneError(f"a reshape into {w.target} needs a source"))
     if w.values is not None:
         need(
             np.size(w.values) == count,

@@ -54,6 +54,7 @@ class Tensor:
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)  # padding drawn round each plane: top, left, bottom, right
     partial: bool = False  # whether only a part of a larger tensor is shown
     col_index: np.ndarray | None = None  # each column's index in the whole tensor; None if consecutive
+    timed: bool = False  # whether columns are steps: rows stay in one piece, all numbers have one shade
 
     @property
     def size(self) -> int:
@@ -62,11 +63,38 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Group:
-    """A region of the stage: rows of tensors, by name, in one of MEMORY_SPACES."""
+    """A region of the stage: rows of tensors, by name, in one of MEMORY_SPACES.
+
+    The rows of a `table` are aligned: tensors of a column begin at the same left edge, those of a row at the same top, and
+    all cells have one size. "" leaves a place empty. `product` makes such a table."""
 
     rows: tuple[tuple[str, ...], ...]
     memory_space: str = "global"
     title: str = ""  # above the region: "shared memory of block (0, 0)"
+    aligned: bool = (
+        False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
+    )
+    table: bool = False
+    column: bool = True  # whether it may begin a new column of the stage
+
+
+def product(left: str, right: str, *out: str) -> tuple[tuple[str, ...], ...]:
+    """Returns the rows of a table that shows a matrix product: the right factor above the product, the left one beside it.
+
+    `out` is the product, then what is beside it; "" leaves its place empty."""
+    return ("", right, *[""] * (len(out) - 1)), (left, *out)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """An arrow from group `source` to group `target`, by their positions in a scene's groups. Its label at step t is
+    texts[text[t]]; "" for no arrow."""
+
+    source: int
+    target: int
+    texts: tuple[str, ...]
+    text: np.ndarray  # integer, one per step
+    active: np.ndarray  # integer, one per step: 1 where values move at this step
 
 
 @dataclass(frozen=True)
@@ -80,6 +108,7 @@ class Write:
     source: str = ""
     index: np.ndarray | None = None  # integer, one per write
     cells: np.ndarray | None = None  # integer
+    reshapes: bool = False  # the cells are those of `source` under another index: no bytes move
 
 
 @dataclass(frozen=True)
@@ -132,10 +161,13 @@ class Reading:
 class Source:
     file: str  # shown as the side panel's title
     text: str
-    lines: np.ndarray  # integer, the file's line lit at each step; one number if it never changes
+    lines: (
+        np.ndarray
+    )  # integer, the line lit at each step from `since` on, 0: none; one number if it never changes
     first: int = 1  # the line of the file at which `text` begins
     notes: dict[int, str] = field(default_factory=dict)  # by line: the text in its margin
     detail: str = ""  # beside the file's name: registers, shared memory
+    since: int = 0  # the step from which on the file is shown
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from visuals.scene.highlight import runs
-from visuals.scene.parts import Captions, SceneError, Source, Sum, Tensor, Write
+from visuals.scene.parts import Captions, Read, SceneError, Source, Sum, Tensor, Write
 from visuals.scene.scene import Scene
 
 
@@ -44,12 +44,27 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "orderName": scene.order_name,
         "orderNote": scene.order_note,
         "groups": [
-            {"rows": [list(row) for row in g.rows], "memorySpace": g.memory_space, "title": g.title}
+            {
+                "rows": [list(row) for row in g.rows],
+                "memorySpace": g.memory_space,
+                "title": g.title,
+                "table": g.table,
+            }
+            | ({"aligned": True} if g.aligned else {})
+            | ({} if g.column else {"column": False})
             for g in scene.groups
+        ],
+        "flows": [
+            {"source": f.source, "target": f.target, "texts": list(f.texts)}
+            | {"text": put(f.text), "active": put(f.active)}
+            for f in scene.flows
         ],
         "tensors": [_tensor(t, put) for t in scene.tensors],
         "writes": [_write(w, scene, put) for w in scene.writes],
-        "reads": [{"source": r.source, "start": put(r.start), "cells": put(r.cells)} for r in scene.reads],
+        "reads": [
+            {"source": r.source, "start": put(r.start)} | _read_cells(r, scene.tensor(r.source).cols, put)
+            for r in scene.reads
+        ],
         "matmuls": [
             {"left": m.left, "right": m.right, "out": m.out, "rest": put(m.rest), "upto": put(m.upto)}
             for m in scene.matmuls
@@ -77,6 +92,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         ],
         "captions": _captions(scene.captions, put),
         "source": scene.source and _source(scene.source, put),
+        "nextSources": [_source(source, put) for source in scene.next_sources],
         "lanes": scene.lanes
         and {
             "warp": put(scene.lanes.warp),
@@ -84,6 +100,23 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         },
     }
     return meta, bytes(block.bytes)
+
+
+def _read_cells(r: Read, width: int, put) -> dict:
+    """Send the cells of reads. If each step reads a rectangle of a tensor `width` cells wide, row by row: as its first
+    cell and its columns."""
+    start, cells = np.asarray(r.start, int), np.asarray(r.cells, int)
+    count, some = np.diff(start), start[:-1] < start[1:]
+    if len(cells) < len(count):  # fewer cells than rectangles
+        return {"cells": put(cells)}
+    first, cols = np.zeros(len(count), int), np.ones(len(count), int)
+    first[some] = cells[start[:-1][some]]
+    rows = cells[start[1:][some] - 1] // width - first[some] // width + 1
+    cols[some] = np.maximum(1, count[some] // np.maximum(1, rows))
+    row, col = np.divmod(np.arange(len(cells)) - np.repeat(start[:-1], count), np.repeat(cols, count))
+    if not (np.repeat(first, count) + row * width + col == cells).all():
+        return {"cells": put(cells)}
+    return {"first": put(first), "cols": put(cols)}
 
 
 def _factors(s: Sum, put) -> dict:
@@ -122,7 +155,7 @@ def _tensor(t: Tensor, put) -> dict:
         "partial": t.partial,
         "colIndex": put(t.col_index),
         "values": put(t.values),
-    }
+    } | ({"timed": True} if t.timed else {})
 
 
 def _write(w: Write, scene: Scene, put) -> dict:
@@ -138,6 +171,7 @@ def _write(w: Write, scene: Scene, put) -> dict:
         "values": put(w.values),
         "source": w.source,
         "index": index,
+        "reshapes": w.reshapes,
     }
 
 
@@ -148,6 +182,7 @@ def _source(s: Source, put) -> dict:
         "colours": put(np.array(runs(s.text), int).reshape(-1, 2)),  # (kind, characters), run by run
         "lines": put(s.lines),
         "first": s.first,
+        "since": s.since,
         "detail": s.detail,
         "notes": {str(line): text for line, text in s.notes.items()},
     }

@@ -7,10 +7,14 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
   (plane, row, col) order. Its `role` sets its colour. `values` are its values before the first step; a cell that
   has not been written yet is a ghost. A tensor without values that is never written is one that an algorithm
   avoids: its cells are air.
-* **Group**s are regions of the stage, each in one memory space: global memory, workspace, shared memory, registers.
+* **Group**s are regions of the stage, each in one memory space: global memory, workspace, shared memory, registers. In an
+  aligned group, row i of all tensors of a row is on one line. A group that is a table aligns its tensors, as a matrix
+  product is drawn: B above C, A left of C.
+* A **Flow** is an arrow with a label from one group to another, for example the bytes that move between two memories.
 * A **Write** gives cells new values at certain steps: numbers, or copies of another tensor's cells, which then keep
   the hue of their source. A cell may be written again: the last write counts. A copy made at step t sees all writes
-  up to and including t. It may not read a cell that is not written yet, and copies may not form a cycle.
+  up to and including t. It may not read a cell that is not written yet, and copies may not form a cycle. A write that
+  `reshapes` shows the source's cells under another index: the same bytes, of which none moves.
 * A **View** shows another tensor's cells as the cells of a tensor that is never written. A copy from a view is a copy
   from that other tensor.
 * A **Read** lists the cells that a step reads without copying them.
@@ -26,8 +30,9 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
   algorithm (a maximum, a sum) with their role.
 * **Captions** are templates with {0}, {1} ... filled from numbers, one row per step; words that name a role are
   written [text](role). `caption(t)` is the text form of step t.
-* **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin; **Lanes** are the
-  warp of a step and its active lanes.
+* **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin. A program of several kernels
+  shows the file of the kernel that runs: `next_sources` follow `source`, each from its step `since` on. **Lanes** are
+  the warp of a step and its active lanes.
 
 visuals/scene/payload.py turns a scene into what is sent to the browser.
 """
@@ -46,6 +51,7 @@ from visuals.scene.parts import (
     VERSION,
     Annotation,
     Captions,
+    Flow,
     Group,
     Lanes,
     MatMul,
@@ -78,9 +84,11 @@ class Scene:
     readings: tuple[Reading, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     source: Source | None = None
+    next_sources: tuple[Source, ...] = ()
     lanes: Lanes | None = None
     sums: tuple[Sum, ...] = ()
     views: tuple[View, ...] = ()
+    flows: tuple[Flow, ...] = ()
     finite: bool = True  # False: cells, readings and captions may hold infinities and NaN, and print them
     version: int = field(default=VERSION, init=False)
 
@@ -102,6 +110,11 @@ class Scene:
         template = self.captions.templates[int(self.captions.kind[t])]
         args = np.asarray(self.captions.args[t])
         return template.format(*(number(a) for a in (args.astype("f4") if args.dtype.kind == "f" else args)))
+
+    def source_at(self, t: int) -> tuple[Source, int]:
+        """Returns the file shown at step t and its lit line, 0 if none is. The scene must have a source."""
+        source = [s for s in (self.source, *self.next_sources) if s.since <= t][-1]
+        return source, int(source.lines[t - source.since if len(source.lines) > 1 else 0])
 
     def cells(self, name: str, t: int | None = None) -> np.ndarray:
         """Returns the values of a tensor's cells after step t (default: the last) as float32, NaN where unwritten."""

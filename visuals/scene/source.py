@@ -36,15 +36,21 @@ def margin(counters: Counters, file: str) -> dict[int, str]:
     return notes
 
 
-def source_of(file: str, marks: Sequence[str | re.Pattern], kind: np.ndarray, **fields) -> Source:
-    """Returns a CUDA source without its opening comment. At a step of kind n the first line with marks[n], a text or a
-    pattern, is lit. ValueError if no line has a mark: then the file has changed and the marks have not."""
+# A text or a pattern finds the first line that has it, (text or pattern, n) the n-th one, from 0.
+Mark = str | re.Pattern | tuple[str | re.Pattern, int]
+
+
+def source_of(file: str, marks: Sequence[Mark], kind: np.ndarray, **fields) -> Source:
+    """Returns a CUDA source without its opening comment. At a step of kind n the line of marks[n] is lit. ValueError if
+    no line has a mark: then the file has changed and the marks have not."""
     lines = sources.text(file).splitlines()
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("//"))
     lit = []
     for mark in marks:
+        mark, nth = mark if isinstance(mark, tuple) else (mark, 0)
         pattern = re.compile(re.escape(mark)) if isinstance(mark, str) else mark
-        lit.append(next((i + 1 for i in range(first, len(lines)) if pattern.search(lines[i])), 0))
+        found = [i + 1 for i in range(first, len(lines)) if pattern.search(lines[i])]
+        lit.append(found[nth] if nth < len(found) else 0)
     if 0 in lit:
         raise ValueError(f"{file} has no line like {marks[lit.index(0)]!r}")
     text = "\n".join(lines[first:])

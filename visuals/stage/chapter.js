@@ -4,23 +4,48 @@ import { element, fillText } from "./side_panel.js";
 
 export const REVEALED = -1; // in place of a guess: the answer is shown without one
 
-// Parts {text, role} of a sentence in which words of a role are written [text](role), a link to a lesson [text](/lesson).
+// Parts {text, role} of a sentence in which words of a role are written [text](role), a link to a lesson [text](/lesson), a
+// term of the glossary [text](~term).
 export function partsOf(sentence) {
-  return sentence.split(/(\[[^\]]*\]\(\/?\w+\))/).filter(Boolean).map((piece) => {
-    const [, text, role] = piece.match(/^\[([^\]]*)\]\((\/?\w+)\)$/) || [];
+  return sentence.split(/(\[[^\]]*\]\([/~]?\w+\))/).filter(Boolean).map((piece) => {
+    const [, text, role] = piece.match(/^\[([^\]]*)\]\(([/~]?\w+)\)$/) || [];
     return text === undefined ? { text: piece, role: "" } : { text, role };
   });
 }
 
-function paragraph(sentence, className = "") {
+function paragraph(sentence, className = "", chapter = {}) {
   const node = element("p", className);
   for (const part of partsOf(sentence)) {
-    const link = part.role.startsWith("/") && element("a", "", part.text), span = link || element("span");
-    if (link) link.href = `${part.role.slice(1)}?view=story`;
-    else fillText(span, [part]);
-    node.append(span);
+    const { text, role } = part, span = element("span"), key = role.slice(1);
+    if (role[0] === "/") node.append(linkTo(`${key}?view=story`, text));
+    else if (role[0] === "~") node.append(term(key, text, chapter));
+    else {
+      fillText(span, [part]);
+      node.append(span);
+    }
   }
   return node;
+}
+
+const linkTo = (href, text, className = "") => Object.assign(element("a", className, text), { href });
+
+// A term whose explanation opens by hover, focus and tap. Escape closes it (input.js).
+function term(key, text, { terms, glossary }) {
+  const node = element("span", "term"), button = pressable("term", key, "", text), tip = element("span", "tip", `${terms[key][0]} `);
+  Object.assign(tip, { id: `term-${key}`, role: "tooltip" }).append(linkTo(terms[key][1], glossary));
+  button.setAttribute("aria-describedby", tip.id);
+  button.onclick = () => button.focus(); // a tap gives a button no focus in Safari
+  node.append(button, tip);
+  return node;
+}
+
+// Keeps which chapters of a lesson were open, for the first screen. It stays in the browser, if that allows it.
+export function remember({ lesson, number }) {
+  try {
+    const seen = JSON.parse(localStorage.kernelTheatre || "{}");
+    seen[lesson] = [...new Set([...(seen[lesson] || []), number])];
+    localStorage.kernelTheatre = JSON.stringify(seen);
+  } catch { /* no storage, or something else in it */ }
 }
 
 function pressable(name, value, className, ...inside) {
@@ -34,15 +59,16 @@ function pressable(name, value, className, ...inside) {
 export function fillChapter(box, chapter, guess) {
   box.hidden = !chapter;
   if (!chapter) return;
-  const { number, count, place, title, text, question, nudge } = chapter;
+  const { number, count, place, title, text, question, nudge, onward } = chapter;
   const progress = element("div", "chapter-progress"), bar = element("span", "chapter-dots");
   bar.append(...Array.from({ length: count }, (_, n) => element("i", n < number ? "done" : n === number ? "here" : "")));
   progress.append(bar, element("span", "dim", place));
   const way = element("div", "chapter-way");
   if (number) way.append(pressable("chapter", number - 1, "chip", chapter.back));
   if (chapter.next) way.append(pressable("chapter", number + 1, "primary", chapter.next));
+  if (onward) way.append(linkTo(onward[1], onward[0], "primary"));
   const inside = element("div", "chapter-text");
-  inside.append(...text.map((sentence) => paragraph(sentence)), ...(question ? questionPart(question, guess) : []));
+  inside.append(...text.map((sentence) => paragraph(sentence, "", chapter)), ...(question ? questionPart(question, guess) : []));
   if (nudge && (!question || guess !== null)) inside.append(paragraph(nudge, "dim"));
   box.replaceChildren(progress, element("h2", "", title), inside, way);
 }

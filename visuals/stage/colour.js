@@ -20,11 +20,8 @@ const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 // One theme from the palette's tokens: written[hue] = [negative, positive] ramps; ghosts, padding and grounds by ground.
 export function makeTheme(tokens, dark) {
   const t = Object.fromEntries(Object.entries(tokens).map(([name, hex]) => [name, rgb(hex)]));
-  const inks = ["#ffffff", "#10141b"];
-  const inkOn = (c) => {
-    const [light, black] = inks.map((ink) => contrast(luminance(c), luminance(rgb(ink))));
-    return inks[light >= black * 0.8 ? 0 : 1];
-  };
+  // White while it has a contrast of 4.5 to 1; where it has not, black has it.
+  const inkOn = (c) => (contrast(luminance(c), 1) >= 4.5 ? "#ffffff" : "#000000");
   const ramp = (hue) => {
     const base = mix(t.ground, t[hue], 0.16);
     const ends = [mix(t.ground, mix(t[hue], t.ink, 0.55), 0.8), mix(t.ground, t[hue], dark ? 0.92 : 0.88)];

@@ -1,6 +1,6 @@
 // The parts around the picture: labels, caption, kernel, readings, legend. Updated with the player.
 
-import { lineOf } from "./decode.js";
+import { lineOf, sourceOf } from "./decode.js";
 import { explain, focusOf } from "./explain.js";
 import { element, fillLanes, fillReadings, fillSource, fillText, highlightLine, legendOf } from "./side_panel.js";
 import { count, decimal, stepText, tr } from "./texts.js";
@@ -19,11 +19,8 @@ export function render(player) {
   root.querySelector(".order-note").textContent = scene.orderNote;
   fillOrders(root.querySelector(".orders"), player.data.orders || []);
   part.order.hidden = !scene.orderName;
-  part.kernel.hidden = !scene.source;
-  if (scene.source) {
-    part.file.replaceChildren(scene.source.file, element("span", "detail", scene.source.detail));
-    fillSource(part.source, scene.source);
-  }
+  part.kernel.hidden = !scene.sources.length;
+  root.classList.toggle("wide", !scene.sources.length && scene.flows.length > 0);
   const known = legendOf(scene);
   for (const row of root.querySelectorAll("[data-legend]")) row.hidden = !known.has(row.dataset.legend);
   player.rendered = {};
@@ -70,6 +67,11 @@ export function update(player) {
     setBar("--from", from);
     setBar("--to", to - from === last ? 0 : to); // a loop over all steps marks no part
   });
+  const source = sourceOf(scene, step);
+  set("source", source, () => {
+    part.file.replaceChildren(source.file, element("span", "detail", source.detail));
+    fillSource(part.source, source);
+  });
   set("step", step, () => {
     root.dataset.step = String(step);
     part.scrub.value = step;
@@ -80,7 +82,7 @@ export function update(player) {
     if (!root.classList.contains("fits")) part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // so that the parts below do not jump up again
     fillReadings(part.readings, scene.readings, step);
     fillLanes(part.lanes, scene.lanes, step); // first: it reduces the height of the source
-    if (scene.source) highlightLine(part.source, lineOf(scene.source, step));
+    if (source) highlightLine(part.source, lineOf(source, step));
   });
   const focus = player.pin || player.hover;
   const at = focus ? `${focus.name}:${focus.index}` : "";

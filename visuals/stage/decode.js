@@ -34,18 +34,19 @@ export function decodeScene(meta, block) {
   };
   for (const v of meta.views || []) tensor(v.tensor).view = { source: tensor(v.source), index: readIndex(v.index, read) };
   for (const w of meta.writes)
-    tensor(w.target).writes.push({ steps: read(w.steps), cells: read(w.cells), values: read(w.values), ...(w.source ? readCopy(tensor(w.source), readIndex(w.index, read)) : { source: null, index: null }) });
+    tensor(w.target).writes.push({ steps: read(w.steps), cells: read(w.cells), values: read(w.values), reshapes: w.reshapes, ...(w.source ? readCopy(tensor(w.source), readIndex(w.index, read)) : { source: null, index: null }) });
   const scene = {
     ...meta, tensors,
-    groups: meta.groups.map((g) => ({ ...g, rows: g.rows.map((row) => row.map(tensor)) })),
-    reads: meta.reads.map((r) => ({ source: tensor(r.source), start: read(r.start), cells: read(r.cells) })),
+    groups: meta.groups.map((g) => ({ ...g, rows: g.rows.map((row) => row.map((name) => name && tensor(name))) })),
+    flows: (meta.flows || []).map((f) => ({ ...f, text: read(f.text), active: read(f.active) })),
+    reads: meta.reads.map((r) => ({ source: tensor(r.source), start: read(r.start), cells: r.first ? readRectangles(r, tensor(r.source).cols, read) : read(r.cells) })),
     matmuls: meta.matmuls.map((m) => ({ left: tensor(m.left), right: tensor(m.right), out: tensor(m.out), rest: read(m.rest), upto: read(m.upto) })),
     sums: (meta.sums || []).map((s) => ({ ...s, out: tensor(s.out), left: s.left ? tensor(s.left) : null, right: tensor(s.right), start: read(s.start), cells: read(s.cells), factors: readFactors(s.factors, read) })),
     readings: meta.readings.map((r) => ({ ...r, values: read(r.values) })),
     annotations: (meta.annotations || []).map((a) => ({ tensor: tensor(a.tensor), captions: readCaptions(a.captions, read), links: a.links.map((l) => ({ source: tensor(l.source), cells: read(l.cells) })) })),
     captions: readCaptions(meta.captions, read),
     lanes: meta.lanes && { warp: read(meta.lanes.warp), mask: read(meta.lanes.mask) },
-    source: meta.source && { ...meta.source, lines: read(meta.source.lines), colours: read(meta.source.colours) },
+    sources: meta.source ? [meta.source, ...(meta.nextSources || [])].map((s) => ({ ...s, lines: read(s.lines), colours: read(s.colours) })) : [],
   };
   for (const t of Object.values(tensors)) resolve(t, scene.steps, []);
   return scene;
@@ -79,6 +80,14 @@ export function reader(block) {
 function readCopy(source, index) {
   const { view } = source;
   return view ? { source: view.source, index: Int32Array.from(index, (k) => (k < 0 ? k : view.index[k])), via: source, viaIndex: index } : { source, index };
+}
+
+// The cells that each step reads, from the first cell and the columns of their rectangle.
+function readRectangles(r, width, read) {
+  const [start, first, cols] = [r.start, r.first, r.cols].map(read), cells = new Int32Array(start.at(-1));
+  for (let step = 0; step < first.length; step++)
+    for (let k = start[step], n = 0; k < start[step + 1]; k++, n++) cells[k] = first[step] + Math.floor(n / cols[step]) * width + (n % cols[step]);
+  return cells;
 }
 
 // A copy's index as it is, or from the sum row[i] + col[j] and the positions of its padding.
@@ -127,7 +136,7 @@ function resolve(t, steps, path) {
   if (t.source) t.hue = t.source.hue; // a copy keeps the hue of what it copies
   t.max = 0;
   for (const array of [t.values || [], t.value]) for (const v of array) if (isFinite(v)) t.max = Math.max(t.max, Math.abs(v));
-  t.max ||= 1;
+  if (t.timed || !t.max) t.max = 1;
 }
 
 function copied(source, i, step) {
@@ -203,12 +212,18 @@ export function copiesOf(target, source, i) {
   return members(target.copies.get(source), i);
 }
 
-export const lineOf = (source, step) => source.lines[source.lines.length > 1 ? step : 0];
+// The file that a step shows; undefined if the scene has none.
+export const sourceOf = (scene, step) => scene.sources.findLast((s) => s.since <= step);
 
-// The next step after `step` at which the line is lit, continuing from the start; -1 if it is never lit.
+export const lineOf = ({ lines, since }, step) => lines[lines.length > 1 ? step - since : 0];
+
+// The next step after `step` at which the line of its file is lit, continuing from the start; -1 if it is never lit.
 export function nextOfLine(scene, line, step) {
-  for (let n = 1; n <= scene.steps; n++)
-    if (lineOf(scene.source, (step + n) % scene.steps) === line) return (step + n) % scene.steps;
+  const source = sourceOf(scene, step);
+  for (let n = 1; n <= scene.steps; n++) {
+    const next = (step + n) % scene.steps;
+    if (sourceOf(scene, next) === source && lineOf(source, next) === line) return next;
+  }
   return -1;
 }
 

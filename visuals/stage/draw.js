@@ -4,9 +4,10 @@
 import { styleOf } from "./colour.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
 import { decimal } from "./texts.js";
-import { HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
+import { ARROW, HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
 import { clamp } from "./view.js";
 
+const SMALLEST = 6.8; // px: of a number
 const SMALL = 8; // below this many pixels a cell is set in ImageData, not filled
 const FLIGHT = 0.62; // the part of a step in which copies move to their targets; after it computed cells appear
 
@@ -21,15 +22,20 @@ export function cellText(v) {
   return decimal(short.replace("-", "−").replace(/^(−?)0\./, "$1."));
 }
 
-// Numbers of a block: one font size for all, in which the longest fits; they fade out as cells become small.
+// A cell's minus sign is an en dash: it looks the same and is narrower.
+const narrow = (v) => cellText(v).replace("−", "–");
+
+// About its width, in halves of a digit: a point is narrower than a digit.
+const widthOf = (text) => 2 * text.length - text.includes(".");
+
+// Numbers of a block: one font size for all, in which the longest fits; none if that is too small to be read.
 function numbersOf(ctx, block, font, scale) {
   const { t, cell } = block;
   if (cell < NUMBERS_FROM) return null;
-  t.longest ??= [...(t.values || []), ...t.value].map(cellText).reduce((a, b) => (b.length > a.length ? b : a), "0");
+  t.longest ??= [...(t.values || []), ...t.value].map(narrow).reduce((a, b) => (widthOf(b) > widthOf(a) ? b : a), "0");
   ctx.font = font(100 / scale);
-  const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 3)) / ctx.measureText(t.longest).width);
-  const alpha = clamp((px - 6.5) / 1.5, 0, 1);
-  return alpha ? { font: font(px / scale), alpha } : null;
+  const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 1.5)) / ctx.measureText(t.longest).width);
+  return px >= SMALLEST ? { font: font(px / scale) } : null;
 }
 
 function dashed(ctx, x, y, w, h, colour) {
@@ -47,14 +53,11 @@ function drawCell(ctx, x, y, size, style, value, numbers) {
   ctx.fillRect(x, y, inner, inner);
   if (style.padding && size >= SMALL) dashed(ctx, x, y, inner, inner, style.line);
   if (!numbers || !style.ink) return;
-  const alpha = ctx.globalAlpha;
-  ctx.globalAlpha = alpha * numbers.alpha;
   ctx.font = numbers.font;
   ctx.fillStyle = style.ink;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
-  ctx.fillText(cellText(value), x + inner / 2, y + inner / 2 + 0.5);
-  ctx.globalAlpha = alpha;
+  ctx.fillText(narrow(value), x + inner / 2, y + inner / 2 + 0.5);
 }
 
 // Cells that do not move, on a context. With dpr 0 only shapes are drawn and no pixels set, so any context works.
@@ -85,6 +88,10 @@ export class Still {
       ctx.beginPath();
       ctx.roundRect(g.x, g.y, g.w, g.h, 4);
       ctx.fill();
+      if (g.joined) {
+        Object.assign(ctx, { strokeStyle: theme.tokens.line, lineWidth: 1 });
+        ctx.stroke();
+      }
       if (g.title) this.print(g.title, g.x + 10 * this.scale, g.titleY, 12.5, false, theme.tokens.dim);
     }
     for (const block of Object.values(layout.blocks)) {
@@ -95,8 +102,7 @@ export class Still {
     this.step = step;
   }
 
-  print(text, x, y, px, bold, colour) {
-    const { ctx } = this;
+  print(text, x, y, px, bold, colour, ctx = this.ctx) {
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
     ctx.font = this.font(px, bold);
@@ -108,6 +114,8 @@ export class Still {
     const { tokens } = this.theme;
     this.print(block.t.title, block.x, block.headY, 14, true, tokens[block.t.role]);
     if (block.beside) this.print(block.beside, block.x + block.titleWidth + 8 * this.scale, block.headY, 13, false, tokens.dim);
+    const { way, cell } = block;
+    way.labels?.forEach((text, band) => this.print(text, block.x - way.label, tileXY(block, band).y + cell / 2 - 9.5 * this.scale, 13, false, tokens.dim));
     block.below.forEach((line, k) => this.print(line, block.x, block.headY + HEAD_LINE * this.scale * (k + 1), 13, false, tokens.dim));
   }
 
@@ -220,38 +228,69 @@ export function drawMarks(ctx, { layout, theme }, marks, strength) {
   for (const mark of marks) {
     const block = layout.blocks[mark.name];
     ctx.globalAlpha = strength * (mark.faint ? 0.45 : 1);
-    const width = mark.faint ? 1 : block.cell >= 12 ? 3 : 2, out = block.cell >= 12 ? 0 : 1;
+    const fine = block.cell < 6; // a thick outline would cover the cells
+    const width = mark.faint || fine ? 1 : block.cell >= 12 ? 3 : 2, out = block.cell >= 12 || fine ? 0 : 1;
     const rects = outlines(block, mark.cells, mark.each || mark.faint);
     const stroke = (colour, line) => {
       ctx.strokeStyle = colour;
       ctx.lineWidth = line;
       for (const r of rects) ctx.strokeRect(r.x - 0.5 - out, r.y - 0.5 - out, r.w + 2 * out, r.h + 2 * out);
     };
-    if (!mark.faint) stroke(theme.tokens.ground, width + 2); // a rim in the ground colour separates an outline from cells of its hue
+    if (!mark.faint && !fine) stroke(theme.tokens.ground, width + 2); // a rim in the ground colour separates an outline from cells of its hue
     stroke(theme.tokens[mark.as], width);
   }
   ctx.globalAlpha = 1;
 }
 
-// One rectangle per tile if the cells fill a rectangle, else one per cell.
+// Arrows between groups, side by side before the later group, each with its label. An arrow goes down, or across to the
+// next column. The arrows of a step in which values move are in colour.
+export function drawFlows(still, ctx, step) {
+  const { layout, theme, scale, scene } = still, count = {};
+  for (const f of scene.flows) {
+    const [first, last] = [f.source, f.target].sort((a, b) => a - b).map((n) => layout.grounds.find((g) => g.group === n));
+    const all = scene.flows.filter((other) => Math.max(other.source, other.target) === last.group).length;
+    const n = (count[last.group] = (count[last.group] ?? -1) + 1), text = f.texts[f.text[step]];
+    if (!text) continue;
+    const gap = ARROW * scale, line = HEAD_LINE * scale, top = last.y - all * line, colour = theme.tokens[f.active[step] ? "accent" : "dim"];
+    const below = top >= first.y + first.h - 1, x = last.x + gap * (n + 0.5), y = last.y + gap * (n + 0.5), right = first.x + first.w;
+    const from = clamp(x, first.x + 4, right - 4), bend = top - 6, level = clamp(y, first.y + gap * (n + 0.5), first.y + first.h - 4), middle = (right + last.x) / 2 + 6 * (n - (all - 1) / 2);
+    const path = below ? [[from, first.y + first.h], [from, bend], [x, bend], [x, last.y]] : [[right, level], [middle, level], [middle, y], [last.x, y]];
+    if (f.source > f.target) path.reverse();
+    drawArrow(ctx, path, colour, (f.active[step] ? 2.5 : 1.5) * scale, 4 * scale);
+    still.print(text, last.x + gap * (below ? all : 0) + 2, top + n * line - 1, 13, false, colour, ctx);
+  }
+}
+
+function drawArrow(ctx, path, colour, width, size) {
+  const [[px, py], [x, y]] = path.slice(-2), dx = Math.sign(x - px), dy = Math.sign(y - py);
+  Object.assign(ctx, { strokeStyle: colour, fillStyle: colour, lineWidth: width });
+  ctx.beginPath();
+  path.forEach(([u, v], k) => (k ? ctx.lineTo(u, v) : ctx.moveTo(u, v)));
+  ctx.stroke();
+  ctx.beginPath();
+  ctx.moveTo(x, y);
+  for (const side of [1, -1]) ctx.lineTo(x - 2 * size * dx + side * size * dy, y - 2 * size * dy + side * size * dx);
+  ctx.closePath();
+  ctx.fill();
+}
+
+// Rectangles around cells: neighbours of a row share one, and so do equal parts of rows below each other; with `each`
+// every cell has its own.
 export function outlines(block, cells, each) {
-  const tiles = new Map();
-  for (const i of cells) {
-    const { tile, row, col } = cellPosition(block, i);
-    if (!tiles.has(tile)) tiles.set(tile, []);
-    tiles.get(tile).push({ row, col });
+  const { cell } = block, runs = [], parts = new Map();
+  const positions = Array.from(cells, (i) => cellPosition(block, i)).sort((a, b) => a.tile - b.tile || a.row - b.row || a.col - b.col);
+  for (const { tile, row, col } of positions) {
+    const last = runs.at(-1);
+    if (!each && last?.tile === tile && last.row === row && last.col + last.cols === col) last.cols++;
+    else runs.push({ tile, row, col, rows: 1, cols: 1 });
   }
-  const rects = [];
-  for (const [tile, positions] of tiles) {
-    const at = tileXY(block, tile), size = block.cell;
-    const add = (row, col, rows, cols) => rects.push({ x: at.x + col * size, y: at.y + row * size, w: cols * size, h: rows * size });
-    const span = (key) => {
-      const low = positions.reduce((v, s) => Math.min(v, s[key]), Infinity);
-      return [low, positions.reduce((v, s) => Math.max(v, s[key]), 0) - low + 1];
-    };
-    const [row, rows] = span("row"), [col, cols] = span("col");
-    if (!each && rows * cols === positions.length) add(row, col, rows, cols);
-    else for (const s of positions) add(s.row, s.col, 1, 1);
-  }
-  return rects;
+  return runs.filter((r) => {
+    const key = [r.tile, r.col, r.cols].join(), above = parts.get(key);
+    if (!each && above && above.row + above.rows === r.row) return void above.rows++;
+    parts.set(key, r);
+    return true;
+  }).map(({ tile, row, col, rows, cols }) => {
+    const at = tileXY(block, tile);
+    return { x: at.x + col * cell, y: at.y + row * cell, w: cols * cell, h: rows * cell };
+  });
 }

@@ -30,7 +30,13 @@ export function explain(scene, step, name, i) {
   const mark = (tensor, cells, as, more) => marks.push({ name: tensor.name, cells, as, ...more });
   const context = { scene, step, add, say, mark, written: isWritten(t, i, step) };
 
-  const e = eventOf(t, i, step), via = e >= 0 && t.viaCell[e] >= 0 ? t.write[e].via : null;
+  const e = eventOf(t, i, step);
+  if (t.write[e]?.reshapes) { // no value of its own: the source's cell explains it
+    const { source } = t.write[e], of = explain(scene, step, source.name, t.from[e]);
+    say(trParts("{cell} is {source}: the same bytes under another index.", { cell: cellPart(t, i, "head"), source: cellPart(source, t.from[e]) }));
+    return { marks: of.marks, parts: [...parts, { text: "\n", role: "" }, ...of.parts] };
+  }
+  const via = e >= 0 && t.viaCell[e] >= 0 ? t.write[e].via : null;
   const out = scene.matmuls.find((m) => m.out === t);
   const sum = scene.sums.find((s) => s.out === t && s.start[i] < s.start[i + 1]);
   if (out) explainProduct(context, out, i);
@@ -47,7 +53,7 @@ export function explain(scene, step, name, i) {
   for (const annotation of scene.annotations) explainAnnotation(context, annotation, t, i);
   if (via) for (const annotation of scene.annotations) if (annotation.tensor === via) explainAnnotation(context, annotation, via, t.viaCell[e]);
   for (const target of Object.values(scene.tensors))
-    if (target.writes.some((w) => w.source === t)) explainCopies(context, target, t, i);
+    if (target.writes.some((w) => w.source === t)) (target.writes[0].reshapes ? markReshaped : explainCopies)(context, target, t, i);
   for (const m of scene.matmuls) {
     if (m.right === t) explainColumn(context, m, i);
     if (m.left === t) explainFactor(context, m, i);
@@ -99,6 +105,10 @@ function explainCopies({ step, say, mark }, target, source, i) {
   else if (target.once) say(trnParts("Copied to {done} of {n} cell of the {tensor} so far.", "Copied to {done} of {n} cells of the {tensor} so far.", copies.length, fields));
   else say(trnParts("Copied {done} of {n} time to the {tensor} so far.", "Copied {done} of {n} times to the {tensor} so far.", copies.length, fields));
   if (target.partial) say(trParts("Only the part shown is counted."));
+}
+
+function markReshaped({ mark }, target, source, i) {
+  mark(target, [...copiesOf(target, source, i)].map((e) => target.cell[e]), "write");
 }
 
 const column = (m, j) => Array.from({ length: m.right.rows }, (_, k) => k * m.right.cols + j);
@@ -226,10 +236,10 @@ export function stepMarks(scene, step) {
   for (const t of Object.values(scene.tensors)) {
     const events = eventsAt(t, step);
     for (const e of events) {
-      if (t.from[e] >= 0) reads(t.write[e].source, [t.from[e]]);
+      if (t.from[e] >= 0 && !t.write[e].reshapes) reads(t.write[e].source, [t.from[e]]);
       if (t.viaCell[e] >= 0) reads(t.write[e].via, [t.viaCell[e]]);
     }
-    if (events.length) marks.push({ name: t.name, cells: writtenAt(t, step), as: "write" });
+    if (events.length && !t.write[events[0]].reshapes) marks.push({ name: t.name, cells: writtenAt(t, step), as: "write" });
   }
   return [...Array.from(read, ([name, cells]) => ({ name, cells: [...cells], as: "read" })), ...marks].filter((m) => m.cells.length);
 }

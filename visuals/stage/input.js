@@ -1,6 +1,6 @@
 // Input: buttons, keys, pointer, menus, the embedding page.
 
-import { lineOf, nextOfLine } from "./decode.js";
+import { lineOf, nextOfLine, sourceOf } from "./decode.js";
 import { focusOf } from "./explain.js";
 import { embedded, listenToParent, report } from "./frame.js";
 import { hitTest } from "./layout.js";
@@ -16,6 +16,10 @@ export function listen(player) {
   on(root, "keydown", active((event) => key(player, event)));
   on(part.scrub, "input", () => player.scrubTo(Number(part.scrub.value)));
   on(part.scrub, "change", () => player.publish());
+  // Escape closes the explanation of a term, wherever the focus is; it can open again after another key or a movement.
+  const closeTip = (event) => part.chapter.classList.toggle("no-tip", event.key === "Escape");
+  on(document, "keydown", closeTip, { capture: true });
+  on(part.chapter, "pointerover", closeTip);
   on(document, "click", (event) => event.composedPath().includes(root) || openPanel(player, null));
   listenToPointer(player, (type, handler, options) => on(part.canvas, type, active(handler), options));
   const observer = new ResizeObserver(() => player.arrange());
@@ -113,7 +117,7 @@ const KEYS = {
   Home: (player) => player.goto(0), End: (player) => player.goto(player.scene.steps - 1),
   "+": (player) => player.changeSpeed(1), "-": (player) => player.changeSpeed(-1),
   "[": (player) => loopTo(player, 0), "]": (player) => loopTo(player, 1), "\\": (player) => player.setLoop(),
-  l: (player) => player.scene.source && jump(player, lineOf(player.scene.source, player.step)),
+  l: (player) => player.scene.sources.length && jump(player, lineOf(sourceOf(player.scene, player.step), player.step)),
   p: (player) => player.setPin(player.pin ? null : focusOf(player.scene, player.step)),
   w: (player) => movePin(player, -1, 0), s: (player) => movePin(player, 1, 0), a: (player) => movePin(player, 0, -1), d: (player) => movePin(player, 0, 1),
   t: nextTensor,

@@ -5,8 +5,8 @@
 // large as width and height allow, smallest first: nothing is hidden, and no tensor is large while another is
 // needlessly small. A local search changes one fold, row break or group position at a time, and keeps the best.
 
-export const MAX_CELL = 28, NUMBERS_FROM = 15, HEAD_LINE = 18;
-const MIN_CELL = 2, READABLE_CELL = 18;
+export const MAX_CELL = 28, NUMBERS_FROM = 15, HEAD_LINE = 18, ARROW = 16;
+const MIN_CELL = 2, READABLE_CELL = 18, ALIGNED_CELL = 20, ROW_BREAK = 0.5;
 const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
 // What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines.
 // COSTS are penalties for breaking a row and for changing the order of reading.
@@ -17,58 +17,113 @@ export function layOut(scene, width, height, measure, scale = 1) {
   const margin = (width < 600 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
   const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
+  plan.byTensor = [...new Set(Object.values(scene.tensors).flatMap((t) => boxes.filter((b) => b.t === t || b.table?.flat().some((m) => m?.t === t))))]; // in this order they take the space that is left
   let best = -Infinity, layout, fits;
   // Several starts of the search: in each, one group is not below the group before it. If no result fits, the search
   // starts again from tensors with the most folds.
-  for (const fold of [0, -1]) for (const b of fits ? [] : boxes)
+  for (const fold of [0, -1, 1]) for (const b of fits ? [] : boxes)
     for (const begins of b.options.begins) {
       if (begins !== GROUP && begins !== COLUMN) continue;
-      for (const box of boxes) for (const key in box.options) box[key] = box.options[key].at(key === "way" ? fold : 0);
+      for (const box of boxes) for (const key in box.options) box[key] = box.options[key].at(key === "way" && (fold < 1 || box.t?.planes < 2) ? fold : 0) || box.options[key][0];
       b.begins = begins;
       const score = improve(plan), { page } = plan;
       if (score <= best) continue;
       best = score;
-      fits = page.w <= plan.width && page.h <= plan.height;
+      fits = page.w <= plan.width && page.h <= plan.height && boxes.every((b) => !b.mates[1] || b.cell >= ALIGNED_CELL - 4);
       if (!fits) grow({ ...plan, width: Math.max(page.w, plan.width), height: Math.max(page.h, plan.height) }); // other tensors may use the width and height that the page takes anyway
-      layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [] };
+      layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [], fits };
       placePart(page, margin, gap, plan.width, page.h, plan, layout);
     }
   return layout;
 }
 
-function boxesOf(scene, measure, { scale, pad }) {
-  const boxes = [];
-  for (const { title, memorySpace, rows } of scene.groups) {
-    const bottom = memorySpace === "global" ? 0 : pad, before = boxes.at(-1)?.frame;
-    const frame = { title, bottom, top: title ? GROUND_TITLE * scale : bottom, minWidth: measure(title), ground: bottom ? `${memorySpace}-ground` : "panel" };
+function boxesOf(scene, measure, plan) {
+  const boxes = [], { scale, pad, gap } = plan;
+  for (const [group, { title, memorySpace, rows, aligned, table, column = true }] of scene.groups.entries()) {
+    // Labels of arrows are above the later of the two groups; both have a frame.
+    const flows = (scene.flows || []).filter((f) => Math.max(f.source, f.target) === group), joined = (scene.flows || []).some((f) => f.source === group || f.target === group);
+    const bottom = memorySpace === "global" && !joined ? 0 : pad, before = boxes.at(-1)?.frame;
+    const labels = flows.length ? flows.length * ARROW * scale + Math.max(...flows.flatMap((f) => f.texts.map((text) => measure(text)))) : 0;
+    const frame = { group, title, bottom, above: flows.length * HEAD_LINE * scale, top: title ? GROUND_TITLE * scale : bottom, minWidth: Math.max(labels, measure(title)), joined, ground: memorySpace === "global" ? "panel" : `${memorySpace}-ground` };
     const first = !before ? [COLUMN] : before.bottom ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
-    for (const row of rows)
+    if (!column) first.pop();
+    if (table) {
+      const box = { table: rows.map((row) => row.map((t) => t && { t, ...headsOf(t, measure, scale) })), frame, options: { way: [{ cost: 0 }], begins: first }, heads: [0, 1, 2], gap };
+      boxes.push(Object.assign(box, { mates: [box] }));
+    } else for (const row of rows) {
+      const mates = []; // the boxes of an aligned row: one line, one size of cells
       for (const t of row) {
-        const begins = t !== row[0] ? [NOTHING, ROW] : row !== rows[0] ? [ROW] : first;
-        boxes.push({ t, frame, options: { way: waysOf(scene, t, scale), begins }, ...headsOf(t, measure, scale) });
+        const begins = t !== row[0] ? (aligned ? [NOTHING] : [NOTHING, ROW]) : row !== rows[0] ? [ROW] : first;
+        const ways = waysOf(scene, t, measure, plan), box = { t, frame, options: { way: aligned ? ways.slice(0, 1) : ways, begins }, ...headsOf(t, measure, scale) };
+        box.mates = aligned ? mates : [box];
+        if (aligned) mates.push(box);
+        boxes.push(box);
       }
+    }
   }
   return boxes;
 }
 
-// Ways to arrange a tensor's tiles: its planes; or a matrix as one tile, in bands of columns or in parts of its rows.
-function waysOf(scene, t, scale) {
+// A table is one box: its rows begin at one top, its columns at one left edge, and its cells have one size. A head of
+// the box is how far the heads of all its tensors are folded. Sets the size of the box, `top`: the height of its first
+// heads, and each tensor's dx, dy and head, where dy is counted from under those first heads.
+function sizeTable(box) {
+  const { table, cell, gap } = box, widths = table[0].map(() => 0);
+  let y = 0;
+  table.forEach((row, i) => {
+    let top = 0, height = 0;
+    for (const m of row)
+      if (m) {
+        const { t, heads } = m, { headWidth, headHeight } = (m.head = heads[Math.min(box.head, heads.length - 1)]), j = row.indexOf(m);
+        widths[j] = Math.max(widths[j], t.cols * cell, headWidth);
+        top = Math.max(top, headHeight);
+        height = Math.max(height, t.rows * cell);
+      }
+    if (i) y += gap + top;
+    else box.top = top;
+    for (const m of row) if (m) [m.dy, m.top] = [y, top];
+    y += height;
+  });
+  let x = -gap;
+  widths.forEach((width, j) => {
+    for (const row of table) if (row[j]) row[j].dx = x + gap;
+    x += gap + width;
+  });
+  [box.w, box.h] = [x, y];
+}
+
+// Ways to arrange a tensor's tiles: its planes; or a matrix as one tile, in bands of columns or in parts of its rows. The
+// bands of a single row have labels with their columns.
+function waysOf(scene, t, measure, { scale, width }) {
   const rows = t.pad[0] + t.rows + t.pad[2], cols = t.pad[1] + t.cols + t.pad[3], ways = [];
-  const gap = (t.planes > 1 ? GAP : BAND_GAP) * scale;
-  const add = (across, down, tileRows, tileCols) => ways.push({ across, down, tileRows, tileCols, gap, cost: 0.06 * across * down });
+  const gap = (t.planes > 1 ? GAP : BAND_GAP) * scale, narrow = width < 560;
+  const fold = scene.matmuls.some(({ out, right }) => cols <= 96 && out === t && right.cols === cols) ? 0.9 : 0.06; // the columns of a product stay under those of its right factor
+  const add = (across, down, tileRows, tileCols) => {
+    const labels = t.rows * t.planes > 1 || down < 2 ? [] : Array.from({ length: down }, (_, n) => rangeOf(t, n * tileCols, tileCols, narrow));
+    const label = labels.length && Math.max(...labels.map((text) => measure(text))) + gap;
+    ways.push({ across, down, tileRows, tileCols, gap, labels, label, cost: fold * across * down + (label && ROW_BREAK) });
+  };
   for (let down = 1; down <= t.planes; down++) {
     const across = Math.ceil(t.planes / down);
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
-  if (t.planes > 1 || t.pad.some(Boolean)) return ways; // a picture
-  // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns.
-  const product = scene.matmuls.find((m) => m.right === t), unit = product ? product.out.cols : 1;
+  if (t.planes > 1 || t.timed || t.pad.some(Boolean)) return ways; // a picture, or a row of steps
+  // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns. They are
+  // wider than 4, or twice as wide as high.
+  const product = scene.matmuls.find((m) => m.right === t), { out } = product || {};
+  const unit = out ? (Object.values(scene.tensors).find((o) => o.source === out) || out).cols : 1; // of the planes that the output is read as
   for (let n = 2; n <= 24; n++) {
     const band = Math.ceil(cols / n / unit) * unit, even = product || cols % n === 0 || cols > 96;
-    if (cols > rows && even && band > 4 && band < ways.at(-1).tileCols) add(1, Math.ceil(cols / band), rows, band);
+    if (cols > rows && even && band > (rows === 2 ? 3 : 4) && band < ways.at(-1).tileCols) add(1, Math.ceil(cols / band), rows, band);
     if (rows > cols && rows > 24 && rows % n === 0) add(n, 1, rows / n, cols);
   }
   return ways;
+}
+
+// The columns of a band, as its label shows them: "20–39", in a narrow window "20".
+export function rangeOf({ cols, origin }, first, count, narrow) {
+  const at = origin?.[2] || 0;
+  return narrow ? `${at + first}` : `${at + first}–${at + Math.min(first + count, cols) - 1}`;
 }
 
 // Ways to write title and note, lowest first: the note beside the title, under it, wrapped at words.
@@ -109,28 +164,37 @@ function improve(plan) {
 function scoreOf(plan) {
   const { boxes, width, height, scale } = plan, page = plan.page = partOf(boxes, COLUMN, plan);
   let score = 4 * Math.log(grow(plan)) - 0.2 * Math.max(0, page.w - width, (page.h - height) / 10);
-  for (const b of boxes) score += Math.log(b.cell) + (b.cell >= NUMBERS_FROM * scale ? 0.4 : 0) - b.way.cost - COSTS[b.begins];
+  for (const b of boxes) score += (b.table ? 3 : 1) * (Math.log(b.cell) + (b.cell >= NUMBERS_FROM * scale ? 0.4 : 0)) - b.way.cost - COSTS[b.begins]
+    + (b.mates[1] ? 8 * Math.log(Math.min(1, b.cell / ALIGNED_CELL)) : 0);
   return score;
 }
 
-// Makes cells as large as possible: first all of them, then those with space left; in between, heads as low as
-// possible. A small tensor beside one without space becomes only a little larger, or just readable.
-function grow({ page, boxes, width, height, scale }) {
+// Makes cells as large as possible: aligned rows until their numbers can be read, then all, then those with space left; in
+// between, heads as low as possible. A small tensor beside one without space becomes only a little larger, or just readable.
+function grow({ page, boxes, byTensor, width, height, scale }) {
   const fits = () => (size(page), page.w <= width && page.h <= height);
-  let growing = boxes, low = MIN_CELL, max = Math.floor(MAX_CELL * scale);
+  let growing = byTensor.filter((b) => b === b.mates[0]), low = MIN_CELL, max = Math.floor(MAX_CELL * scale), aligned = 0;
+  const set = (cell, some = growing) => { for (const { mates } of some) for (const b of mates) b.cell = mates[1] ? Math.max(cell, aligned) : cell; };
   const growAll = () => {
-    const set = (cell) => { for (const b of growing) b.cell = cell; };
     for (set(low + 1); low < max && fits(); set(low + 1)) low++;
     set(low);
   };
+  const alignedTo = Math.ceil(ALIGNED_CELL * Math.max(1, scale)), growAligned = () => {
+    if (growing.length === boxes.length) return;
+    low = MIN_CELL;
+    for (aligned++, set(low); aligned <= alignedTo && fits(); set(low)) aligned++;
+    aligned--;
+  };
   for (const b of boxes) b.head = b.heads.at(-1);
+  growAligned();
   growAll();
   for (const b of boxes) b.heads.some((head) => ((b.head = head), fits()));
+  growAligned();
   growAll();
   const min = low;
   max = Math.min(max, Math.ceil(Math.max(READABLE_CELL * scale, 1.2 * min)));
   for (; growing.length && low < max; growAll()) {
-    growing = growing.filter((b) => (b.cell++, fits()) || !b.cell--);
+    growing = growing.filter((b) => !b.t?.timed && ((set(low + 1, [b]), fits()) || set(low, [b]))); // columns of a timeline stay below each other
     low++;
   }
   size(page);
@@ -138,14 +202,14 @@ function grow({ page, boxes, width, height, scale }) {
 }
 
 // -- the page as nested parts: columns side by side, lines in them down, groups side by side, rows of boxes down ---
-const NO_FRAME = { top: 0, bottom: 0, minWidth: 0 };
+const NO_FRAME = { above: 0, top: 0, bottom: 0, minWidth: 0 };
 
 function partOf(boxes, level, plan) {
-  const across = level % 2 === 0, runs = [];
+  const across = level % 2 === 0, runs = [], aligned = !level && boxes[0].mates[1];
   boxes.forEach((b, n) => (n && b.begins < level ? runs.at(-1).push(b) : runs.push([b])));
   return {
     members: level ? runs.map((run) => partOf(run, level - 1, plan)) : boxes,
-    across, gap: across ? plan.sideGap : plan.gap, frame: level === ROW ? boxes[0].frame : NO_FRAME,
+    across, aligned, gap: across && !aligned ? plan.sideGap : plan.gap, frame: level === ROW ? boxes[0].frame : NO_FRAME,
   };
 }
 
@@ -154,10 +218,13 @@ function size(part) {
   const { members, across, gap, frame } = part;
   let along = -gap, max = 0, heads = 0;
   for (const m of members) {
-    if (m.t) {
+    if (m.table) {
+      sizeTable(m);
+      heads = Math.max(heads, m.top);
+    } else if (m.t) {
       const { way, cell, head } = m;
       m.gridWidth = way.across * (way.tileCols * cell + way.gap) - way.gap;
-      m.w = Math.max(m.gridWidth, head.headWidth);
+      m.w = way.label + Math.max(m.gridWidth, head.headWidth);
       m.h = way.down * (way.tileRows * cell + way.gap) - way.gap;
       heads = Math.max(heads, head.headHeight);
     } else size(m);
@@ -166,18 +233,26 @@ function size(part) {
   }
   part.heads = heads;
   part.w = Math.max(frame.minWidth, across ? along : max);
-  part.h = frame.top + heads + (across ? max : along) + frame.bottom;
+  part.h = frame.above + frame.top + heads + (across ? max : along) + frame.bottom;
 }
 
 // Places a part at x, y in w x h: tensors of a row move apart, other parts widen to the edge.
 function placePart(part, x, y, w, h, plan, layout) {
-  const { members, across, gap, frame, heads } = part, { pad, scale } = plan, slack = across ? Math.max(0, w - part.w) : 0;
-  if (frame.top) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h, titleY: y });
+  const { members, across, aligned, gap, frame, heads } = part, { pad, scale } = plan, slack = across ? Math.max(0, w - part.w) : 0;
+  y += frame.above;
+  if (frame.top) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h: h - frame.above, titleY: y });
   y += frame.top + heads;
   for (const m of members)
-    if (m.t) {
-      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x, y, headY: y - heads, w: m.gridWidth };
-      x += m.w + gap + Math.floor(Math.min(150 * scale, slack / (members.length - 1)));
+    if (m.table) {
+      for (const row of m.table)
+        for (const b of row)
+          if (b) {
+            const { t, dx, dy, top } = b, way = { across: 1, down: 1, tileRows: t.rows, tileCols: t.cols };
+            layout.blocks[t.name] = { ...b, ...b.head, way, cell: m.cell, ground: m.frame.ground, gap: 0, x: x + dx, y: y + dy, headY: y + dy - top, w: t.cols * m.cell, h: t.rows * m.cell };
+          }
+    } else if (m.t) {
+      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x: x + m.way.label, y, headY: y - heads, w: m.gridWidth };
+      x += m.w + gap + Math.floor(Math.min((aligned ? 24 : 150) * scale, slack / (members.length - 1)));
     } else {
       const wide = across ? m.w + Math.floor(slack / members.length) : w;
       placePart(m, x, y, wide, across ? h : m.h + (m === members.at(-1) ? h - part.h : 0), plan, layout);

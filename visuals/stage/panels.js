@@ -26,7 +26,7 @@ async function toClipboard({ root, scene, data }, name, assets, show) {
   useTexts(data.texts);
   const box = root.querySelector(".copied");
   box.hidden = false;
-  box.value = shareTexts(location.href, scene)[name];
+  box.value = shareTexts(location.href, scene, data.chapter)[name];
   try {
     await navigator.clipboard.writeText(box.value);
     show(tr("Copied."));
@@ -38,13 +38,16 @@ async function toClipboard({ root, scene, data }, name, assets, show) {
 
 const quoted = (text) => text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;");
 
-// The URL, an iframe for a page, a section for a Reveal deck. The version lets an older app detect a newer link.
-export function shareTexts(href, { title, version }) {
+// The URL, an iframe for a page, a section for a Reveal deck; of the open chapter, if there is one. The version lets an
+// older app detect a newer link.
+export function shareTexts(href, { title, version }, chapter = null) {
   const link = new URL(href);
   link.searchParams.set("version", version);
+  if (chapter) link.searchParams.set("view", "story");
+  if (chapter) link.searchParams.set("chapter", chapter.number + 1);
   const framed = new URL(link);
   framed.searchParams.set("embed", "true");
-  framed.searchParams.set("view", "watch");
+  if (!chapter) framed.searchParams.set("view", "watch");
   const frame = (source, more) =>
     `<iframe ${source}="${quoted(framed.href)}" title="${quoted("Kernel Theatre: " + title)}" ${more} allow="fullscreen; clipboard-write"></iframe>`;
   const iframe = frame("src", 'width="100%" height="640" style="border:0"');

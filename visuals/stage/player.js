@@ -3,14 +3,14 @@
 
 import { isDark, makeTheme } from "./colour.js";
 import { captionOf, decodeScene, sameScene, unpack } from "./decode.js";
-import { Still, drawMarks, drawMoving } from "./draw.js";
+import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
 import { report } from "./frame.js";
 import { listen } from "./input.js";
 import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
-import { REVEALED, fillChapter } from "./chapter.js";
+import { REVEALED, fillChapter, remember } from "./chapter.js";
 import { fillStrip, sizeOf } from "./strip.js";
 import { language, textsIn, tr, useTexts } from "./texts.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
@@ -117,6 +117,7 @@ class Player {
     if (first || this.wentBack > performance.now()) this.applyLink();
     this.wentBack = 0;
     this.guess = turned ? null : this.guess ?? null;
+    if (turned && data.chapter && !this.assets) remember(data.chapter);
     fillChapter(this.part.chapter, data.chapter, this.guess);
     this.root.classList.toggle("with-chapter", Boolean(data.chapter));
     render(this);
@@ -193,7 +194,7 @@ class Player {
     if (!data.param) return;
     const query = new URLSearchParams(location.search);
     root.toggleAttribute("data-present", query.get("present") === "1");
-    this.fills = query.get("present") === "1" || (query.get("embed") === "true" && query.get("view") === "watch");
+    this.fills = query.get("present") === "1" || (query.get("embed") === "true" && (chapter || query.get("view") === "watch"));
     root.classList.toggle("fills", Boolean(this.fills));
     this.t = clamp(Math.trunc(params.step ?? data.step ?? 0), 0, this.scene.steps - 1);
     this.speed = params.speed || 1;
@@ -279,9 +280,10 @@ class Player {
     caption.style.minHeight = `${height}px`;
   }
 
-  // Lays the scene out; one that must fit a low window gets smaller text if it would be cut off otherwise.
+  // Lays the scene out; one that must fit its window gets smaller text if it would be cut off otherwise, or if the numbers
+  // of its aligned rows could not be read.
   layOutWithin(width, space, scale, fits) {
-    const smallest = fits ? MIN_SCALE * scale : scale;
+    const smallest = fits || this.fills ? MIN_SCALE * scale : scale;
     for (let trial = scale; ; trial = Math.max(smallest, trial - 0.1)) {
       this.font = (px, bold) => `${bold ? 600 : 400} ${px * trial}px ${this.family}`;
       this.layout = layOut(this.scene, width, space, (text, bold) => {
@@ -290,7 +292,7 @@ class Player {
       }, trial);
       this.layout.scale = trial;
       this.shrink = 1;
-      if (this.layout.height <= space || trial <= smallest) break;
+      if (this.layout.fits || trial <= smallest) break;
     }
     if (!fits || this.layout.height <= space) return;
     // Still too tall: lay it out for a larger window and draw it smaller.
@@ -348,6 +350,7 @@ class Player {
 
   drawOver(ctx, still, t, flies, focus) {
     drawMarks(ctx, still, stepMarks(this.scene, clamp(Math.ceil(t), 0, this.scene.steps - 1)), focus ? 0.35 : 1);
+    drawFlows(still, ctx, clamp(Math.ceil(t), 0, this.scene.steps - 1));
     if (flies) drawMoving(ctx, still, t);
     if (focus) drawMarks(ctx, still, explain(this.scene, Math.floor(t), focus.name, focus.index).marks, 1);
   }
@@ -461,6 +464,13 @@ class Player {
     };
   }
 
+  // The state that is written to the URL. A bare URL opens the first chapter; with a step alone it would open Explore.
+  get linkState() {
+    const { state, data: { chapter } } = this;
+    const bare = chapter && Object.values(state).some(Boolean) && !/[?&](view|chapter)=/.test(location.search);
+    return bare ? { ...state, chapter: String(chapter.number + 1) } : state;
+  }
+
   publish() {
     this.wentBack = 0; // the reader went on
     if (this.sentStep !== this.step) report("at", this.step, this.scene.steps);
@@ -471,7 +481,7 @@ class Player {
   writeLink() {
     clearTimeout(this.timer);
     if (!this.data.param) return;
-    writeLink(this.state);
+    writeLink(this.linkState);
     this.others = otherParams(this.state);
   }
 

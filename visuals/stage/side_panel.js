@@ -97,7 +97,7 @@ export function legendOf(scene) {
   if (some((t) => t.pad.some(Boolean) || t.from.includes(-1))) names.add("padding");
   if (some((t) => [...(t.values || []), ...t.value].some((v) => v < 0))) names.add("negative");
   if (scene.lanes) names.add("lanes");
-  if (scene.source) names.add("line");
+  if (scene.sources.length) names.add("line");
   return names;
 }
 

@@ -209,10 +209,11 @@ const ABOUT = mark("A scene of Kernel Theatre: tensors, the steps at which their
   + "Cells are numbered from 0 in the order plane, row, column. Steps are numbered from 0. "
   + "A write puts a value into cell cells[k] at step steps[k mod steps.length]; if cells is null, into all cells in their order. "
   + "The value is values[k], or the value of cell index[k] of its source at that step (-1: a zero of the padding). "
+  + "A write that reshapes moves no bytes: it shows the cells of its source under another index. "
   + "A read: step t reads cells[start[t]] up to but not including cells[start[t + 1]] of its source. "
   + "A matmul: out = left * right + rest. "
   + "A view is never written: its cell k shows cell index[k] of its source. "
-  + "captions[t] is the sentence of step t. If source.lines holds one number, that line runs at all steps.");
+  + "captions[t] is the sentence of step t. If source.lines holds one number, that line runs at all steps. Each of nextSources is shown from its step since on.");
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 async function json(stage) {
@@ -232,9 +233,18 @@ export function jsonOf({ head, block, caption }) {
   const { version, captions, ...rest } = meta;
   const scene = plain(rest);
   if (scene.lanes) scene.lanes.mask = scene.lanes.mask.map((mask) => mask >>> 0); // bit 31 is a lane, not a sign
-  if (scene.source) delete scene.source.colours; // syntax highlighting, not part of the scene
+  for (const r of scene.reads || []) if (r.first) writeOut(r, scene.tensors.find((t) => t.name === r.source).cols);
+  for (const source of [scene.source, ...(scene.nextSources || [])]) delete source?.colours; // syntax highlighting, not part of the scene
   const sentences = Array.from({ length: meta.steps }, (_, step) => sentence({ caption }, step));
   return { format: "kernel-theatre scene", version, about: tr(ABOUT), ...scene, captions: sentences };
+}
+
+// The cells of reads that were sent as the first cell and the columns of each step's rectangle.
+function writeOut(r, width) {
+  r.cells = r.first.flatMap((first, step) => Array.from({ length: r.start[step + 1] - r.start[step] }, (_, n) =>
+    first + Math.floor(n / r.cols[step]) * width + (n % r.cols[step])));
+  delete r.first;
+  delete r.cols;
 }
 
 // An index that was sent as the sum row[i] + col[j] and the positions of its padding.

@@ -28,11 +28,12 @@ class Options:
     """What to record besides the result.
 
     `order`: "forward", "reversed" or a seed for a shuffle of the warps. `trace_block`: linear index of the block to
-    trace, None for none. `seconds`: processor time, after which a launch that is still in a loop ends with an error.
+    trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after which a launch that is still in a loop ends with an error.
     """
 
     count: bool = True
     trace_block: int | None = None
+    trace_values: bool = True
     races: bool = False
     order: str | int = "forward"
     seconds: float = SECONDS
@@ -88,7 +89,8 @@ def launch(
     )
     machine.frames = Frames(machine) if kernel.functions else None
     machine.races = Races(machine) if options.races and machine.shared.size else None
-    machine.trace = None if options.trace_block is None else Trace(machine, options.trace_block)
+    if options.trace_block is not None:
+        machine.trace = Trace(machine, options.trace_block, options.trace_values)
     scheduler = Scheduler(machine, options.seconds)
     scheduler.run()
     return Run(

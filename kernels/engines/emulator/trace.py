@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.engines.emulator.ptx.kernel import Line
+from kernels.engines.emulator.ptx.kernel import Instruction, Line
 from kernels.engines.emulator.state import Machine
+
+BARRIER, COMMIT, WAIT = range(3)  # the kinds of Syncs
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,7 @@ class Requests:
 
     `step`, `buffer` and `write` are as in BlockTrace. `mask` has bit i set if lane i is active. `width` is the bytes of
     each active lane. `byte` is where those begin for each of the 32 lanes, in bytes from the buffer's start (0 if idle).
+    `async_copy` tells the requests of cp.async, which are done later than their instruction.
     Loads that ptxas merges are one request. A load or store of a WMMA fragment is as many as in machine code.
     """
 
@@ -26,9 +29,28 @@ class Requests:
     mask: np.ndarray
     width: np.ndarray
     byte: np.ndarray  # int32[requests, 32]
+    async_copy: np.ndarray
 
     def __len__(self) -> int:
         return len(self.step)
+
+
+@dataclass(frozen=True)
+class Syncs:
+    """The barriers of the block, and its commits and waits of cp.async, one row an instruction in the order of execution.
+
+    `kind` is BARRIER, COMMIT or WAIT. `pending` is the number of groups that a WAIT may leave incomplete. `step` is as in
+    BlockTrace. `requests` is the number of memory requests before it. `warps` has bit i set if warp i executes it.
+    """
+
+    kind: np.ndarray
+    pending: np.ndarray
+    step: np.ndarray
+    requests: np.ndarray
+    warps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.kind)
 
 
 @dataclass(frozen=True)
@@ -53,6 +75,7 @@ class BlockTrace:
     thread: np.ndarray
     value: np.ndarray
     requests: Requests
+    syncs: Syncs
 
     @property
     def steps(self) -> int:
@@ -74,10 +97,10 @@ class BlockTrace:
 
 
 class Trace:
-    """Collects a BlockTrace while the machine runs."""
+    """Collects a BlockTrace while the machine runs. Without `values`, its accesses are left out; its requests are not."""
 
-    def __init__(self, m: Machine, block: int):
-        self.m, self.block = m, block
+    def __init__(self, m: Machine, block: int, values: bool = True):
+        self.m, self.block, self.values = m, block, values
         self._slots = np.flatnonzero((m.block_of == block) & m.exists)
         self._rows = np.flatnonzero(m.block_of.reshape(-1, 32)[:, 0] == block)
         self._lines: dict[Line | None, int] = {}
@@ -85,24 +108,38 @@ class Trace:
         self._steps: list[tuple[int, np.ndarray]] = []
         self._accesses: list[tuple] = []
         self._requests: list[tuple] = []
+        self._syncs: list[tuple] = []
+        self._sync_of = {pc: sync for pc, i in enumerate(m.kernel.code) if (sync := _sync(i))}
+        self._async_copies = {pc for pc, i in enumerate(m.kernel.code) if _is_async_copy(i)}
+        self._in_async_copy = False
+        self._here: np.ndarray | None = None  # the threads of the last instruction, and those of the block
+        self._lanes = self._masks = np.zeros(0)
+        self._any = False
         self._last: tuple[int, bytes] | None = None
 
     def at(self, pc: int, here: np.ndarray) -> None:
         """Record the threads that are about to execute an instruction."""
-        lanes = here.reshape(-1, 32)[self._rows]
-        if not lanes.any():
+        if here is not self._here:
+            self._here, self._lanes = here, here.reshape(-1, 32)[self._rows]
+            self._any = bool(self._lanes.any())
+            self._masks = np.packbits(self._lanes, axis=1, bitorder="little").view(np.uint32).reshape(-1)
+            self._mask_bytes = self._masks.tobytes()
+        if not self._any:
             return
-        masks = np.packbits(lanes, axis=1, bitorder="little").view(np.uint32).reshape(-1)
         line = self._lines.setdefault(self.m.kernel.code[pc].line, len(self._lines))
-        key = (line, masks.tobytes())
+        key = (line, self._mask_bytes)
         if key != self._last:
             self._last = key
-            self._steps.append((line, masks))
+            self._steps.append((line, self._masks))
+        self._in_async_copy = pc in self._async_copies
+        if sync := self._sync_of.get(pc):
+            warps = int((self._lanes.any(axis=1) * (1 << np.arange(len(self._lanes)))).sum())
+            self._syncs.append((*sync, len(self._steps) - 1, len(self._requests), warps))
 
     def access(self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool) -> None:
         """Record an access by the active threads. `offsets`: one a slot; `values`: one an active thread."""
         m = self.m
-        if name not in ("global", "shared", "const"):
+        if not self.values or name not in ("global", "shared", "const"):
             return
         in_block = np.zeros(m.slots, bool)
         in_block[self._slots] = True
@@ -144,7 +181,9 @@ class Trace:
                     offsets = np.where(on, start - region.start, 0)
                     mask = np.packbits(on, bitorder="little").view(np.uint32)[0]
                     step = len(self._steps) - 1
-                    self._requests.append((step, buffer, op == "st", warp, mask, width, offsets))
+                    self._requests.append(
+                        (step, buffer, op == "st", warp, mask, width, offsets, self._in_async_copy)
+                    )
 
     def result(self) -> BlockTrace:
         def column(n: int, dtype) -> np.ndarray:
@@ -162,7 +201,9 @@ class Trace:
             mask=request_column(4, np.uint32),
             width=request_column(5, np.uint8),
             byte=request_column(6, np.int32).reshape(-1, 32),
+            async_copy=request_column(7, np.bool_),
         )
+        syncs = np.array(self._syncs, np.int64).reshape(-1, 5).T
         warps = max(1, len(self._rows))
         return BlockTrace(
             block=self.block,
@@ -177,4 +218,22 @@ class Trace:
             thread=column(4, np.uint16),
             value=column(5, np.float32),
             requests=requests,
+            syncs=Syncs(*syncs),
         )
+
+
+def _sync(i: Instruction) -> tuple[int, int] | None:
+    """Returns (kind, pending groups) of a barrier of the block, or of a commit or wait of cp.async; None for others."""
+    if i.parts[0] in ("bar", "barrier"):
+        return None if {"warp", "arrive"} & set(i.parts) else (BARRIER, 0)
+    if i.parts[:2] != ["cp", "async"]:
+        return None
+    if "commit_group" in i.parts:
+        return COMMIT, 0
+    if "wait_all" in i.parts:
+        return WAIT, 0
+    return (WAIT, int(i.operands[0].value)) if "wait_group" in i.parts else None
+
+
+def _is_async_copy(i: Instruction) -> bool:
+    return i.parts[:2] == ["cp", "async"] and _sync(i) is None and "bulk" not in i.parts

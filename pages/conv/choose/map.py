@@ -20,7 +20,7 @@ from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER
 from pages.parts import autotune, cards, run_series
 from pages.parts.controls import option
-from pages.parts.query import chosen, others
+from pages.parts.query import chosen, explored, others
 from pages.parts.run_series import Series
 from pages.parts.text import card_title, quiet, stale_mark
 from visuals.charts import sweeps, units
@@ -208,4 +208,4 @@ def href(shape: ConvShape, predict: str) -> str:
     """Returns the page's URL query at another shape, all else kept; "" if the page cannot show the shape."""
     params = address.at_shape(shape, predict)
     _, notes = FIELDS.read(params)
-    return "" if notes else f"?{urlencode(others(FIELDS) | params)}"
+    return "" if notes else f"?{urlencode(explored(others(FIELDS) | params))}"

@@ -15,7 +15,7 @@ from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, SHOW, Race
 from pages.parts import cards, run, why
 from pages.parts.address import is_presented
-from pages.parts.query import others
+from pages.parts.query import explored, others
 from pages.parts.run_settings import CardRows, RunSettings, card_rows
 from pages.parts.text import card_title, quiet
 from visuals.charts import sweeps, units
@@ -69,7 +69,7 @@ def _smaller_shape_link(settings: RunSettings, predict: str) -> None:
         return
     small_shape = address.small(settings.shape)
     with st.container(key="chips_smaller", horizontal=True):
-        params = others(FIELDS) | address.at_shape(small_shape, predict)
+        params = explored(others(FIELDS) | address.at_shape(small_shape, predict))
         st.page_link(
             PAGE, label=tr("a shape for this processor: {shape}", shape=small_shape), query_params=params
         )
@@ -110,7 +110,7 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
 
 
 def _chip(shape: ConvShape, predict: str, label: str, width: str = "content") -> None:
-    params = others(FIELDS) | address.with_guess(shape, predict)
+    params = explored(others(FIELDS) | address.with_guess(shape, predict))
     st.page_link(PAGE, label=label, query_params=params, width=width)
 
 

@@ -10,13 +10,14 @@ import streamlit as st
 from kernels.conv import fft
 from kernels.conv.presets import CONV_GRID
 from kernels.conv.shape import ConvShape
-from kernels.i18n import cached, decimal, tr, trn
+from kernels.i18n import cached, decimal, mark, tr, trn
 from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.parts.query import chosen
 from pages.parts.tiles import SelectedRung
 from visuals.charts import units
 from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of, cut_of
+from visuals.conv.fft.butterfly import butterfly_scene
 from visuals.conv.fft.charts import tile_name
 from visuals.conv.fft.scene import fft_scene
 from visuals.conv.fft.story import discarded_share
@@ -28,6 +29,12 @@ TILES = {tile_name(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
 PADDINGS = (PAD, TOO_SMALL)
 REAL = CONV_GRID["grid-11x11-c64-h56"]  # a large filter: there the FFT is the fastest
+EXPLAINING, PHASES, BUTTERFLIES = "explaining", "phases", "butterflies"
+ORDERS = {
+    EXPLAINING: mark("the steps of the kernel: rows, columns, products, and back"),
+    PHASES: mark("the same steps; the spectra show phases instead of magnitudes"),
+    BUTTERFLIES: mark("the transform of 8 numbers of one row: the idea; cuFFT’s kernels are not shown"),
+}
 CHIPS = conv_controls.CHIPS | {REAL.key: "11×11, N=32"}
 
 
@@ -118,9 +125,14 @@ def expected(inputs: Inputs) -> np.ndarray:
     return outputs(inputs, 1, inputs.shape.P, inputs.shape.Q)[0]
 
 
+def orders() -> dict[str, str]:
+    """Returns the orders in which the stage can play, with a description of each."""
+    return {order: tr(text) for order, text in ORDERS.items()}
+
+
 @cached(MAX_CACHED_SCENES)
-def scene(inputs: Inputs, tile: int, padding: str) -> tuple[Scene | None, str]:
-    """Returns the scene, or None, and the reason why it differs from the settings or cannot run."""
+def scene(inputs: Inputs, tile: int, padding: str, order: str = EXPLAINING) -> tuple[Scene | None, str]:
+    """Returns the scene in one of ORDERS, or None, and the reason why it differs from the settings or cannot run."""
     s = inputs.shape
     rules = list(RUNG.rules(s, {"FFT_TILE": tile, "SPECTRA": int(SPECTRA[0])}))
     reasons = []
@@ -136,4 +148,7 @@ def scene(inputs: Inputs, tile: int, padding: str) -> tuple[Scene | None, str]:
         reasons.append(tr("The stage shows a transform of the whole image instead."))
     elif rules:
         reasons.append(tr("The stage shows the steps for one image and one filter."))
-    return fft_scene(arrays(inputs, tile, padding), s, padding, expected(inputs)), " ".join(reasons)
+    a = arrays(inputs, tile, padding)
+    if order == BUTTERFLIES:
+        return butterfly_scene(a), " ".join(reasons)
+    return fft_scene(a, s, padding, expected(inputs), order == PHASES), " ".join(reasons)

@@ -39,8 +39,9 @@ def spectra(inputs: Inputs) -> None:
     name = tr("your picture") if inputs.upload is not None else inputs.picture
     with st.container(key="card_spectra", border=True):
         method = tr(
-            "The picture of a spectrum shows the logarithm of its magnitudes, with frequency 0 in the middle. Half of the "
-            "spectrum is not stored: it is the mirror image of the other half."
+            "The picture of a spectrum shows the logarithm of its magnitudes, with frequency 0 in the middle. The picture of a "
+            "phase shows angles from −180 to 180 degrees. Half of the spectrum is not stored: it is the mirror image of the "
+            "other half."
         )
         together(
             card_title(tr("Spectra as pictures")),

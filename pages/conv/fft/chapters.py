@@ -3,7 +3,40 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import Chapter, Story, faster
+from pages.conv.fft.address import BUTTERFLIES
+from pages.parts.chapters import Chapter, Question, Story, faster
+from visuals.charts import units
+from visuals.conv.fft import butterfly, filter_sizes
+from visuals.strip.facts import Evidences, Facts
+
+SIZES = (3, 5, 7, 11)  # of filters
+ANSWERS = tuple(f"{taps} × {taps}" for taps in SIZES)
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns the butterflies of 8 numbers, and how our FFT compares with the fastest kernel without an FFT."""
+    found = {"butterflies": str(len(list(butterfly.butterflies())))}
+    if not (real := evidences.get("real")) or not (pair := filter_sizes.pair_at(real.shape)):
+        return found
+    first, (_, ratio) = filter_sizes.wins_from(real.shape), filter_sizes.best_network_layer()
+    return found | {
+        "other_time": units.time_(pair[1]["median_ms"]),
+        "first": f"{first} × {first}" if first else "",
+        "network": f"{units.ratio(ratio)}×",
+    }
+
+
+def _first(evidences: Evidences) -> int | None:
+    first = filter_sizes.wins_from(evidences["real"].shape) if "real" in evidences else None
+    return SIZES.index(first) if first in SIZES else None
+
+
+def _only_large_filters_win(evidences: Evidences) -> bool | None:
+    """Returns whether the FFT wins at the real size, but in no layer of a network; None without recordings."""
+    if "real" not in evidences or not (pair := filter_sizes.pair_at(evidences["real"].shape)):
+        return None
+    return filter_sizes.is_faster(pair) and filter_sizes.best_network_layer()[1] > 1
+
 
 CHAPTERS = (
     Chapter(
@@ -28,11 +61,36 @@ CHAPTERS = (
         size="real",
     ),
     Chapter(
+        mark("The transform: halves of halves"),
+        (
+            mark("Each number X[k] of the transform is a sum of n products. For n = 8 that is 8 · 8 = 64 products in all."),
+            mark("The fast transform (FFT) splits the row into even and odd positions, down to single numbers. Three stages put them together."),
+            mark("A butterfly turns a and b into a + ωb and a − ωb. {butterflies} butterflies are enough."),
+            mark("This is the idea. cuFFT’s kernels are not shown."),
+        ),
+        {"order": BUTTERFLIES, "picture": "numbers"},
+        step=13,
+        loop=(0, 19),
+        size="real",
+        nudge=mark("Click a number after a stage: its sum is shown."),
+    ),
+    Chapter(
+        mark("Magnitude and phase"),
+        (
+            mark("Each X[k] is a complex number, a pair (real, imaginary). Think of it as an arrow."),
+            mark("Its length, the magnitude, says how strong a wave is. Its angle, the phase, says where the wave begins."),
+            mark("For real numbers, X[5] to X[7] mirror X[3] to X[1]: the same magnitude, the opposite phase. They need not be stored."),
+        ),
+        {"order": BUTTERFLIES, "picture": "numbers"},
+        step=21,
+        loop=(20, 24),
+        size="real",
+    ),
+    Chapter(
         mark("Rows first, then columns"),
         (
             mark("The transform in two dimensions is done row by row, then column by column."),
-            mark("A real row of 8 numbers gives 5 complex ones. The others are their mirror image and need not be stored."),
-            mark("The fast algorithm (FFT) takes about n · log n operations for a row of n numbers, not n²."),
+            mark("A real row of 8 numbers gives 5 complex ones. The stage shows their magnitudes."),
         ),
         step=2,
         loop=(2, 14),
@@ -41,12 +99,14 @@ CHAPTERS = (
     Chapter(
         mark("One product for each frequency"),
         (
-            mark("Now the spectra have the same size. Y = X · conj(W), element by element."),
-            mark("Each product here stands for one wave in the whole image. No window slides."),
+            mark("Now the spectra have the same size: Y = X · conj(W), element by element."),
+            mark("The magnitudes are multiplied. The phase of W is subtracted from the phase of X."),
+            mark("Each product stands for one wave in the whole image. No window slides."),
         ),
         step=28,
         loop=(28, 35),
         size="real",
+        nudge=mark("Point at an element of |Y|: its product is written out. In Explore, the order “phases” shows the angles."),
     ),
     Chapter(
         mark("And back"),
@@ -72,28 +132,22 @@ CHAPTERS = (
         nudge=mark("Of all memory in use, {stage_workspace} is workspace."),
     ),
     Chapter(
-        mark("And for a large one?"),
+        mark("From which filter size on?"),
         (
             mark("The cost of the FFT hardly depends on the size of the filter. The direct loop grows with its area."),
-            mark("The strip now shows a large filter: {real_shape}."),
+            mark("At {real_shape} the FFT takes {real_time}. The fastest recorded kernel without an FFT takes {other_time}."),
+            mark("The lesson [choose](/choose) compares all kernels."),
         ),
         step=49,
         size="real",
-        question=faster(
-            mark("Your guess: is it faster than the direct loop there?"),
-            "conv/direct", "real",
-            mark("It takes {real_time}. {real_against_direct} {real_against_implicit_gemm}"),
+        question=Question(
+            mark("Your guess: from which filter size on is the FFT the fastest here?"),
+            ANSWERS,
+            _first,
+            mark("From {first} on. In layers of LeNet, ResNet-50 and VGG-16 it takes at least {network} the time of the fastest kernel."),
         ),
-    ),
-    Chapter(
-        mark("Where next"),
-        (
-            mark("FFT pays for large filters, if there is memory for the spectra. Here they take {real_workspace} of all memory in use."),
-            mark("Four algorithms for one result. The lesson [choose](/choose) compares them all at one shape."),
-        ),
-        step=49,
-        size="real",
+        holds=_only_large_filters_win,
     ),
 )  # fmt: skip
 
-STORY = Story(CHAPTERS)
+STORY = Story(CHAPTERS, facts)

@@ -5,6 +5,7 @@ from pages.conv import controls as conv_controls
 from pages.conv.fft import address, cards
 from pages.conv.fft.chapters import STORY
 from pages.parts import lesson, run, sources
+from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note
 from visuals.conv.fft import story
@@ -26,11 +27,13 @@ with lesson.controls(visible):
     watched = address.watched()
     settings = run.options(address.LADDER, shape, watched.rung_tiles, visible=visible)
 if "watch" in parts:
-    scene, reason = address.scene(inputs, watched.tiles["FFT_TILE"], address.padding())
+    orders = address.orders()
+    order = chosen("order", orders)
+    scene, reason = address.scene(inputs, watched.tiles["FFT_TILE"], address.padding(), order)
     if reason:
         note(reason)
     sizes = conv_controls.sizes(settings, watched.rung, address.REAL)
-    Stage("fft", scene, settings, watched.rung, sizes, link, chapter=chapter).draw()
+    Stage("fft", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter).draw()
 if whole:
     idea(
         tr(

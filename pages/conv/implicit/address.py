@@ -11,16 +11,21 @@ from dataclasses import dataclass, replace
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from kernels.i18n import cached
+from kernels.i18n import cached, mark, tr
 from kernels.ladders import find
+from kernels.model.program import RuleError
 from pages.conv import address as conv_address
 from pages.parts import rung_picker
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Fields, Value, Values
 from pages.parts.query import current_values
 from visuals.conv.implicit import plan as implicit_plan
+from visuals.conv.implicit.gpu_map import implicit_map
 from visuals.conv.implicit.scene import implicit_scene
+from visuals.conv.implicit.timeline import timeline_scene
 from visuals.conv.inputs import Inputs
+from visuals.gpu_map.scene import map_scene
+from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 DEFAULT = conv_address.ConvQuery(CONV_PRESETS["one-tile"].shape)
@@ -34,6 +39,11 @@ FIELDS = Fields(
 )
 RUNGS = {name.partition("/")[2]: find(name) for name in implicit_plan.RUNGS}
 DEFAULT_RUNG = "implicit-gemm"
+ORDERS = {
+    "explaining": mark("the copies and products of one block, tile by tile, with their values"),
+    "timeline": mark("the copies, waits, products and barriers of one block: what follows what"),
+    MAP: DESCRIPTION,
+}
 
 
 @dataclass(frozen=True)
@@ -89,11 +99,23 @@ def draw(page: str, shape: ConvShape, current: Watched) -> None:
 
 
 @cached(MAX_CACHED_SCENES)
-def scene(inputs: Inputs, rung: str, tiles: tuple[tuple[str, int], ...]) -> tuple[Scene | None, str]:
-    """Returns (scene, ""), or (None, reason) if the rung has no scene at these tile sizes."""
-    shape, sizes = inputs.shape, dict(tiles)
+def scene(
+    inputs: Inputs, rung: str, tiles: tuple[tuple[str, int], ...], order: str = "explaining"
+) -> tuple[Scene | None, str]:
+    """Returns the scene in one of ORDERS and why it differs from the request; (None, reason) if the rung has no scene at
+    these tile sizes."""
+    shape, sizes, note = inputs.shape, dict(tiles), ""
     if reason := implicit_plan.why_not(shape, rung, sizes):
         return None, reason
+    if order == MAP:
+        if found := implicit_map(shape, rung, sizes):
+            return map_scene(found), ""
+        note = tr(NO_MAP)
+    if order == "timeline":
+        try:
+            return timeline_scene(shape, rung, sizes), ""
+        except RuleError as error:  # no compiler here for these tile sizes
+            note = tr("{error}. The stage shows the explaining order instead.", error=error)
     plan = implicit_plan.Plan(shape, rung, sizes)
     images = -(-plan.columns_shown // shape.PQ)
-    return implicit_scene(shape, rung, sizes, inputs.x(images), inputs.w(min(shape.K, plan.BM))), ""
+    return implicit_scene(shape, rung, sizes, inputs.x(images), inputs.w(min(shape.K, plan.BM))), note

@@ -5,14 +5,35 @@ from __future__ import annotations
 from kernels.i18n import mark
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
 from visuals.charts import units
-from visuals.strip.facts import Evidences, Facts, faster_than, limited_by
+from visuals.conv.implicit.gpu_map import implicit_map
+from visuals.conv.implicit.plan import why_not
+from visuals.gpu_map import facts as map_facts
+from visuals.gpu_map.data import GpuMap
+from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, within
 
 PLAIN = "conv/implicit-gemm-plain"
+REAL = {"N": "32", "C": "128", "H": "28", "W": "28", "K": "128"}  # a layer of ResNet-50
+TIMES = (mark("Up to 5 times"), mark("5 to 30 times"), mark("More than 30 times"))
+
+
+def _map(evidences: Evidences) -> GpuMap | None:
+    """Returns the GPU map of the kernel on the stage."""
+    at = evidences["stage"]
+    tiles = {**at.rung.default_tiles, **at.tiles}
+    if why_not(at.shape, at.rung.name, tiles):
+        return None
+    return implicit_map(at.shape, at.rung.name, tiles, count=False)
+
+
+def _times_from_l2(evidences: Evidences) -> float | None:
+    return map_facts.times_from_l2(_map(evidences))
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the size of the data matrix that is not stored, at both sizes."""
-    found = {}
+    """Returns the size of the data matrix that is not stored, at both sizes, and the figures of the GPU map."""
+    found = map_facts.facts(_map(evidences))
+    times = _times_from_l2(evidences)
+    found["map_times"] = f"{times:.0f}" if times else ""
     for size, evidence in evidences.items():
         s = evidence.shape
         found[f"{size}_matrix"] = f"{units.count(s.CRS)}×{units.count(s.N * s.PQ)}"
@@ -54,12 +75,29 @@ CHAPTERS = (
         mark("Copy ahead"),
         (
             mark("Three buffers are used in turn. While the block multiplies one tile, the copies of the next ones are on their way."),
-            mark("Watch buffer 0: it is filled again as soon as its tile is used."),
+            mark("Each column is one step. Watch buffer 0, the first row: tile 4 follows once tile 1 is used."),
         ),
-        step=7,
-        loop=(7, 10),
+        {"order": "timeline"},
+        step=5,
+        loop=(4, 9),
         size="real",
         question=Question(mark("What limits the kernel now?"), LIMITS, limited_by("real"), mark("See the bars on the right: arithmetic is at {real_arithmetic} of its ceiling.")),
+    ),
+    Chapter(
+        mark("Where do the bytes go?"),
+        (
+            mark("The map shows a layer of ResNet-50 on the whole GPU: {map_blocks} blocks in {map_waves} waves."),
+            mark("The [data matrix](workspace) would be {stage_matrix_bytes}. Only the image and the filters come from HBM: {map_hbm}."),
+            mark("A pixel leaves L2 once for each window over it and each block of filters."),
+        ),
+        REAL | {"order": "map"},
+        step=1,
+        question=Question(
+            mark("How many bytes leave L2 for each byte from HBM?"),
+            TIMES,
+            within((5, 30), _times_from_l2),
+            mark("{map_times}: the SMs load {map_l2} from L2. The L2 cache serves what im2col would store."),
+        ),
     ),
     Chapter(
         mark("Division is slow"),

@@ -7,6 +7,7 @@ from pages.conv import lesson as conv_lesson
 from pages.conv.implicit import address
 from pages.conv.implicit.chapters import STORY
 from pages.parts import lesson, run
+from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note
 from visuals.conv.implicit import story
@@ -36,11 +37,13 @@ with lesson.controls(visible):
     settings = run.options(LADDER, shape, current.rung_tiles, visible=visible)
 note(*notes)
 if "watch" in parts:
-    scene, reason = address.scene(inputs, current.rung.name, tuple(current.tiles.items()))
-    if not scene and not whole:  # the whole page names the rule beside the tile sizes
+    order = chosen("order", address.ORDERS)
+    scene, reason = address.scene(inputs, current.rung.name, tuple(current.tiles.items()), order)
+    if reason and (scene or not whole):  # the whole page names the rule beside the tile sizes
         note(reason)
     sizes = conv_controls.sizes(settings, current.rung)
-    Stage("implicit", scene, settings, current.rung, sizes, link, chapter=chapter).draw()
+    orders = {name: tr(text) for name, text in address.ORDERS.items()}
+    Stage("implicit", scene, settings, current.rung, sizes, link, orders, chapter).draw()
 if whole:
     idea(
         tr(

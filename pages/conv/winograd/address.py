@@ -21,7 +21,9 @@ from pages.parts.controls import Link, option
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals.conv.inputs import Inputs
+from visuals.conv.winograd.derive import derive_scene
 from visuals.conv.winograd.fused import fused_scene
+from visuals.conv.winograd.nested import nested_scene
 from visuals.conv.winograd.nonfused import steps_scene
 from visuals.conv.winograd.part import NONFUSED, numbers, part_of, why_not
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
@@ -48,6 +50,12 @@ KERNELS = {
     "2x2-steps": (NONFUSED, 2, mark("2×2, in steps")),
     "4x4-steps": (NONFUSED, 4, mark("4×4, in steps")),
     "6x6-steps": (NONFUSED, 6, mark("6×6, in steps")),
+}
+EXPLAINING, DERIVE, NESTED = "explaining", "derive", "nested"
+ORDERS = {
+    EXPLAINING: mark("the steps of the kernel, one tile after another"),
+    DERIVE: mark("one row of a tile, in one dimension: where the matrices come from"),
+    NESTED: mark("one tile and one filter, row by row: each transform is two products of matrices"),
 }
 NO_FUSED_6X6 = mark(
     "There is no fused 6×6 kernel: the sums of its 64 positions do not fit into a block’s registers."
@@ -117,17 +125,24 @@ def supported_presets() -> list[Preset]:
 
 
 @cached(MAX_CACHED_SCENES)
-def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...]) -> Scene:
+def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...], order: str) -> Scene:
     part = part_of(inputs.shape, m, inputs.planes()[0])
-    draw = steps_scene if kernel == NONFUSED else fused_scene
-    return draw(part, dict(tiles), numbers(part, inputs))
+    found = numbers(part, inputs)
+    if order in (DERIVE, NESTED):
+        return (derive_scene if order == DERIVE else nested_scene)(part, found)
+    return (steps_scene if kernel == NONFUSED else fused_scene)(part, dict(tiles), found)
 
 
-def scene(inputs: Inputs, watched: Watched) -> tuple[Scene | None, str]:
-    """Returns (scene, ""), or (None, rule) if a rule forbids the shape."""
+def scene(inputs: Inputs, watched: Watched, order: str = EXPLAINING) -> tuple[Scene | None, str]:
+    """Returns (scene, ""), or (None, rule) if a rule forbids the shape. `order` is one of ORDERS."""
     if reason := why_not(inputs.shape, watched.m):
         return None, reason
-    return _scene(inputs, watched.rung.name, watched.m, tuple(watched.tiles.items())), ""
+    return _scene(inputs, watched.rung.name, watched.m, tuple(watched.tiles.items()), order), ""
+
+
+def orders() -> dict[str, str]:
+    """Returns the orders in which the stage can play, with a description of each."""
+    return {order: tr(text) for order, text in ORDERS.items()}
 
 
 def card(params: Mapping[str, str]) -> Scene:
@@ -135,7 +150,7 @@ def card(params: Mapping[str, str]) -> Scene:
     query = conv_address.query_of(FIELDS.read(params)[0])
     kernel = params.get(PARAMETER, next(iter(KERNELS)))
     tiles = {n: int(params[n]) for n in find(KERNELS[kernel][0]).tiles if n in params}
-    return scene(query.inputs(), watched_kernel(kernel, tiles))[0]
+    return scene(query.inputs(), watched_kernel(kernel, tiles), params.get("order", EXPLAINING))[0]
 
 
 def draw_refusal(shape: ConvShape, reason: str, link: Link) -> None:

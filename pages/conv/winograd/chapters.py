@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
+from kernels import records
+from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import positions
+from kernels.conv.winograd_cpu import R
 from kernels.i18n import mark
+from kernels.ladders import find
+from pages.conv.winograd.address import DERIVE, NESTED
 from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals.charts import units
+from visuals.conv.winograd.part import NONFUSED
 from visuals.strip.facts import Evidences, Facts
 
+BY_HAND = ("3", "4", "5", "6")
 PRODUCTS = ("9", "16", "24", "36")
+HAND = {"picture": "numbers", "filter": "custom", "taps": "1 2 3 4 5 6 7 8 9"}
+DIRECT = "conv/direct"
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the multiplications of one tile of 2 × 2 and of 4 × 4 outputs, and how often a pixel is read."""
-    return {
+    """Returns the multiplications of one tile, how often a pixel is read, and the recorded errors at the real size over
+    that of direct convolution."""
+    found = {
+        "by_hand": str(2 + R - 1),
         "products": str(positions(2)),
         "products_large": str(positions(4)),
         "reads": units.ratio(positions(2) / 4),
         "reads_large": units.ratio(positions(4) / 16),
     }
+    if not (real := evidences.get("real")):
+        return found
+    errors = recorded_errors(real.shape)
+    return found | {
+        f"error_{m}": f"{units.ratio(errors[m] / errors[0])}×" for m in (2, 4, 6) if {0, m} <= errors.keys()
+    }
+
+
+def recorded_errors(s: ConvShape) -> dict[int, float]:
+    """Returns the recorded relative L2 error against float64 at a shape, by m of F(m×m, 3×3); 0 is direct convolution."""
+    steps, found = find(NONFUSED), {}
+    for m in (0, 2, 4, 6):
+        rung = steps if m else find(DIRECT)
+        row = records.recorded(rung.name, s, rung.default_tiles | ({"M": m} if m else {}))
+        if row:
+            found[m] = row["error"]
+    return found
+
+
+def _errors_grow(evidences: Evidences) -> bool | None:
+    """Returns whether the recorded errors grow with the tile; None if one is missing."""
+    errors = recorded_errors(evidences["real"].shape) if "real" in evidences else {}
+    return list(errors.values()) == sorted(errors.values()) if len(errors) == 4 else None
+
+
+def _by_hand(evidences: Evidences) -> int | None:
+    return BY_HAND.index(facts(evidences)["by_hand"])
 
 
 def _products(evidences: Evidences) -> int | None:
@@ -27,59 +65,75 @@ def _products(evidences: Evidences) -> int | None:
 
 CHAPTERS = (
     Chapter(
-        mark("Four products instead of six"),
+        mark("Six multiplications by hand"),
         (
-            mark("Take a row d0, d1, d2, d3 and a filter of three weights g0, g1, g2. Two outputs need 2 · 3 = 6 products."),
-            mark("Winograd needs four: m1 = (d0 − d2)·g0, m2 = (d1 + d2)·(g0 + g1 + g2)/2, m3 = (d2 − d1)·(g0 − g1 + g2)/2, m4 = (d1 − d3)·g2."),
-            mark("The outputs are m1 + m2 + m3 and m2 − m3 − m4. Try it with small numbers."),
+            mark("Take a row of four inputs [d](input) and a filter of three taps [g](filter). It gives two outputs [y](output)."),
+            mark("Each output is a sum of three products. So the direct way takes 2 · 3 = 6 multiplications."),
+            mark("Winograd gets the same two outputs with fewer."),
         ),
-        step=2,
-        size="real",
-        nudge=mark("The card “The matrices, derived” below shows where these sums come from."),
-    ),
-    Chapter(
-        mark("First the filter"),
-        (
-            mark("In two dimensions the same sums are matrices. G turns the 3 × 3 [filter](filter) g into a 4 × 4 block U = G g Gᵀ."),
-            mark("This is done once for each filter, before any image is read."),
-        ),
-        step=0,
+        {"order": DERIVE, **HAND},
+        step=1,
         loop=(0, 1),
         size="real",
+        question=Question(
+            mark("Your guess: how many multiplications are enough?"),
+            BY_HAND,
+            _by_hand,
+            mark("{by_hand}. The next two chapters derive them by hand."),
+        ),
     ),
     Chapter(
-        mark("Then a tile of the image"),
+        mark("A polynomial at four points"),
         (
-            mark("Each thread takes a tile of 4 × 4 pixels of the [input](input), for 2 × 2 outputs."),
-            mark("V = Bᵀ d B. The entries of B are 0, 1 and −1, so this takes additions only."),
+            mark("Read the taps as a polynomial: g0 + g1·x + g2·x². Multiply it by a polynomial with two coefficients, one for each output."),
+            mark("The product has four coefficients. Its values at four points determine them."),
+            mark("The points are 0, 1, −1 and ∞ (the highest coefficient). Each one gives a column of [Aᵀ](output) and a row of [G](filter)."),
         ),
+        {"order": DERIVE, **HAND},
         step=2,
-        loop=(2, 3),
+        loop=(2, 10),
         size="real",
     ),
     Chapter(
-        mark("Multiply, element by element"),
+        mark("Four products, and back"),
         (
-            mark("Now U and V have the same size. Each element of U is multiplied by the one of V at the same place."),
+            mark("A polynomial that is 0 at three of the points selects the fourth. Its coefficients are a row of [Bᵀ](input)."),
+            mark("Then u = Gg and v = Bᵀd are multiplied: one product for each point. Aᵀ adds these products to outputs."),
+            mark("The kernels use exactly these matrices. The highlighted line is a row in their file."),
+        ),
+        {"order": DERIVE, **HAND},
+        step=11,
+        loop=(11, 20),
+        size="real",
+        nudge=mark("The card “The matrices, derived” in Explore has the matrices of any size."),
+    ),
+    Chapter(
+        mark("Two dimensions: columns, then rows"),
+        (
+            mark("In two dimensions each matrix is applied to the columns first, then to the rows."),
+            mark("The filter becomes U = Gg Gᵀ and the tile V = Bᵀd B. Both have 4 × 4 values, which are multiplied one by one."),
             mark("For 2 × 2 outputs the direct sum takes 4 · 9 = 36 products."),
         ),
-        step=4,
+        {"order": NESTED, **HAND},
+        step=8,
+        loop=(8, 23),
         size="real",
         question=Question(
-            mark("How many products does Winograd take, for one filter and one channel?"),
+            mark("How many products does Winograd take?"),
             PRODUCTS,
             _products,
             mark("{products}, one for each element of the 4 × 4 tile."),
         ),
     ),
     Chapter(
-        mark("And back"),
+        mark("The kernel, tile by tile"),
         (
-            mark("Products of all channels are added first. Then Aᵀ Z A gives the 2 × 2 [outputs](output), again with additions only."),
-            mark("So products were traded for additions, and for tiles that overlap."),
+            mark("A first launch transforms all [filters](filter), once for all tiles. The second kernel does the rest."),
+            mark("A thread loads a tile of 4 × 4 pixels of the [input](input) and transforms it. Products of all channels are added, then transformed back to 2 × 2 outputs."),
+            mark("The entries of Bᵀ and Aᵀ are 0, 1 and −1. So these transforms take additions only."),
         ),
-        step=5,
-        loop=(2, 5),
+        step=4,
+        loop=(4, 9),
         size="real",
     ),
     Chapter(
@@ -88,8 +142,8 @@ CHAPTERS = (
             mark("A tile is 4 × 4, but its outputs are only 2 × 2. So each pixel is read {reads} times."),
             mark("The purple numbers count the reads of each pixel."),
         ),
-        step=6,
-        loop=(6, 16),
+        step=10,
+        loop=(10, 22),
         size="real",
         question=faster(
             mark("Your guess: is it faster than implicit GEMM at {real_shape}?"),
@@ -101,17 +155,30 @@ CHAPTERS = (
         mark("Larger tiles"),
         (
             mark("With 4 × 4 outputs a tile takes {products_large} products where the direct sum takes 144. A pixel is read only {reads_large} times."),
-            mark("But the transforms need more additions, more registers, and factors such as 1/24: results lose digits."),
+            mark("But the transforms need more additions and more registers."),
         ),
         {"kernel": "4x4"},
-        step=4,
+        step=7,
         size="real",
         question=faster(
             mark("Your guess: is it faster than with 2 × 2 outputs?"),
             "conv/winograd-2x2", "real",
             mark("It takes {real_time}. {real_against_winograd_2x2}"),
         ),
-        nudge=mark("The card “Rounding errors” below shows the digits that are lost."),
+    ),
+    Chapter(
+        mark("Why larger tiles lose digits"),
+        (
+            mark("Four outputs need six points, now also 2 and −2. Their powers reach 8, and the divisors in [G](filter) reach 24."),
+            mark("Large terms of opposite sign then nearly cancel, and their rounding errors stay."),
+            mark("Recorded errors at {real_shape}, compared with direct convolution: {error_2} with 2 × 2 outputs, {error_4} with 4 × 4, {error_6} with 6 × 6."),
+        ),
+        {"kernel": "4x4", "order": DERIVE, **HAND},
+        step=14,
+        loop=(11, 22),
+        size="real",
+        nudge=mark("The card “Rounding errors” in Explore measures them on this processor, in FP16 too."),
+        holds=_errors_grow,
     ),
     Chapter(
         mark("Where next"),
@@ -119,7 +186,7 @@ CHAPTERS = (
             mark("Winograd works for small filters, usually 3 × 3, with stride 1. {real_against_implicit_gemm}"),
             mark("For large filters another transform pays: [FFT](/fft)."),
         ),
-        step=16,
+        step=22,
         size="real",
     ),
 )  # fmt: skip

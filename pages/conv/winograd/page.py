@@ -7,6 +7,7 @@ from pages.conv import lesson as conv_lesson
 from pages.conv.winograd import address, cards, matrices
 from pages.conv.winograd.chapters import STORY
 from pages.parts import lesson, run
+from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea
 from visuals.conv.winograd import story
@@ -32,11 +33,12 @@ with lesson.controls(visible):
     shape, watched = inputs.shape, address.read_watched()
     settings = run.options(LADDER, shape, watched.rung_tiles, visible=visible)
 if "watch" in parts:
-    scene, reason = address.scene(inputs, watched)
+    orders = address.orders()
+    scene, reason = address.scene(inputs, watched, chosen("order", orders))
     if not scene:
         address.draw_refusal(shape, reason, link)
     sizes = conv_controls.sizes(settings, watched.rung)
-    Stage("winograd", scene, settings, watched.rung, sizes, link, chapter=chapter).draw()
+    Stage("winograd", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter).draw()
 if whole:
     idea(
         tr(

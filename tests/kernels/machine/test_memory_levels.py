@@ -62,7 +62,7 @@ def test_levels_of_a_gpu():
     assert sizes["registers"] == (4 * 65536, DRIVER)
     assert sizes["L1 cache"] == (None, ABSENT)
     assert sizes["L2 cache"] == (50 << 20, DRIVER)
-    assert levels.levels[0].each == "each of 132 SMs"
+    assert levels.levels[0].each == "each of 132 SMs" and levels.sms == 132
     html = memory_charts.levels_table(levels)
     assert "262 KB" in html and "233 KB" in html and "151 GB" in html and "kt-badge" not in html
     assert "iB" not in html and "L1 gets what shared memory leaves of the same memory" in html

@@ -8,11 +8,16 @@ from playwright.sync_api import expect
 
 from kernels.ladders import find
 from pages.attention import address
+from pages.attention.chapters import STORY
 from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
 LESSON = "attention"
 RUN_MS = 60_000
+ROWS = """(root) => ["s", "m", "shrink", "l", "o"].map((name) => {
+  const { inView, shrink } = root.player, b = inView.blocks[name];
+  return [name, b.y / shrink, b.cell / shrink, Boolean(b.numbers)];
+})"""
 
 
 @pytest.mark.slow
@@ -33,6 +38,25 @@ def test_pointing_at_a_score_names_its_terms(watch):
     assert f" {q[0] @ k[1]:.4g} " in text and all(f"{a:g}·" in text for a in np.abs(q[0]))
     copy_text = stage.point_at("Ks", 5)
     assert "a copy of K[1, 1]" in copy_text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720)])
+@pytest.mark.parametrize("where", ["view=story", "view=story&present=1"])
+def test_a_querys_row_is_on_one_line_with_its_numbers(page, server, width, height, where):
+    """In each chapter of flash attention: s, m, the factor, l and o have one top and one size of cells, and numbers."""
+    page.set_viewport_size({"width": width, "height": height})
+    for n, chapter in enumerate(STORY.chapters):
+        rung = chapter.params["rung"]
+        narrow = height < 900 or "present" in where  # for the 16 scores of a row of the last kernel
+        other = "order" in chapter.params  # a map or a timeline
+        if other or not rung.startswith("flash") or (rung == "flash-mma" and narrow):
+            continue
+        page.goto(f"{server}/attention?{where}&chapter={n + 1}")
+        Stage(page).ready()
+        rows = Stage(page).root.evaluate(ROWS)
+        assert len({tuple(row[1:3]) for row in rows}) == 1, (chapter.title, rows)
+        assert all(row[2] >= 15 and row[3] for row in rows), (chapter.title, rows)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCA
 from pages.attention.controls import CHIPS
 from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
-from tests.helpers.page_runner import components, finish, links, open_page, stages, strip, texts
+from tests.helpers.page_runner import components, finish, heads, links, open_page, stages, strip, texts
 from tests.helpers.rows_of import a_full_row
 from visuals.attention.inputs import KINDS
 from visuals.attention.scene import why_not
@@ -274,9 +274,25 @@ def test_recorded_peaks_are_compared_with_the_prediction(monkeypatch):
     assert "recorded a GPU" not in other and "peaks" not in other
 
 
-def test_home_cards_show_the_scene_of_the_lesson():
-    cards = [card for card in _cards.CARDS if card.page == "attention/page.py"]
-    assert len(cards) == 2
-    for card in cards:
-        assert 0 < card.step < card.build_scene().steps
-        assert stages(open_at(view="watch", **card.params)) == [card.build_scene().key]
+def test_home_card_shows_the_scene_of_the_lesson():
+    card = _cards.BY_PAGE["attention/page.py"]
+    assert 0 < card.step < card.build_scene().steps
+    assert stages(open_at(view="watch", **card.params)) == [card.build_scene().key]
+
+
+def test_the_map_of_a_launch():
+    size = {"B": 4, "H": 16, "N": 2048, "d": 64}
+    at = open_at(order="map", rung="flash", Br=32, Bc=32, **size)
+    assert stages(at)[0].startswith("map attention/flash")
+    at = open_at(
+        order="map", rung="flash", Br=4, Bc=8, **size
+    )  # not compiled ahead: its registers are not known
+    assert not stages(at)[0].startswith("map") and "How many blocks fit on an SM is not known" in texts(at)
+    assert not stages(open_at(order="map", rung="naive"))[0].startswith("map"), "it has no such order"
+
+
+@pytest.mark.parametrize(("rung", "offered"), [("fused", False), ("flash", True), ("flash-registers", True)])
+def test_rungs_with_tiles_of_keys_have_a_timeline(rung, offered):
+    at = open_at(rung=rung, order="timeline")
+    assert stages(at)[0].endswith("timeline") == offered
+    assert ("timeline" in [order["name"] for order in heads(at)[0]["orders"]]) == offered

@@ -47,7 +47,7 @@ def test_presets_are_links_that_back_undoes(server, page):
 
 @pytest.mark.slow
 def test_controls_in_popovers_write_the_address_and_follow_back(server, page):
-    page.goto(server + "/im2col")
+    page.goto(server + "/im2col?view=explore")
     page.get_by_role("button", name="picture: digit").click()
     page.get_by_role("dialog").get_by_text("numbers", exact=True).click()
     expect(page).to_have_url(re.compile("picture=numbers"))
@@ -67,7 +67,7 @@ def test_controls_in_popovers_write_the_address_and_follow_back(server, page):
 
 @pytest.mark.slow
 def test_controls_keep_url_parameters_of_the_stage(server, page):
-    page.goto(server + "/im2col")
+    page.goto(server + "/im2col?view=explore")
     expect(field(page, "K")).to_have_value("2")
     for mark in ("a", "b"):  # not `step`: the stage itself manages it
         page.evaluate("mark => history.replaceState({}, '', location.pathname + '?other=' + mark)", mark)
@@ -109,7 +109,7 @@ def test_invalid_parameters_are_named_and_escaped(server, page):
 @pytest.mark.parametrize("width", [1440, 1280, 390])
 def test_page_fits_its_width_and_the_stage_is_near_the_top(server, page, width):
     page.set_viewport_size({"width": width, "height": 900})
-    for path in ("/", "/im2col"):
+    for path in ("/", "/im2col?view=explore"):
         page.emulate_media(color_scheme="light")
         page.goto(server + path)
         page.locator("h1").wait_for()
@@ -129,11 +129,11 @@ def test_page_fits_its_width_and_the_stage_is_near_the_top(server, page, width):
 
 
 @pytest.mark.slow
-def test_home_links_to_the_lesson(server, page):
+def test_home_links_to_a_real_size(server, page):
     page.goto(server + "/")
     expect(page.get_by_text("What you watch is what you measured.")).to_be_visible()
-    page.get_by_role("link", name="LeNet’s first layer").click()
-    expect(page).to_have_url(re.compile(r"/im2col\?H=32"))
-    expect(field(page, "R")).to_have_value("5")
+    page.get_by_role("link", name="GEMM at a real size").click()
+    expect(page).to_have_url(re.compile(r"/tiling\?M=4096"))
+    expect(field(page, "K")).to_have_value("4096")
     page.go_back()
     expect(page.get_by_text("What you watch is what you measured.")).to_be_visible()

@@ -5,7 +5,7 @@ import pytest
 from kernels.conv.presets import CONV_PRESETS
 from pages.conv import address, scenes
 from pages.conv.controls import CHIPS
-from tests.helpers.page_runner import open_page, stages, texts
+from tests.helpers.page_runner import links, open_page, stages, texts
 
 
 def open_at(page="conv/direct.py", **params):
@@ -60,3 +60,11 @@ def test_flipped_filter_is_described():
 def test_groups_parameter_is_ignored():
     at = open_at(groups="2")
     assert stages(at) and not at.exception
+
+
+def test_many_products_are_one_step_until_every_step_is_chosen():
+    assert "every step" not in links(open_at())
+    at = open_at(C=4)
+    target = links(at)["every step"]
+    assert target == {"C": "4", "steps": "all"} and stages(at)[0].endswith("folded")
+    assert not stages(open_at(**target))[0].endswith("folded")

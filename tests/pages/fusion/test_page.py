@@ -271,3 +271,8 @@ def test_home_card_shows_a_step_of_the_lesson():
     card = next(c for c in _cards.CARDS if c.page == "fusion/page.py")
     scene = card.build_scene()
     assert card.step < scene.steps and "The largest of the 4 values" in scene.caption(card.step)
+
+
+def test_the_map_of_the_launches():
+    for rung in ("unfused", "fused", "folded"):
+        assert stages(open_at(order="map", rung=rung))[0].startswith(f"map fusion/{rung}")

@@ -31,7 +31,7 @@ def field(page, name):
 @pytest.fixture
 def lesson(page, server):
     def open_(query=""):
-        page.goto(f"{server}/tiling?{query}")
+        page.goto(f"{server}/tiling?{query or 'view=explore'}")
         expect(page.locator(".st-key-kernels [data-testid=stCode]:visible").first).to_be_visible()
         return page
 
@@ -79,10 +79,10 @@ def test_preset_link_sets_and_removes_its_default_tiles(lesson):
     page = lesson()
     expect(tile(page, "BM")).to_have_value("32")
     preset(page, "Toy 8×8").click()
-    expect(page).to_have_url(re.compile(r"/tiling\?M=8&N=8&K=8&BM=8&BN=8&BK=8$"))
+    expect(page).to_have_url(re.compile(r"/tiling\?view=explore&M=8&N=8&K=8&BM=8&BN=8&BK=8$"))
     expect(tile(page, "BK")).to_have_value("8")
     preset(page, "64×64").click()
-    expect(page).to_have_url(re.compile(r"/tiling$"))
+    expect(page).to_have_url(re.compile(r"/tiling\?view=explore$"))
     expect(tile(page, "BK")).to_have_value("32")
 
 
@@ -94,8 +94,19 @@ def test_order_fragments_can_be_chosen(lesson):
     expect(page).to_have_url(re.compile("order=fragments"))
     expect(page.locator(".stage")).to_have_attribute("data-scene", "m16n8k16")
     expect(page.locator("[data-part=caption]")).to_contain_text(
-        "Lane 0 is in group 0, at position 0. It holds 8 elements of A"
+        "Lane 0 is lane 0 of group 0: the 4 lanes of a group hold the same rows. Lane 0 holds 8 elements of A"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720)])
+@pytest.mark.parametrize("rung", ["wmma", "mma-sync"])
+def test_play_and_caption_of_large_tiles_are_in_sight(page, server, rung, width, height):
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(f"{server}/tiling?M=64&N=64&K=64&dtype=fp16&rung={rung}&step=4")
+    Stage(page).ready()
+    for selector in ("[data-do=play]", ".caption", "canvas"):
+        expect(page.locator(f".stage {selector}").first).to_be_in_viewport(ratio=0.99)
 
 
 @pytest.mark.slow
@@ -117,13 +128,16 @@ def test_fields_of_the_same_name_in_two_lessons_are_independent(lesson):
     page = lesson("N=100")
     expect(field(page, "N")).to_have_value("100")
     page.get_by_role("link", name="im2col", exact=True).click()
-    expect(field(page, "N")).to_have_value("1")
     expect(page).to_have_url(re.compile(r"/im2col$"))
+    page.get_by_role("link", name="Explore", exact=True).click()
+    expect(field(page, "N")).to_have_value("1")
     field(page, "N").press("ArrowUp")
-    expect(page).to_have_url(re.compile(r"/im2col\?N=2$"))
+    expect(page).to_have_url(re.compile(r"/im2col\?.*N=2"))
     page.get_by_role("link", name="tiling", exact=True).click()
-    expect(field(page, "N")).to_have_value("64")
     expect(page).to_have_url(re.compile(r"/tiling$"))
+    page.get_by_role("link", name="Explore", exact=True).click()
+    expect(page).to_have_url(re.compile("view=explore"))
+    expect(field(page, "N")).not_to_have_value("2")
 
 
 @pytest.mark.slow
@@ -138,7 +152,7 @@ def test_invalid_parameters_are_named_and_escaped(lesson, page):
         "alpha must",
     ):
         expect(note).to_contain_text(message)
-    expect(page).to_have_url(re.compile(r"/tiling$"))
+    expect(page).to_have_url(re.compile(r"/tiling\?view=explore$"))
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from pages.gemm.scene import _matrices, gemm
 from pages.parts import autotune
 from pages.parts import tiles as tile_sizes
 from pages.parts import worker as worker_module
-from tests.helpers.page_runner import finish, links, open_page, stages, strip, texts
+from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
 from visuals.charts import units
 
 open_at = partial(open_page, "gemm/page.py")
@@ -124,6 +124,26 @@ def test_stage_plays_the_selected_order(order):
     at = open_at(M=64, N=64, K=64, rung="uncoalesced", order=order)
     (key,) = stages(at)
     assert key.endswith("warps") == (order == "warps") and "kt-note" not in texts(at)
+
+
+def test_repeated_steps_are_one_step_until_every_step_is_chosen():
+    at = open_at(M=64, N=64, K=64)
+    folded = heads(at)[0]["meta"]["steps"]
+    target = links(at)["every step"]
+    assert target == {"view": "explore", "steps": "all"} and "fold steps" not in links(at)
+    at = open_at(rung="naive", BLOCK="8", steps="all")
+    assert links(at)["fold steps"] == {"rung": "naive", "BLOCK": "8"}
+    assert heads(open_at(**target))[0]["meta"]["steps"] > 2 * folded
+    assert "every step" not in links(open_at(order="warps"))
+
+
+@pytest.mark.parametrize(
+    ("rung", "offered"), [("naive", False), ("shared-tile", True), ("double-buffer", True)]
+)
+def test_rungs_with_tiles_in_shared_memory_have_a_timeline(rung, offered):
+    at = open_at(M=64, N=64, K=64, rung=rung, order="timeline")
+    key = stages(at)[0]
+    assert key.endswith("timeline") == offered and "kt-note" not in texts(at)
 
 
 @pytest.mark.slow
@@ -278,3 +298,11 @@ def test_autotune_continues_after_a_failure_and_can_be_stopped(monkeypatch):
     assert not at.exception and sweep.stopped and not sweep.job and not sweep.todo
     assert "No time: BM" in texts(at) and "try again in a moment" in texts(at)
     assert [b for b in at.button if b.key == "autotune"]
+
+
+def test_the_map_of_a_launch_at_a_real_size():
+    size = {"M": 4096, "N": 4096, "K": 4096}
+    assert stages(open_at(order="map", rung="shared-tile", **size))[0].startswith(
+        "map gemm/shared-tile M4096"
+    )
+    assert stages(open_at(order="map", rung="naive"))[0].startswith("map gemm/naive")

@@ -105,7 +105,7 @@ def test_roofline_names_only_rungs_in_its_chart():
 
 
 def test_rung_on_the_stage_without_a_recording_is_named():
-    html = texts(open_page("softmax/page.py", view="run"))
+    html = texts(open_page("softmax/page.py", view="run", BLOCK="4"))
     assert "No recording exists for “online: two passes” with these tile sizes. The nearest: " in html
     assert "Not run at this shape" not in html and "Without a time at these settings" in html
 

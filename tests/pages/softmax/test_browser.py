@@ -15,7 +15,7 @@ RUN_MS = 60_000
 @pytest.fixture
 def lesson(page, server):
     def open_(query=""):
-        page.goto(f"{server}/softmax?{query}")
+        page.goto(f"{server}/softmax?{query or 'view=explore'}")
         return Stage(page).ready()
 
     return open_

@@ -89,7 +89,7 @@ def test_caption_has_the_bytes_of_storing_s_and_p():
     s = AttentionShape(1, 1, 64, 16)
     scene, _ = scene_at(s, FLASH, {"Br": 16, "Bc": 16}, random(s))
     (t,) = kinds(scene, "Now O is divided by l")
-    assert f"writes {2 * 4 * 16 * 64} bytes more for these queries" in scene.caption(t)
+    assert f"would write {2 * 4 * 16 * 64} bytes more, and read them again" in scene.caption(t)
 
 
 def test_padding_is_said_not_to_be_drawn():
@@ -97,7 +97,7 @@ def test_padding_is_said_not_to_be_drawn():
     s = AttentionShape(1, 1, 16, 4)
     scene, plan = scene_at(s, FLASH, {"Br": 4, "Bc": 8}, random(s))
     assert (plan.DP, scene.tensor("Qs").cols) == (8, 4)
-    assert "Rows are padded with zeros to 8 columns; the padding is not drawn." in scene.caption(0)
+    assert ", and padded with zeros to 8 columns (not drawn)." in scene.caption(0)
     whole, plan = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
     assert plan.DP == TOY.d == whole.tensor("Qs").cols and "padded" not in whole.caption(0)
 
@@ -121,8 +121,8 @@ def test_part_of_a_long_head_is_correct_and_named(rung, causal):
     assert INPUT_DTYPE[s.dtype] == ("bfloat16" if rung == MMA else "float32")
     assert (abs(matrix(scene, "O") - ref) <= 5e-6 * max(1, rounded) * scale).all()
     O = scene.tensor("O")  # noqa: E741
-    assert O.partial and f"part {O.origin[1]}–{O.origin[1] + O.rows - 1}, 0–7 of 300 × 64" in O.note
-    assert scene.groups[0].title == "global memory, head 0 of 12, sequence 0 of 2"
+    assert O.partial and O.note == f"rows {O.origin[1]}–{O.origin[1] + O.rows - 1} of 300"
+    assert scene.groups[0].title == "global memory, head 0 of 12, sequence 0 of 2, columns 0–3 of 64"
     assert bool(kinds(scene, "The loop ends here")) == bool(causal)
 
 

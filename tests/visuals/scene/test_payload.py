@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import itertools
 import json
 import subprocess
 from dataclasses import replace
@@ -20,8 +21,9 @@ from tests.helpers.shapes import conv_shapes
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.part import part_of
 from visuals.scene.highlight import KINDS
-from visuals.scene.parts import SceneError
-from visuals.scene.payload import Block, payload
+from visuals.scene.parts import Flow, SceneError
+from visuals.scene.payload import Block, _read_cells, payload
+from visuals.scene.recorder import read_per_step
 from visuals.scene.scene import Scene
 from visuals.stage import HERE, message
 
@@ -87,19 +89,47 @@ def test_payload_reads_back(s):
     np.testing.assert_array_equal(index, scene.write("D").index)
 
 
+def cells_of(entry, width: int, block) -> np.ndarray:
+    """Returns the cells of reads, also of those that were sent as rectangles."""
+    if "cells" in entry:
+        return read(block, entry["cells"])
+    start, first, cols = (read(block, entry[name]).astype(int) for name in ("start", "first", "cols"))
+    steps = [np.arange(stop - at) for at, stop in itertools.pairwise(start)]
+    return np.concatenate([f + n // c * width + n % c for f, c, n in zip(first, cols, steps, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("cells", "sent"),
+    [
+        ([[0, 1, 5, 6], [], [12, 13, 14], [4, 9, 14]], "first"),  # rectangles of a tensor 5 cells wide
+        ([[0, 1, 5, 7], [], [12, 13, 14], [4, 9, 14]], "cells"),  # no rectangle
+        ([[4, 5], [3], [1, 2, 6, 7, 11, 12]], "cells"),  # a row that goes on in the next row
+        ([[6, 5], [3, 2, 1]], "cells"),
+        ([[3], [], [], []], "cells"),  # shorter as it is
+        ([[], []], "cells"),
+    ],
+)
+def test_reads_of_rectangles_are_sent_as_rectangles(cells, sent):
+    block = Block()
+    r = read_per_step("A", [np.array(step, int) for step in cells])
+    entry = {"start": block.put(r.start)} | _read_cells(r, 5, block.put)
+    assert sent in entry
+    assert cells_of(entry, 5, block.bytes).tolist() == r.cells.tolist()
+
+
 def test_every_field_of_the_contract_is_sent():
     scene = scenes.tiled()
     meta, block = payload(scene)
     get = functools.partial(read, block)
     for entry, w in zip(meta["writes"], scene.writes, strict=True):
-        assert (entry["target"], entry["source"]) == (w.target, w.source)
+        assert (entry["target"], entry["source"], entry["reshapes"]) == (w.target, w.source, w.reshapes)
         for name in ("steps", "cells", "values", "index"):
             assert (entry[name] is None) == (getattr(w, name) is None)
             if entry[name]:
                 np.testing.assert_array_equal(get(entry[name]), getattr(w, name))
     for entry, r in zip(meta["reads"], scene.reads, strict=True):
         assert get(entry["start"]).tolist() == r.start.tolist()
-        assert get(entry["cells"]).tolist() == r.cells.tolist()
+        assert cells_of(entry, scene.tensor(r.source).cols, block).tolist() == r.cells.tolist()
     for entry, r in zip(meta["readings"], scene.readings, strict=True):
         assert (entry["label"], entry["kind"], entry["role"]) == (r.label, r.kind, r.role)
         np.testing.assert_array_equal(get(entry["values"]), np.asarray(r.values, get(entry["values"]).dtype))
@@ -108,14 +138,34 @@ def test_every_field_of_the_contract_is_sent():
             "rows": [list(row) for row in group.rows],
             "memorySpace": group.memory_space,
             "title": group.title,
-        }
+            "table": group.table,
+        } | ({"aligned": True} if group.aligned else {})
     assert get(meta["matmuls"][0]["upto"]).tolist() == scene.matmuls[0].upto.tolist()
     assert get(meta["lanes"]["mask"]).tolist() == scene.lanes.mask.tolist()
     assert get(meta["source"]["lines"]).tolist() == scene.source.lines.tolist()
     colours = get(meta["source"]["colours"]).reshape(-1, 2)
     assert colours[:, 1].sum() == len(scene.source.text) and colours[:, 0].max() < len(KINDS)
     assert meta["source"]["notes"] == {str(line): note for line, note in scene.source.notes.items()}
+    assert meta["source"]["since"] == 0 and meta["nextSources"] == []
     assert meta["captions"]["width"] == scene.captions.args.shape[1]
+
+
+def test_every_file_of_a_program_is_sent():
+    scene = im2col(ConvShape(1, 1, 8, 8, 2, 3, 3))
+    meta, block = payload(scene)
+    (entry,), (source,) = meta["nextSources"], scene.next_sources
+    assert (entry["file"], entry["since"], entry["text"]) == ("03_gemm.cu", 36, source.text)
+    assert read(block, entry["lines"]).tolist() == source.lines.tolist()
+
+
+def test_flows_are_sent():
+    scene = scenes.tiled()
+    text, active = np.arange(scene.steps) % 2, np.arange(scene.steps) % 3 // 2
+    meta, block = payload(replace(scene, flows=(Flow(1, 0, ("", "8 B"), text, active),)))
+    (entry,) = meta["flows"]
+    assert (entry["source"], entry["target"], entry["texts"]) == (1, 0, ["", "8 B"])
+    assert read(block, entry["text"]).tolist() == text.tolist()
+    assert read(block, entry["active"]).tolist() == active.tolist()
 
 
 def test_a_full_warp_keeps_its_last_lane():
@@ -137,8 +187,11 @@ def test_a_message_is_head_and_block():
 # -- bytes ------------------------------------------------------------------------------------------
 def test_a_thousand_steps_fit_60_kb():
     scene = scenes.long(1_000)
-    assert scene.steps == 1_000 and len(message(scene)) <= 60_000
-    assert len(message(im2col(ConvShape(1, 1, 32, 32, 2, 3, 3)))) <= 60_000
+    assert scene.steps == 1_000 + 2 and len(message(scene)) <= 60_000
+
+
+def test_an_image_of_900_columns_and_its_product_fit_75_kb():
+    assert len(message(im2col(ConvShape(1, 1, 32, 32, 2, 3, 3)))) <= 75_000
 
 
 # -- the browser's picture equals the server's ------------------------------------------------------

@@ -18,7 +18,7 @@ from tests.helpers.histories import CELLS, histories, scene_of
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.im2col.warps import blocks, in_warp_order
 from visuals.conv.part import part_of
-from visuals.scene.parts import MAX_STEPS, Captions, Group, Lanes, Reading, SceneError, Tensor, Write
+from visuals.scene.parts import MAX_STEPS, Captions, Flow, Group, Lanes, Reading, SceneError, Tensor, Write
 from visuals.scene.scene import Scene, number  # fmt: skip
 
 GOOD, TINY = scenes.tiled(), scenes.softmax()
@@ -53,6 +53,15 @@ def template(text):
     return captions(templates=(text, *GOOD.captions.templates[1:]))
 
 
+def next_file(**fields):
+    return {"next_sources": (replace(GOOD.source, **{"lines": np.array([0])} | fields),)}
+
+
+def flow(**fields):
+    steps = np.zeros(GOOD.steps, int)
+    return {"flows": (replace(Flow(0, 1, ("8 B",), steps, steps), **fields),)}
+
+
 STEPS, NUMBERS = GOOD.steps, np.zeros((GOOD.steps, 7))
 START = GOOD.reads[0].start
 WITH_HOLE = np.r_[np.zeros(63, "f4"), np.nan]
@@ -75,7 +84,13 @@ FAULTS = {
     "an unknown place": ({"groups": (Group((), "attic"), *GOOD.groups)}, "place 'attic' is none of"),
     "a tensor not shown": ({"groups": GOOD.groups[1:]}, "must name every tensor once"),
     "a tensor shown twice": ({"groups": (*GOOD.groups, GOOD.groups[0])}, "must name every tensor once"),
+    "rows that cannot be aligned": (
+        {"groups": (replace(GOOD.groups[0], aligned=True), *GOOD.groups[1:])},
+        "A, B, C cannot be aligned: their rows differ",
+    ),
     "a stranger shown": ({"groups": (*GOOD.groups, Group((("Z",),)))}, "must name every tensor once"),
+    "a ragged table": ({"groups": (Group((("A",), ("B", "C")), table=True), *GOOD.groups[1:])}, "rows of one length"),
+    "an empty place in no table": ({"groups": (*GOOD.groups, Group((("",),)))}, "must name every tensor once"),
     "a write into no tensor": (write("As", target="Z"), "a write names 'Z', which is no tensor"),
     "a write past the end": (write("As", cells=GOOD.write("As").cells + 1), "a write leaves As"),
     "a write before the start": (write("As", cells=GOOD.write("As").cells - 1), "a write leaves As"),
@@ -127,8 +142,21 @@ FAULTS = {
     "a closing brace": (template("sum {0}}"), "cannot be filled"),
     "a mark of no role": (template("[sum](total)"), "role 'total' is none of"),
     "numbers not finite": (captions(args=NUMBERS + np.nan), "captions hold numbers that are not finite"),
+    "a flow to itself": (flow(target=0), "a flow does not join two groups"),
+    "a flow to no group": (flow(target=99), "a flow does not join two groups"),
+    "labels of too few": (flow(text=np.zeros(2, int)), "a flow has not one label a step"),
+    "no such label": (flow(text=np.ones(STEPS, int)), "a flow has a step without a label"),
+    "a flow twice active": (flow(active=np.full(STEPS, 2)), "a flow is active (1) or not (0) at a step"),
     "lanes of too few": ({"lanes": Lanes(np.zeros(2, int), np.zeros(2, int))}, "lanes and steps differ"),
     "lines of too few": ({"source": replace(GOOD.source, lines=np.zeros(2, int))}, "source lines and steps"),
+    "a line before the text": ({"source": replace(GOOD.source, lines=np.array([-1]))}, "has no such line"),
+    "a line after the text": ({"source": replace(GOOD.source, lines=np.array([999]))}, "has no such line"),
+    "a file that begins late": ({"source": replace(GOOD.source, since=1)}, "is shown from step 0 on"),
+    "a next file alone": ({"source": None, "next_sources": (GOOD.source,)}, "the first source is missing"),
+    "a next file at no step": (next_file(since=STEPS), "is shown at no step"),
+    "a next file before the last": (next_file(since=0), "is shown at no step"),
+    "a next file of too few lines": (next_file(since=2, lines=np.full(3, GOOD.source.first)), "source lines and steps"),
+    "a reshape of numbers": (write("acc", reshapes=True), "a reshape into acc needs a source"),
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import PADDED, TOY_STEPS, VGG, frames, number, query, truth
+from tests.helpers.harness import PADDED, TOY_COLUMNS, TOY_STEPS, VGG, frames, number, query, truth
 from visuals.conv.part import copies_per_pixel
 
 pytestmark = pytest.mark.browser
@@ -33,7 +33,7 @@ def test_a_pixel_says_how_often_it_was_copied(watch, page, params):
     stage.at_step(t)
     page.mouse.move(2, 2)
     expect(stage.root).to_have_attribute("data-hover", "")  # and the panel explains the step again
-    expect(stage.explanation).to_contain_text(f"y[0, {t // s.Q}, {t % s.Q}]")
+    expect(stage.explanation).to_contain_text(f"D[0, {t}]")
 
 
 def test_after_the_last_step_an_inner_pixel_is_in_nine_columns(watch):
@@ -44,18 +44,17 @@ def test_after_the_last_step_an_inner_pixel_is_in_nine_columns(watch):
 def test_a_column_cell_names_its_window_and_its_outputs(watch):
     expected = truth(K="3")
     stage = watch("K=3&step=20")
-    index = expected.scene.write("D").index.reshape(9, TOY_STEPS)
+    index = expected.scene.write("D").index.reshape(9, TOY_COLUMNS)
     for row, column in ((0, 0), (4, 20), (8, 21)):
-        text = stage.point_at("D", row * TOY_STEPS + column)
+        text = stage.point_at("D", row * TOY_COLUMNS + column)
         pixel = index[row, column]
-        p, q = divmod(column, expected.shape.Q)
         copied = "a copy of" if column <= 20 else "not written yet: will be a copy of"
         assert (
             f"D[{row}, {column}] = {expected.scene.cells('x')[pixel]:g}, {copied} x[0, {pixel // 8}, {pixel % 8}]"
             in text
         )
         assert (
-            f"Column {column} is one window. It gives y[0, {p}, {q}], y[1, {p}, {q}], y[2, {p}, {q}]." in text
+            f"Column {column} is one window. It gives C[0, {column}], C[1, {column}], C[2, {column}]." in text
         )
 
 
@@ -63,11 +62,12 @@ def test_a_column_cell_names_its_window_and_its_outputs(watch):
 def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(watch, params):
     expected = truth(**params)
     _, P, Q = expected.y.shape
-    stage = watch(query(params | {"step": P * Q - 1}))
+    stage = watch(query(params | {"step": expected.scene.steps - 1}))
     for i in np.linspace(0, expected.y.size - 1, 5).astype(int):
         k, p, q = np.unravel_index(i, expected.y.shape)
-        name, terms, total = stage.point_at("y", i).split("\n")
-        assert name == f"y[{k}, {p}, {q}]"
+        same, name, terms, total = stage.point_at("y", i).split("\n")
+        assert same == f"y[{k}, {p}, {q}] is C[{k}, {p * Q + q}]: the same bytes under another index."
+        assert name == f"C[{k}, {p * Q + q}]"
         assert total[:2] in ("= ", "≈ ") and number(total[2:]) == expected.y[k, p, q]
         window = expected.scene.cells("D").reshape(-1, P * Q)[:, p * Q + q]
         pairs = re.findall(r"([+−]?) ?([\d.]+)·\(?(−?[\d.]+)", terms.removeprefix("= "))
@@ -81,16 +81,17 @@ def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(watch, params)
 
 
 def test_a_filter_tap_says_what_it_multiplies(watch):
-    text = watch("step=4").point_at("w", 9 + 1)
+    text = watch(f"step={TOY_COLUMNS + 1}").point_at("w", 9 + 1)
     assert "w[1, 1] = −2" in text
     assert (
-        "It multiplies all of row 1 of the data matrix: one term of 36 cells of the output, 5 so far." in text
+        "It multiplies all of row 1 of the data matrix: one term of 36 cells of the output matrix, 16 so far."
+        in text
     )
 
 
 def test_an_output_not_yet_computed_says_so(watch):
     text = watch("step=4").point_at("y", 30)
-    assert "y[0, 5, 0], not computed yet" in text
+    assert "y[0, 5, 0] is C[0, 30]" in text and "C[0, 30], not computed yet" in text
 
 
 def test_padding_cells_say_padding(watch):
@@ -144,7 +145,7 @@ def test_a_large_shape_says_which_part_it_shows(watch):
     scene = expected.scene
     t = 9
     stage = watch(query(VGG | {"step": t}))
-    assert scene.steps == 64 and expected.shape.PQ == 224 * 224
+    assert scene.tensor("D").cols == 64 and expected.shape.PQ == 224 * 224
     _, h, w = scene.tensor("x").origin
     assert (h, w) != (0, 0)
     assert f"x[0, {h}, {w}]" in stage.point_at("x", 0)
@@ -152,10 +153,10 @@ def test_a_large_shape_says_which_part_it_shows(watch):
     column = scene.tensor("D").col_index[t]
     _, p, q = scene.tensor("y").origin
     p, q = p + t // 8, q + t % 8
-    assert column == p * 224 + q
+    assert column == p * 224 + q == scene.tensor("C").col_index[t]
     expect(stage.caption).to_have_text(scene.caption(t))
     expect(stage.caption).to_contain_text("Only the 3 channels shown are counted.")
-    assert f"Column {column} is one window. It gives y[0, {p}, {q}]" in stage.point_at("D", t)
+    assert f"Column {column} is one window. It gives C[0, {column}]" in stage.point_at("D", t)
     # The sum includes all 64 channels: those not shown are one term.
     text = stage.point_at("y", t)
     assert "from every channel not shown" in text

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from kernels import sources
 from tests.helpers.harness import (
     PADDED,
+    TOY_COLUMNS,
     TOY_STEPS,
     VGG,
     Stage,
@@ -44,7 +45,7 @@ def test_a_first_deep_link_opens_at_its_shape_and_step(new_page):
 @pytest.mark.parametrize(
     ("value", "step"),
     [("abc", 0), ("-1", 0), ("3.5", 0), ("", 0), ("%3Cimg%20src=x%20onerror=alert(1)%3E", 0), ("9" * 40, TOY_STEPS - 1),
-     ("999999999", TOY_STEPS - 1), ("36", TOY_STEPS - 1), ("007", 7)],
+     ("999999999", TOY_STEPS - 1), (str(TOY_STEPS), TOY_STEPS - 1), ("007", 7)],
 )  # fmt: skip
 def test_a_hostile_step_opens_a_valid_step(watch, value, step):
     stage = watch(f"step={value}")
@@ -57,19 +58,20 @@ def test_a_hostile_step_opens_a_valid_step(watch, value, step):
 def test_the_step_survives_reload_and_controls_keep_the_other_parameters(stage, page):
     stage = stage("picture=gradient&other=mine")
     stage.root.press("End")
-    expect(page).to_have_url(re.compile(r"step=35$"))
+    expect(page).to_have_url(re.compile(rf"step={TOY_STEPS - 1}$"))
     stage.root.press("ArrowLeft")
     page.reload()
-    stage.ready().at_step(34)
-    assert page.url.endswith("?picture=gradient&other=mine&step=34")
+    before_last = TOY_STEPS - 2
+    stage.ready().at_step(before_last)
+    assert page.url.endswith(f"?picture=gradient&other=mine&step={before_last}")
     # Another picture changes only numbers of the scene: the step stays.
     page.get_by_role("button", name="picture: gradient").click()
     page.get_by_role("dialog").get_by_text("numbers", exact=True).click()
     expect(page).to_have_url(re.compile("picture=numbers"))
     expect(page).to_have_url(re.compile("other=mine"))
-    expect(page).to_have_url(re.compile(r"step=34\b"))
+    expect(page).to_have_url(re.compile(rf"step={before_last}\b"))
     page.keyboard.press("Escape")
-    stage.at_step(34)
+    stage.at_step(before_last)
     # Another shape is another scene: it starts at step 0, and the rest of the URL stays.
     page.get_by_label("K", exact=True).press("ArrowUp")
     expect(stage.root).to_have_attribute("data-scene", re.compile("K=3"))
@@ -128,7 +130,7 @@ def test_scrubbing_shows_the_step_and_pauses(watch, page):
     page.locator(".scrub").fill("20")
     stage.at_step(20)
     stage.playing(False)
-    expect(page.locator(".count")).to_have_text("21 / 36")
+    expect(page.locator(".count")).to_have_text(f"21 / {TOY_STEPS}")
     expect(page).to_have_url(re.compile(r"step=20$"))
 
 
@@ -165,7 +167,7 @@ def test_keys_control_the_stage_and_the_page_does_not_scroll(stage, page):
     for key, step in (
         ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("Shift+ArrowRight", 11), ("Shift+ArrowRight", 21),
         ("Shift+ArrowLeft", 11), ("PageDown", 12), ("PageUp", 11), ("ArrowDown", 11), ("ArrowUp", 11),
-        ("End", 35), ("ArrowRight", 35), ("Home", 0), ("ArrowLeft", 0), ("Shift+ArrowLeft", 0),
+        ("End", TOY_STEPS - 1), ("ArrowRight", TOY_STEPS - 1), ("Home", 0), ("ArrowLeft", 0), ("Shift+ArrowLeft", 0),
     ):  # fmt: skip
         page.keyboard.press(key)
         stage.at_step(step)
@@ -201,7 +203,7 @@ def test_tab_reaches_the_stage_and_shows_the_focus(stage, page):
 
 
 # -- text form -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 steps"])
+@pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 columns"])
 def test_the_caption_equals_the_scene_s(watch, page, params):
     scene = truth(**params).scene
     stage = watch(query(params))
@@ -218,15 +220,31 @@ def test_the_caption_equals_the_scene_s(watch, page, params):
 
 
 def test_the_lit_line_is_the_one_that_copies(watch, page):
-    stage = watch("step=3")
+    watch("step=3")
     lit = page.locator(".code-line.lit")
     expect(lit).to_have_count(1)
     expect(lit).to_contain_text("column[")
     line = int(lit.get_attribute("data-line"))
     assert lit.locator("code").inner_text() == sources.text(FILE).splitlines()[line - 1]
     expect(lit).to_be_in_viewport()
+
+
+def test_the_second_act_shows_the_file_and_the_line_of_its_kernel(watch, page):
+    scene, stage = truth().scene, watch()
+    file, lit = page.locator(".stage .file"), page.locator(".code-line.lit")
+    for t in (0, TOY_COLUMNS, TOY_COLUMNS + 1, TOY_COLUMNS - 1, TOY_STEPS - 2):
+        page.locator(".scrub").fill(str(t))
+        stage.at_step(t)
+        source, line = scene.source_at(t)
+        expect(file).to_contain_text(source.file)
+        expect(lit).to_have_count(1)
+        expect(lit.locator("code")).to_have_text(source.text.splitlines()[line - source.first])
+        expect(lit).to_be_in_viewport()
     stage.root.press("End")
-    expect(lit).to_have_count(1)
+    expect(lit).to_have_count(0)  # no line runs for the reshape
+    expect(file).to_contain_text("03_gemm.cu")
+    page.locator(".code-line.runs button").first.click()  # to the next step of that line, from the start
+    stage.at_step(TOY_COLUMNS)
 
 
 # -- surroundings --------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_download_by_keyboard_leaves_the_stage_unchanged(watch, page):
     page.locator("[data-do=take]").press("Enter")
     with page.expect_download() as started:
         page.locator("[data-take=svg]").press("Enter")
-    assert started.value.suggested_filename == "im2col-column-8.svg"
+    assert started.value.suggested_filename == "im2col-step-8.svg"
     stage.at_step(STEP)
     page.keyboard.press("Escape")
     expect(page.locator("[data-panel=take]")).to_be_hidden()
@@ -69,7 +69,7 @@ def test_a_png_has_twice_the_resolution_and_the_caption_below(watch, page, take)
     stage = watch(f"step={STEP}")
     cell, canvas = stage.cell("D", STEP), page.locator(".stage canvas").bounding_box()
     path = take("png")
-    assert path.name == "im2col-column-8.png"
+    assert path.name == "im2col-step-8.png"
     with Image.open(path) as image:
         width, height = image.size
         pixels = np.asarray(image.convert("RGB"), int)
@@ -95,12 +95,12 @@ def rgb(colour):
     return [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 steps"])
+@pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 columns"])
 def test_an_svg_has_every_cell_and_word(watch, take, params):
     scene = truth(**params).scene
     watch(query(params | {"step": STEP}))
     drawing = ElementTree.parse(take("svg")).getroot()
-    assert drawing.find(f"{SVG}title").text == f"im2col, column {STEP + 1} of {scene.steps}"
+    assert drawing.find(f"{SVG}title").text == f"im2col, step {STEP + 1} of {scene.steps}"
     assert drawing.find(f"{SVG}desc").text == scene.caption(STEP)
     texts = [element.text for element in drawing.iter(f"{SVG}text")]
     assert {tensor.title for tensor in scene.tensors} <= set(texts)
@@ -161,11 +161,11 @@ def test_a_long_gif_is_thinned_and_says_so(watch, page, take):
     watch("H=32&W=32&step=5")
     page.set_viewport_size({"width": 640, "height": 700})
     path = take("gif")
-    match = re.fullmatch(r"im2col-(\d+)-of-900-steps\.gif", path.name)
+    match = re.fullmatch(r"im2col-(\d+)-of-1015-steps\.gif", path.name)
     assert match
     with Image.open(path) as image:
         assert image.n_frames == int(match[1]) <= 300
-    expect(menu_message(page)).to_contain_text(f"shows {match[1]} of the 900 steps")
+    expect(menu_message(page)).to_contain_text(f"shows {match[1]} of the 1,015 steps")
 
 
 def test_a_video_plays_the_loop(watch, page, take):
@@ -248,7 +248,7 @@ def test_the_page_plays_from_a_file_without_a_network(watch, page, take, new_pag
     other_stage.do("take")
     with offline_page.expect_download() as started:
         offline_page.locator("[data-take=svg]").click()
-    assert started.value.suggested_filename.startswith("im2col-column-")
+    assert started.value.suggested_filename.startswith("im2col-step-")
     for selector in ("[data-take=gif]", "[data-take=html]", "[data-do=link]"):
         expect(offline_page.locator(selector)).to_be_hidden()
     assert [url for url in urls if not url.startswith(("data:", "blob:"))] == urls[:1] == [path.as_uri()]

@@ -33,6 +33,8 @@ def test_steps_lanes_and_counts_equal_the_emulator_s(watch, page):
             warp = int(scene.lanes.warp[t])
             expect(page.locator(".lanes p")).to_have_text(f"lanes of warp {warp}: {active} of 32 active")
     expect(page.locator(".lanes")).to_be_hidden()  # the second launch has no single warp
+    expect(page.locator(".file")).to_contain_text("03_gemm.cu")
+    page.locator(".scrub").fill("0")
     notes = {int(line): text for line, text in scene.source.notes.items()}
     for line, text in notes.items():
         expect(page.locator(f".code-line[data-line='{line}'] .line-note")).to_have_text(text)

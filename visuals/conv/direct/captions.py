@@ -44,6 +44,14 @@ def templates(s: ConvShape, part: Part) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def folded() -> str:
+    """Returns the template of many products that are one step: the first and the last one, from 1, and the sum."""
+    return tr(
+        "Products {0} to {1}: each [pixel](input) of the window is multiplied by its [tap](filter) and added in the same way. "
+        "The [sum](output) is now {2}."
+    )
+
+
 def _products(s: ConvShape, part: Part) -> str:
     """Returns a sentence on the products of one thread, in the channels shown."""
     terms = part.C * s.R * s.S

@@ -18,6 +18,7 @@ from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from visuals.conv.direct import captions
 from visuals.conv.part import Part, gather_index, part_of
+from visuals.scene.fold import folded, repeats
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Sum, Tensor, Write
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
@@ -27,6 +28,8 @@ FILE = "conv/01_direct.cu"
 MARKS = ("channel_sum += input_pixel(", "output[(size_t)")
 TERM, ZERO, STORE, PIXEL = range(4)  # what a step does; captions.py has its templates
 MARK_INDEX = (0, 0, 1, 0)
+MANY_TERMS = 12  # of a sum: 3 x 3 taps of one channel are fewer
+SUM_ARGUMENT = 12  # which number of a caption is the sum
 MAX_PIXELS, MAX_TERMS = 1_024, 5_000  # steps of one output pixel each, and all their products
 
 ORDER = mark("explaining order")
@@ -76,6 +79,18 @@ def direct_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
         captions=Captions(captions.templates(s, part), steps.caption_kind(), steps.args()),
         source=source_of(FILE, MARKS, np.array(MARK_INDEX)[kind], detail=resources(launch)),
     )  # fmt: skip
+
+
+def folded_scene(scene: Scene) -> Scene:
+    """Returns a direct_scene whose products of the first pixel are one step, except the first, second and last, if they are
+    many."""
+    kind = np.asarray(scene.captions.kind)
+    if int(np.argmax(kind == STORE)) <= MANY_TERMS:
+        return scene
+    runs = repeats(np.where(kind <= ZERO, TERM, kind), (TERM,))
+    sums = {run: scene.captions.args[run[1]][SUM_ARGUMENT] for run in runs}
+    brief = folded(scene, runs, captions.folded(), lambda run: (run[0] + 1, run[1] + 1, sums[run]))
+    return dataclasses.replace(brief, key=f"{scene.key} folded")
 
 
 class Steps:

@@ -156,3 +156,8 @@ def snap_to_integers(values: np.ndarray, largest: float) -> np.ndarray:
         return snap_to_integers(values.real, largest) + 1j * snap_to_integers(values.imag, largest)
     rounded = np.rint(values) + 0.0
     return np.where(np.abs(values - rounded) <= ROUNDING * largest, rounded, values)
+
+
+def degrees(values: np.ndarray) -> np.ndarray:
+    """Returns the phases of complex numbers in degrees, from −180 to 180; 0 where a number is 0."""
+    return np.degrees(np.angle(values + 0.0))

@@ -39,12 +39,14 @@ def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
             "Row {0} of the frequencies: [Y](output) = Σ [X](input) · conj([W](filter)) over all {C} channels.",
             **channels,
         ),
-        tr("That takes {5} complex multiplications, and no window slides.")
+        tr("That takes {8} complex multiplications, and no window slides.")
         if one_channel
-        else tr("That takes {5} complex multiplications per channel, and no window slides."),
-        tr("At ({0}, {1}): |X| = {2}, |W| = {3}, |Y| = {4}.")
+        else tr("That takes {8} complex multiplications per channel, and no window slides."),
+        tr("At ({0}, {1}): X = ({2}, {3}), W = ({4}, {5}).")
         if one_channel
-        else tr("At ({0}, {1}): |X| = {2} and |W| = {3} in channel 0, |Y| = {4}."),
+        else tr("At ({0}, {1}), channel 0: X = ({2}, {3}), W = ({4}, {5})."),
+        tr("For X = (a, b) and W = (c, d), X · conj(W) = (a·c + b·d, b·c − a·d)."),
+        tr("So Y = ({6}, {7}).") if one_channel else tr("Over all channels, Y = ({6}, {7})."),
     ]
     picked = [
         tr("Row {0} of the [output](output) is taken from row {1} of [d](output) and divided by {2}."),

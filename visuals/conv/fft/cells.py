@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
-from visuals.conv.fft.arrays import Arrays, snap_to_integers
+from visuals.conv.fft.arrays import Arrays, degrees, snap_to_integers
 from visuals.scene.parts import Annotation, Captions
 
 if TYPE_CHECKING:
@@ -26,16 +26,19 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Annotation:
     is."""
     rows, columns = values.shape[1:]
     down = np.minimum(np.arange(rows), a.rows - np.arange(rows))[:, None]
-    args = np.stack(np.broadcast_arrays(values.real, values.imag, down, np.arange(columns)), axis=-1)
-    args = args.reshape(-1, 4)
+    args = np.stack(
+        np.broadcast_arrays(values.real, values.imag, down, np.arange(columns), degrees(values)), axis=-1
+    )
+    args = args.reshape(-1, 5)
     texts = (
         tr(
-            "Final value: {name} = ({0}, {1}), the amount of the wave that repeats {2}× down and {3}× across.",
+            "Final value: {name} = ({0}, {1}), the amount of the wave that repeats {2}× down and {3}× across. Its "
+            "phase is {4}°.",
             name=name,
         ),
         tr("Final value: {name} = ({0}, {1}), the sum of all numbers.", name=name),
     )
-    return Annotation(name, Captions(texts, (args[:, 2:] == 0).all(axis=1).astype(int), args))
+    return Annotation(name, Captions(texts, (args[:, 2:4] == 0).all(axis=1).astype(int), args))
 
 
 def _product(steps: Steps, shape: ConvShape) -> Annotation:

@@ -178,7 +178,7 @@ def fft_sentence(times: Sequence[tuple[str, Points]]) -> str:
     if first == best:
         return tr("In the recordings the FFT is {ratio}× as fast as {other} at R = {R}.", **fields)
     return tr(
-        "In the recordings the FFT wins from R = {first} on. At R = {R} it is {ratio}× as fast as {other}.",
+        "In the recordings of this lesson’s kernels, the FFT wins from R = {first} on. At R = {R} it is {ratio}× as fast as {other}.",
         first=first,
         **fields,
     )

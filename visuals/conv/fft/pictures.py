@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.i18n import decimal, tr, trn
-from visuals.conv.fft.arrays import Arrays
+from visuals.conv.fft.arrays import Arrays, degrees, snap_to_integers
 from visuals.conv.fft.steps import part_of
 
 MAX_PX = 256  # rows and columns of a picture: a page scales it
@@ -30,6 +30,15 @@ def logarithm(half: np.ndarray, columns: int) -> np.ndarray:
     return np.log1p(np.abs(whole_spectrum(half, columns)).astype(np.float64))
 
 
+def phases(half: np.ndarray, columns: int) -> np.ndarray:
+    """Returns float64 [rows, columns]: the phases of the whole spectrum in degrees. Of a large one, every nth row and
+    column: a mean of angles would mean nothing."""
+    full = whole_spectrum(half, columns)
+    step = -(-max(full.shape) // MAX_PX)
+    size = np.abs(full).max()
+    return degrees(snap_to_integers(full, size)[::step, ::step].astype(np.complex128))
+
+
 def pipeline_pictures(a: Arrays, picture: str, name: str, channels: int) -> list[Picture]:
     """Returns (values, role, caption) of every array of one transform: the one on the stage."""
     part, size = part_of(a), f"{a.rows} × {a.columns}"
@@ -44,13 +53,15 @@ def pipeline_pictures(a: Arrays, picture: str, name: str, channels: int) -> list
     output = a.y[p[0] : p[-1] + 1, q[0] : q[-1] + 1]
     return [
         (x[0], "input", ", ".join([padded, *details])),
-        (logarithm(X[0], a.columns), "input", tr("X = FFT(x), its spectrum")),
+        (logarithm(X[0], a.columns), "input", tr("X = FFT(x), its spectrum: magnitude")),
+        (phases(X[0], a.columns), "input", tr("phase of X")),
         (
             a.w_padded[0],
             "filter",
             tr("Padded filter: {name}, {taps} taps in {size}", name=name, taps=taps, size=size),
         ),
-        (logarithm(a.W[0], a.columns), "filter", tr("W = FFT(w), its spectrum")),
+        (logarithm(a.W[0], a.columns), "filter", tr("W = FFT(w), its spectrum: magnitude")),
+        (phases(a.W[0], a.columns), "filter", tr("phase of W")),
         (
             logarithm(Y, a.columns),
             "output",
@@ -58,6 +69,7 @@ def pipeline_pictures(a: Arrays, picture: str, name: str, channels: int) -> list
             if channels > 1
             else tr("Y, the product"),
         ),
+        (phases(Y, a.columns), "output", tr("phase of Y")),
         (d, "output", tr("d = FFT⁻¹(Y), the inverse transform, {size}", size=size)),
         (output, "output", tr("Output, {size}", size=f"{output.shape[0]} × {output.shape[1]}")),
     ]

@@ -2,7 +2,7 @@
 
 Every number is one of `arrays.arrays_of`, with two exceptions. Between its two passes a cell of a spectrum has
 the transform of the rows alone. A number that differs from a whole number only by float32 rounding is replaced by
-it. A cell of a spectrum shows the magnitude; its annotation has both parts.
+it. A cell of a spectrum shows the magnitude, or the phase in degrees; its annotation has the complex number and both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from visuals.scene.parts import Group, Reading, Source, Tensor
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 
-ORDER = mark("explaining order")
+ORDER, PHASES = mark("explaining order"), mark("phases")
 ORDER_NOTE = mark(
     "The stage shows one transform of one image and one filter, row by row and column by column. A GPU computes all "
     "transforms at once. cuFFT may use another order inside a transform; the result is the same."
@@ -31,18 +31,19 @@ ORDER_NOTE = mark(
 
 
 # -- the scene -----------------------------------------------------------------------------------
-def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray) -> Scene:
+def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray, phases: bool = False) -> Scene:
     """Returns the scene of one transform. `shape` is the shape on the page; `expected` float [P, Q] is the
-    correct output."""
-    steps = Steps(a, part_of(a), expected, padding)
+    correct output. With `phases`, the spectra show phases instead of magnitudes."""
+    steps = Steps(a, part_of(a), expected, padding, phases)
     return Scene(
-        key=f"fft {a.cut} {steps.part} {padding} " + ",".join(f"{k}={v}" for k, v in shape.params().items()),
+        key=f"fft {a.cut} {steps.part} {padding} {'phases ' * phases}"
+        + ",".join(f"{k}={v}" for k, v in shape.params().items()),
         title="FFT",
         tensors=_tensors(steps, shape),
         groups=_groups(steps),
         steps=steps.r.steps,
         step_name=tr("step"),
-        order_name=tr(ORDER),
+        order_name=tr(PHASES if phases else ORDER),
         order_note=tr(ORDER_NOTE),
         writes=steps.writes(),
         reads=steps.reads(),
@@ -70,7 +71,10 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
         )
     ] * (a.tiles != (1, 1))
     maps = [tr("{n} of {total} channels", n=C, total=decimal(f"{shape.C:,}"))] * (C < shape.C)
-    spectrum = tr("{size} complex", size=part_note((0, visible_rows, rows), (0, visible_half, half)))
+    spectrum = part_note((0, visible_rows, rows), (0, visible_half, half))
+    if steps.phases:
+        spectrum = tr("{size}, degrees", size=spectrum)
+    symbols = {name: f"∠{name}" if steps.phases else f"|{name}|" for name in "XWY"}
     padded = part_note((p.row, p.rows, rows), (p.column, p.columns, a.columns))
     outputs = part_note((steps.p[0], len(steps.p), s.P), (steps.q[0], len(steps.q), s.Q))
     size = (C, len(steps.h), len(steps.w))
@@ -80,19 +84,20 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
     tensors = [
         Tensor("x", "x", tr("input"), "input", *size, x.ravel(), (0, steps.h.start, steps.w.start),
                ", ".join([inputs, *maps]), plane_name=channel),
-        Tensor("w", "w", tr("filter 0"), "filter", C, s.R, s.S, a.w[:C].ravel(),
-               note=tr("{taps}, of {n}", taps=taps, n=decimal(f"{shape.K:,}")) if shape.K > 1 else taps, plane_name=channel),
-        Tensor("y", "y", tr("output 0"), "output", 1, len(steps.p), len(steps.q), None,
+        Tensor("w", "w", tr("filter"), "filter", C, s.R, s.S, a.w[:C].ravel(),
+               note=tr("{taps}, filter 0 of {n}", taps=taps, n=decimal(f"{shape.K:,}")) if shape.K > 1 else taps,
+               plane_name=channel),
+        Tensor("y", "y", tr("output"), "output", 1, len(steps.p), len(steps.q), None,
                (0, int(steps.p[0]), int(steps.q[0])), outputs),
         Tensor("xp", "x", tr("padded input"), "input", C, p.rows, p.columns, None, origin, ", ".join([*tiled, padded]),
                plane_name=channel, partial=partial),
-        Tensor("X", "|X|", "X = FFT(x)", "input", C, visible_rows, visible_half, note=spectrum,
+        Tensor("X", symbols["X"], "X = FFT(x)", "input", C, visible_rows, visible_half, note=spectrum,
                plane_name=channel, partial=partial),
         Tensor("wp", "w", tr("padded filter"), "filter", C, p.rows, p.columns,
                note=part_note((0, p.rows, rows), (0, p.columns, a.columns)), plane_name=channel, partial=partial),
-        Tensor("W", "|W|", "W = FFT(w)", "filter", C, visible_rows, visible_half, note=spectrum,
+        Tensor("W", symbols["W"], "W = FFT(w)", "filter", C, visible_rows, visible_half, note=spectrum,
                plane_name=channel, partial=partial),
-        Tensor("Y", "|Y|", product, "output", 1, visible_rows, visible_half, note=spectrum),
+        Tensor("Y", symbols["Y"], product, "output", 1, visible_rows, visible_half, note=spectrum),
         Tensor("d", "d", "d = FFT⁻¹(Y)", "output", 1, p.rows, p.columns, None, origin, padded, partial=partial),
     ]  # fmt: skip
     if steps.padding == TOO_SMALL:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from visuals.conv.fft import captions
-from visuals.conv.fft.arrays import Arrays, snap_to_integers
+from visuals.conv.fft.arrays import Arrays, degrees, snap_to_integers
 from visuals.scene.parts import Read, Write
 from visuals.scene.recorder import Recorder
 
@@ -87,10 +87,11 @@ def input_range(a: Arrays, part: Part) -> tuple[range, range]:
 
 class Steps:
     """The steps in their order, in the recorder `r`. They count floats written to the workspace (`floats`), complex
-    multiply-adds (`macs`) and outputs from windows that ran over the end (`wrong`)."""
+    multiply-adds (`macs`) and outputs from windows that ran over the end (`wrong`). With `phases`, cells of a spectrum are
+    phases in degrees, else magnitudes."""
 
-    def __init__(self, a: Arrays, part: Part, expected: np.ndarray, padding: str):
-        self.a, self.part, self.expected, self.padding = a, part, expected, padding
+    def __init__(self, a: Arrays, part: Part, expected: np.ndarray, padding: str, phases: bool = False):
+        self.a, self.part, self.expected, self.padding, self.phases = a, part, expected, padding, phases
         self.r = Recorder()
         self.whole_copies: list[Write] = []  # into all cells of a tensor: no list of cells is needed
         self.frequencies = part.rows, part.columns // 2 + 1
@@ -172,8 +173,10 @@ class Steps:
             self._put(name, done[:, :, j], cells[:, :, j])
 
     def _put(self, name: str, values: np.ndarray, cells: np.ndarray) -> None:
-        """Records that the step writes numbers; of complex numbers, the magnitude."""
-        self.r.put(name, np.abs(values) if np.iscomplexobj(values) else values, cells)
+        """Records that the step writes numbers; of complex numbers, the magnitude or the phase."""
+        if np.iscomplexobj(values):
+            values = degrees(values) if self.phases else np.abs(values)
+        self.r.put(name, values, cells)
 
     def writes(self) -> tuple[Write, ...]:
         return (*self.whole_copies, *self.r.writes())
@@ -182,9 +185,9 @@ class Steps:
         X, W, Y, (rows, columns) = self.X, self.W, self.Y, self.frequencies
         f = min(1, columns - 1)  # the frequency that the caption follows
         for i in range(rows):
-            magnitudes = abs(X[0, i, f]), abs(W[0, i, f]), abs(Y[i, f])
+            numbers = [part for n in (X[0, i, f], W[0, i, f], Y[i, f]) for part in (n.real, n.imag)]
             counts = {"floats": 2 * columns, "macs": columns * self.part.maps}
-            self.r.step(captions.MULTIPLY, i, f, *magnitudes, self.a.columns // 2 + 1, **counts)
+            self.r.step(captions.MULTIPLY, i, f, *numbers, self.a.columns // 2 + 1, **counts)
             self.r.look("X", self.spectrum[:, i])
             self._put("Y", Y[i], self.spectrum[0, i])
 

@@ -1,7 +1,7 @@
-"""im2col in the order of its warps: the same tensors, in the order in which the emulator executed block 0.
+"""im2col in the order of its warps: the same matrices, in the order in which the emulator executed block 0.
 
 `im2col/scene.py` goes column by column so that it is easy to follow. Here every step is one store of one warp: 32
-lanes write 32 neighbouring columns of one row.
+lanes write 32 neighbouring columns of one row. The product is one step at the end.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
+from visuals.conv.im2col.captions import reshape
 from visuals.conv.part import SHOWN_IN_PART, Part
-from visuals.scene.parts import Captions, Lanes, Reading
+from visuals.scene.parts import Captions, Lanes, Reading, Write
 from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of, traffic
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin
@@ -83,7 +84,8 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
     `blocks` of the im2col launch. `counters` of that launch go to the margin of its source."""
     stores = stores_of(trace)
     has_others = blocks > 1
-    steps = len(stores) + has_others + 1
+    steps = len(stores) + has_others + 2
+    product = steps - 2  # the second launch; after it the reshape
     written = np.full(s.CRS * s.PQ, len(stores))  # writes of other blocks come after block 0
     for n, store in enumerate(stores):
         written[store.cells] = n
@@ -92,26 +94,36 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
         rows, columns = store.cells // s.PQ, store.cells % s.PQ
         numbers = (rows[0], rows[-1], columns[0], columns[-1], *traffic(store.read), *traffic(store.cells))
         args[n] = (store.warp, *numbers)
-    args[-2:, 0] = blocks - 1
-    masks = [store.mask for store in stores] + [0] * (1 + has_others)
-    warps = [store.warp for store in stores] + [-1] * (1 + has_others)
-    lines = np.array([store.line for store in stores] + [stores[-1].line] * (1 + has_others))
+    masks = [store.mask for store in stores] + [0] * (2 + has_others)
+    warps = [store.warp for store in stores] + [-1] * (2 + has_others)
+    lines = np.array([store.line for store in stores] + [stores[-1].line] * has_others)
+    gemm = dataclasses.replace(scene.next_sources[0], lines=np.array([_summing(scene), 0]), since=product)
     return dataclasses.replace(
         scene,
         key=f"{scene.key} warps",
+        tensors=tuple(t for t in scene.tensors if t.name != "sum"),
+        groups=tuple(g for g in scene.groups if g.rows != (("sum",),)),
         steps=steps,
         step_name=tr("store"),
         order_name=tr(ORDER),
         order_note=f"{tr(NOTE)} {tr(ORDER_NOTE)}",
         writes=(
             dataclasses.replace(scene.write("D"), steps=written),
-            dataclasses.replace(scene.write("y"), steps=np.array([steps - 1])),
+            Write("C", np.array([product]), scene.cells("C")),
+            dataclasses.replace(scene.write("y"), steps=np.array([product + 1])),
         ),
+        reads=(),
         readings=_readings(args[: len(stores)], steps),
-        captions=Captions(_templates(blocks - 1), np.array(_kinds(stores, s.PQ, has_others)), args),
+        captions=Captions(_templates(s, blocks - 1), np.array(_kinds(stores, s.PQ, has_others)), args),
         source=dataclasses.replace(scene.source, lines=lines, notes=margin(counters, scene.source.file)),
+        next_sources=(gemm,),
         lanes=Lanes(np.array(warps), np.array(masks, np.uint32)),
     )
+
+
+def _summing(scene: Scene) -> int:
+    """Returns the line of the product's kernel that adds a term."""
+    return scene.source_at(scene.steps - 3)[1]
 
 
 def _readings(args: np.ndarray, steps: int) -> tuple[Reading, ...]:
@@ -127,8 +139,9 @@ def _readings(args: np.ndarray, steps: int) -> tuple[Reading, ...]:
     )
 
 
-def _templates(other_blocks: int) -> tuple[str, ...]:
-    """Returns the templates of a store in one row, in several rows, both with zeros alone, of other blocks, of the product.
+def _templates(s: ConvShape, other_blocks: int) -> tuple[str, ...]:
+    """Returns the templates of a store in one row, in several rows, both with zeros alone, of other blocks, of the product
+    and of the reshape.
     {0} warp, {1} {2} rows, {3} {4} columns, {5} {6} {7} lanes, sectors and fewest sectors of the loads, {8} {9} {10} of
     the store."""
     one_row = tr("Warp {0} stores row {1}, columns {3} to {4} of the [data matrix](workspace).")
@@ -146,7 +159,8 @@ def _templates(other_blocks: int) -> tuple[str, ...]:
             "The other {n} blocks copy their windows in the same way. The [data matrix](workspace) is complete.",
             other_blocks,
         ),
-        tr("A second launch multiplies the [filters](filter) by the [data matrix](workspace). The result is the [output](output)."),
+        tr("A second launch multiplies the [filters](filter) by the [data matrix](workspace). The result is the [output matrix](output)."),
+        reshape(s.P, s.Q),
     )  # fmt: skip
 
 
@@ -154,4 +168,4 @@ def _kinds(stores: list[Store], row: int, has_others: bool) -> list[int]:
     """Returns the template index of each step; `row` is the length of a row."""
     several = [int(store.cells[0] // row != store.cells[-1] // row) for store in stores]
     zeros = [2 * (not len(store.read)) for store in stores]
-    return [a + b for a, b in zip(several, zeros, strict=True)] + [4] * has_others + [5]
+    return [a + b for a, b in zip(several, zeros, strict=True)] + [4] * has_others + [5, 6]

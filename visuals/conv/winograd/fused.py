@@ -16,6 +16,8 @@ from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.charts.units import bytes_
+from visuals.conv.winograd import halves
+from visuals.conv.winograd.halves import Halves
 from visuals.conv.winograd.part import (
     Numbers,
     Operations,
@@ -30,7 +32,7 @@ from visuals.scene.parts import Group, Reading, Sum, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
-from visuals.scene.source import resources, source_of
+from visuals.scene.source import resources
 
 ORDER = mark("explaining order")
 ORDER_NOTE = mark(
@@ -38,10 +40,16 @@ ORDER_NOTE = mark(
     "and {BK} filters. Its warps transform {BC} channels at a time, in all lanes at once. Many blocks run at the same time."
 )
 MAX_DETAILED = 4  # up to so many tiles, each takes all its steps; of more, only the first two do
-FILTER, LOAD, LOAD_ZEROS, TRANSFORM, MULTIPLY, INVERSE, INVERSE_CUT, TILE = range(8)
+(
+    FILTER_HALF, FILTER, LOAD, LOAD_ZEROS, TRANSFORM_HALF, TRANSFORM, MULTIPLY, INVERSE_HALF, INVERSE, INVERSE_CUT, TILE,
+) = range(11)  # fmt: skip
+_FILES = (
+    ("07_winograd_filter.cu", 'extern "C"', ""), halves.TRANSFORM, ("08_winograd_fused.cu", 'extern "C"', ""),
+)  # fmt: skip
 _MARKS = (
-    "const float* __restrict__ U", "load_tile(input", "load_tile(input", "transform_2d(BT, d, v)",
-    "sum[e][i][j] +=", "transform_2d(AT, z, out)", "transform_2d(AT, z, out)", "transform_2d(AT, z, out)",
+    "transform_2d(G, g, u)", halves.SECOND_HALF, "load_tile(input", "load_tile(input", "transform_2d(BT, d, v)",
+    halves.SECOND_HALF, "sum[e][i][j] +=", "transform_2d(AT, z, out)", halves.SECOND_HALF, halves.SECOND_HALF,
+    "transform_2d(AT, z, out)",
 )  # fmt: skip
 # What the steps count, and its name on the stage.
 COUNTED = {
@@ -67,10 +75,9 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         tensors=(*common_tensors(part, n), *_tensors(part)),
         groups=(
             Group((("x", "R"), ("w", "y")), "global", tr("global memory")),
-            *([Group((("BT", "G", "AT"),), "global", tr("F({m}×{m}, 3×3), known at compile time", m=m))] if m == 2 else []),
             Group((("U",),), "workspace", tr("workspace")),
             Group((("V",),), "shared", tr("shared memory")),
-            Group((("d", "Z"),), "registers", tr("registers")),
+            Group((("d", "Xd", "Z"),), "registers", tr("registers")),
         ),
         steps=len(kind),
         step_name=tr("step"),
@@ -79,8 +86,9 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         writes=r.writes(),
         captions=r.captions(_templates(part)),
         readings=readings(r),
-        source=source_of(
-            "conv/08_winograd_fused.cu", _MARKS, kind, detail=resources(rung.build(s, tiles).steps[1])
+        source=halves.listing(
+            tr("two kernels, transform_2d"), _FILES, _MARKS, kind,
+            detail=resources(rung.build(s, tiles).steps[1]),
         ),
         lanes=r.lanes(),
         sums=_sums(part),
@@ -133,15 +141,6 @@ def _note(planes: tuple[int, int, str], *axes: tuple[int, int, int]) -> str:
     return tr("part {ranges} of {size}", ranges=", ".join(ranges), size=whole)
 
 
-def matrices(part: Part) -> tuple[Tensor, ...]:
-    t = derived(part)
-    named = (("BT", "Bᵀ", "input", t.BT), ("G", "G", "filter", t.G), ("AT", "Aᵀ", "output", t.AT))
-    return tuple(
-        Tensor(name, symbol, symbol, role, 1, len(X), len(X[0]), np.array(X, object).astype(np.float32).ravel(), note=f"{len(X)} × {len(X[0])}")
-        for name, symbol, role, X in named
-    )  # fmt: skip
-
-
 def _tensors(part: Part) -> tuple[Tensor, ...]:
     T, s, T2 = part.T, part.s, positions(part.m)
     side, channel = f"{T} × {T}", tr("channel") if s.C > 1 else ""
@@ -151,8 +150,8 @@ def _tensors(part: Part) -> tuple[Tensor, ...]:
                note=tr("{side}, {bytes} in all", side=side, bytes=bytes_(4 * T2 * s.C * round_up_to_4(s.K)))),
         Tensor("V", "V", "V = Bᵀ d B", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("d", "d", "d", "input", part.C, T, T, note=side, plane_name=channel),
+        halves.tensor(part),
         Tensor("Z", "Z", "Z = Σ U · V", "output", part.K, T, T, plane_name=plane_name),
-        *(matrices(part) if part.m == 2 else ()),  # larger matrices leave no space for the numbers
     )  # fmt: skip
 
 
@@ -178,26 +177,30 @@ def counted(count: winograd_matrices.Count, times: int = 1) -> dict[str, int]:
 def _record(part: Part, n: Numbers) -> Recorder:
     r, ops, read_counts = Recorder(), operations(part.m), np.zeros(n.x[0].size)
     U = n.U[:, :, : part.K].transpose(2, 1, 0)  # K, C, positions
+    half = Halves(part, n)
     for k in range(part.K):
         counts = counted(ops.filter, part.C)
+        r.step(FILTER_HALF, k)
+        cells = half.put(r, half.of_filter(k))
         r.step(FILTER, k, *counts.values(), **counts)
+        r.look("Xd", cells)
         r.put("U", U[k], np.arange(U.size).reshape(part.K, -1)[k])
     detailed = part.tiles if part.tiles <= MAX_DETAILED else 2
     for tile in range(part.tiles):
-        _tile(r, part, n, ops, read_counts, tile, detailed=tile < detailed)
+        _tile(r, half, ops, read_counts, tile, detailed=tile < detailed)
     return r
 
 
 def _tile(
     r: Recorder,
-    part: Part,
-    n: Numbers,
+    half: Halves,
     ops: Operations,
     read_counts: np.ndarray,
     tile: int,
     detailed: bool,
 ):
     """Add the steps of one tile, or all its work as one step."""
+    part, n = half.part, half.n
     T2, window, out, number = positions(part.m), part.window(tile), part.outputs(tile), part.number(tile)
     lane, inside, valid = number % FUSED_TILES, window[window >= 0], out[out >= 0]
     location, lane_args = (number, *part.at(tile)), {"warp": 0, "mask": mask_of(np.array([lane]))}
@@ -213,10 +216,16 @@ def _tile(
         first = [float(X.flat[0]) for X in (n.U[0], n.V[0, :, tile], n.Z[0, 0, tile : tile + 1])]
         details = lane, number // FUSED_TILES, before, zeros
         d = r.step(LOAD_ZEROS if zeros else LOAD, *location, *details, **lane_args)
+        r.step(TRANSFORM_HALF, *location, **lane_args)
+        cells = half.put(r, half.of_input(tile))
         V = r.step(TRANSFORM, *location, *forward.values(), **forward, **lane_args)
+        r.look("Xd", cells)
         Z = r.step(MULTIPLY, *location, *first, product, product=product)
+        r.step(INVERSE_HALF, *location, **lane_args)
+        cells = half.put(r, half.of_output(tile))
         kind = INVERSE_CUT if cut else INVERSE
         y = r.step(kind, *location, *inverse.values(), cut, direct=direct, **inverse, **lane_args)
+        r.look("Xd", cells)
     else:
         d = V = Z = y = r.step(TILE, *location, before, product, product=product, direct=direct, **lane_args)
         r.count(**forward)
@@ -276,8 +285,8 @@ def _templates(part: Part) -> tuple[str, ...]:
         else tr("At position (0, 0) the sum is {5}.")
     )
     inverse = tr(
-        "Inverse transform: Aᵀ [Z](output) A of each filter gives {m} × {m} values of [y](output), from row {1}, column {2}. "
-        "It takes {3} additions and {4} multiplications.",
+        "Then [y](output) = Xd A gives {m} × {m} values of each filter, from row {1}, column {2}. Both halves take {3} "
+        "additions and {4} multiplications.",
         **sizes,
     )
     again = (
@@ -286,21 +295,34 @@ def _templates(part: Part) -> tuple[str, ...]:
         else tr("[U](filter) · [V](input) takes {4} multiplications for the filters and channels shown.")
     )
     return (
+        joined(
+            tr(
+                "Filter {0}, first half: [Xd](workspace) = G g. Each column of the [filter](filter) g becomes {T} values.",
+                **sizes,
+            ),
+            tr("An earlier launch does this once for all tiles and images."),
+        ),
         tr(
-            "Filter {0}: [U](filter) = G g Gᵀ turns 3 × 3 weights into {T} × {T} values, by {1} additions and {2} multiplications. "
-            "An earlier launch does this once for all tiles and images. This kernel receives U.",
+            "Filter {0}, second half: [U](filter) = Xd Gᵀ. Both halves take {1} additions and {2} multiplications. They turn 3 × 3 "
+            "weights into {T} × {T} values.",
             **sizes,
         ),
         joined(begin, read, before),
         joined(begin, read, before, tr("{6} positions are outside the input: they are loaded as zero.")),
+        tr(
+            "The tile is transformed, first half: [Xd](workspace) = Bᵀ [d](input). Each column of d is multiplied by Bᵀ."
+        ),
         joined(
             tr(
-                "[V](input) = Bᵀ [d](input) B: first Bᵀ times each column of d, then times each row of the result. That takes {3} "
-                "additions and {4} multiplications."
+                "Second half: [V](input) = Xd B. Each row of [Xd](workspace) is multiplied by B. Both halves take {3} additions "
+                "and {4} multiplications."
             ),
             stored,
         ),
         joined(product, multiplied, saved, first),
+        tr(
+            "Inverse transform, first half: [Xd](workspace) = Aᵀ [Z](output). Each column of Z is multiplied by Aᵀ."
+        ),
         inverse,
         joined(inverse, tr("{5} values are outside the output and are dropped.")),
         joined(

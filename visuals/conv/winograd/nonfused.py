@@ -11,13 +11,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kernels import sources
 from kernels.conv.winograd import FILTER_BLOCK, positions, tiles_of
 from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from visuals.charts.units import bytes_
+from visuals.conv.winograd import halves
 from visuals.conv.winograd.fused import ORDER, common_tensors, counted, joined, overlap, readings
+from visuals.conv.winograd.halves import Halves
 from visuals.conv.winograd.part import (
     NONFUSED,
     Numbers,
@@ -28,7 +29,7 @@ from visuals.conv.winograd.part import (
     sum_of,
     terms,
 )
-from visuals.scene.parts import Group, Source, Sum, Tensor
+from visuals.scene.parts import Group, Sum, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
@@ -37,12 +38,23 @@ ORDER_NOTE = mark(
     "The stage shows one thread after the other in the transforms, and one position after the other in the products. On the "
     "GPU, each of the four launches runs all its threads at once. All positions are multiplied at the same time."
 )
-FILTER, FILTER_END, INPUT, INPUT_ZEROS, INPUT_END, PRODUCT, OUTPUT, OUTPUT_CUT = range(8)
-_FILES = (
-    ("07_winograd_filter.cu", "transform_2d(G, g, u)"), ("09_winograd_input.cu", "transform_2d(BT, d, v)"),
-    ("09_winograd_product.cu", "sum[i][j] +="), ("09_winograd_output.cu", "transform_2d(AT, z, out)"),
+(
+    FILTER_HALF, FILTER, FILTER_END, INPUT_HALF, INPUT_HALF_ZEROS, INPUT, INPUT_END, PRODUCT, OUTPUT_HALF, OUTPUT, OUTPUT_CUT,
+) = range(11)  # fmt: skip
+_FILES = tuple(
+    (file, 'extern "C"', "")
+    for file in (
+        "07_winograd_filter.cu",
+        "09_winograd_input.cu",
+        "09_winograd_product.cu",
+        "09_winograd_output.cu",
+    )
+)
+_MARKS = (  # by kind of step
+    "transform_2d(G, g, u)", halves.SECOND_HALF, "transform_2d(G, g, u)", "transform_2d(BT, d, v)", "transform_2d(BT, d, v)",
+    halves.SECOND_HALF, "transform_2d(BT, d, v)", "sum[i][j] +=", "transform_2d(AT, z, out)", halves.SECOND_HALF,
+    halves.SECOND_HALF,
 )  # fmt: skip
-_FILE_INDEX = np.array((0, 0, 1, 1, 1, 2, 3, 3))  # index into _FILES, by kind of step
 
 
 def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
@@ -54,11 +66,12 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
     return Scene(
         key=f"{rung.name} {part.i0},{part.j0} {sizes} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
         title=rung.name,
-        tensors=(*common_tensors(part, n)[:3], *_tensors(part)),
+        tensors=(*common_tensors(part, n)[:3], *_tensors(part), halves.tensor(part)),
         groups=(
             Group((("x", "w", "y"),), "global", tr("global memory")),
             Group((("U", "V", "Z"),), "workspace",
                   tr("workspaces: {n} matrices each, one below the other", n=positions(part.m))),
+            Group((("Xd",),), "registers", tr("registers")),
         ),
         steps=r.steps,
         step_name=tr("step"),
@@ -67,7 +80,10 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         writes=r.writes(),
         captions=r.captions(_templates(part)),
         readings=readings(r),
-        source=_source(np.array(r.kinds)),
+        source=halves.listing(
+            tr("four kernels"), (*_FILES, halves.TRANSFORM), _MARKS, np.array(r.kinds),
+            detail="07_winograd_filter.cu, 09_winograd_*.cu",
+        ),
         lanes=r.lanes(),
         sums=_sums(part),
     )  # fmt: skip
@@ -154,17 +170,21 @@ def _record(part: Part, tiles: Mapping[str, int], n: Numbers) -> Recorder:
     def thread(index: int) -> dict[str, int]:
         return {"warp": index % tiles["BLOCK"] // 32, "mask": mask_of(np.array([index % 32]))}
 
-    across, down = FILTER_BLOCK
+    (across, down), half = FILTER_BLOCK, Halves(part, n)
     for k in range(K):
         for c in range(C):
-            r.step(FILTER, k, c, warp=c % down, mask=mask_of(np.array([k % across])), **counted(ops.filter))
+            lane = {"warp": c % down, "mask": mask_of(np.array([k % across]))}
+            r.step(FILTER_HALF, k, c, **lane)
+            done = half.put(r, half.of_filter(k, c))
+            r.step(FILTER, k, c, **lane, **counted(ops.filter))
+            r.look("Xd", done)
             write("U", np.s_[:, c, k])
     if filters > K:
         r.step(FILTER_END, filters - K)
         write("U", np.s_[:, :, K:])
     read_counts = np.zeros(n.x[0].size)
     for tile in range(part.tiles):
-        _input(r, part, ops, read_counts, tile, thread, write)
+        _input(r, half, ops, read_counts, tile, thread, write)
     if cols > part.tiles:
         r.step(INPUT_END, cols - part.tiles)
         write("V", np.s_[:, :, part.tiles :])
@@ -178,21 +198,28 @@ def _record(part: Part, tiles: Mapping[str, int], n: Numbers) -> Recorder:
         cut = len(tile_outputs) - len(valid)
         counts = {"direct": 9 * len(valid) * K * C} | counted(ops.output, K)
         lane_args = thread(part.number(tile)) if s.K == 1 else {}
+        r.step(OUTPUT_HALF, part.number(tile), **lane_args)
+        done = half.put(r, half.of_output(tile))
         r.step(OUTPUT_CUT if cut else OUTPUT, part.number(tile), *part.at(tile), cut, **counts, **lane_args)
+        r.look("Xd", done)
         outputs = np.arange(K)[:, None] * n.y[0].size + valid
         r.put("y", n.y.ravel()[outputs], outputs)
     return r
 
 
-def _input(r: Recorder, part: Part, ops, read_counts: np.ndarray, tile: int, thread, write) -> None:
+def _input(r: Recorder, half: Halves, ops, read_counts: np.ndarray, tile: int, thread, write) -> None:
+    part = half.part
     window, number = part.window(tile), part.number(tile)
     inside = window[window >= 0]
     zeros, before = len(window) - len(inside), int((read_counts[inside] > 0).sum())
-    counts = counted(ops.input, part.C)
     lane_args = thread(number) if part.s.C == 1 else {}
-    kind = INPUT_ZEROS if zeros else INPUT
-    r.step(kind, number, *part.at(tile), before, zeros, **counts, **lane_args)
+    kind = INPUT_HALF_ZEROS if zeros else INPUT_HALF
+    r.step(kind, number, *part.at(tile), before, zeros, **lane_args)
+    r.look("x", inside)
+    done = half.put(r, half.of_input(tile))
     read_counts[inside] += 1
+    r.step(INPUT, number, **counted(ops.input, part.C), **lane_args)
+    r.look("Xd", done)
     write("V", np.s_[:, :, tile])
 
 
@@ -225,9 +252,10 @@ def _templates(part: Part) -> tuple[str, ...]:
         *overlap(part),
     )
     zeros = tr("{4} positions are outside the input: they are loaded as zero.")
+    begin = tr("First half of its transform: [Xd](workspace) = Bᵀ d.")
     transform = tr(
-        "One Bᵀ d B takes {additions} additions and {multiplications} multiplications. It stores one value in each of the {T2} "
-        "matrices [V](input).",
+        "Launch 2, tile {0}, second half: [V](input) = Xd B. Both halves take {additions} additions and {multiplications} "
+        "multiplications. One value is stored in each of the {T2} matrices V.",
         **sizes,
         **counts(ops.input),
     )
@@ -243,15 +271,19 @@ def _templates(part: Part) -> tuple[str, ...]:
         )
     )
     inverse = tr(
-        "One Aᵀ Z A takes {additions} additions and {multiplications} multiplications. It gives {m} × {m} values of "
-        "[y](output), from row {1}, column {2}.",
+        "Launch 4, tile {0}, second half: [y](output) = Xd A. Both halves take {additions} additions and {multiplications} "
+        "multiplications. They give {m} × {m} values, from row {1}, column {2}.",
         **sizes,
         **counts(ops.output),
     )
     return (
         tr(
-            "Launch 1: one thread transforms [filter](filter) {0}, channel {1}, by G g Gᵀ. It takes {additions} additions and "
-            "{multiplications} multiplications. It stores one value in each of the {T2} matrices [U](filter).",
+            "Launch 1: one thread transforms [filter](filter) {0}, channel {1}. First half: [Xd](workspace) = G g, G times each "
+            "column of the filter.",
+        ),
+        tr(
+            "Launch 1, second half: [U](filter) = Xd Gᵀ. Both halves take {additions} additions and {multiplications} "
+            "multiplications. One value is stored in each of the {T2} matrices U.",
             **sizes,
             **counts(ops.filter),
         ),
@@ -265,8 +297,9 @@ def _templates(part: Part) -> tuple[str, ...]:
                 "The length of a row of [U](filter) is a multiple of 4, so the product copies 16 bytes at a time."
             ),
         ),
-        joined(read, before, transform),
-        joined(read, before, zeros, transform),
+        joined(read, before, begin),
+        joined(read, before, zeros, begin),
+        transform,
         joined(
             trn(
                 "Launch 2: {n} thread beyond the last tile stores zeros.",
@@ -285,23 +318,7 @@ def _templates(part: Part) -> tuple[str, ...]:
             if s.C == 1
             else tr("The first value, a sum over the channels, is {5}."),
         ),
-        joined(gather, inverse),
-        joined(gather, inverse, tr("{3} values are outside the output and are dropped.")),
-    )
-
-
-def _source(kind: np.ndarray) -> Source:
-    """Returns the four kernels one below the other, each from its signature on and under its file's name."""
-    text, highlighted = [], []
-    for file, line in _FILES:
-        lines = sources.text(f"conv/{file}").splitlines()
-        first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
-        index = next(i for i in range(first, len(lines)) if line in lines[i])
-        highlighted.append(len(text) + 2 + index - first)  # from 1, after the name
-        text += [f"// {file}", *lines[first:]]
-    return Source(
-        tr("four kernels"),
-        "\n".join(text),
-        np.array(highlighted)[_FILE_INDEX][kind],
-        detail="07_winograd_filter.cu, 09_winograd_*.cu",
+        joined(gather, tr("First half: [Xd](workspace) = Aᵀ Z.")),
+        inverse,
+        joined(inverse, tr("{3} values are outside the output and are dropped.")),
     )

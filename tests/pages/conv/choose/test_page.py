@@ -104,8 +104,10 @@ def test_guess_comes_before_the_race(recorded):
     assert "Guess before you look" in html and "kt-race" not in html and "kt-map" not in html
     assert "1.1 ms" not in html and "kt-totals" not in html
     chips = links(at)
-    assert chips["FFT"] == {"predict": "fft"} and "cuDNN DIRECT" not in chips  # cuDNN refused this shape
-    assert chips["show without guessing"] == {"predict": "show"}
+    assert (
+        chips["FFT"] == {"view": "explore", "predict": "fft"} and "cuDNN DIRECT" not in chips
+    )  # cuDNN refused this shape
+    assert chips["show without guessing"] == {"view": "explore", "predict": "show"}
     assert "17 of 18 kernels can run this shape." in html
 
 
@@ -118,7 +120,7 @@ def test_guess_is_ranked_and_kept_in_the_url(recorded):
     assert html.count('data-rung="') == 16 and html.count(">your guess<") == 1
     assert "cuDNN 9 does not support DIRECT for this shape (tried on GPU X, 2026-01-02)" in html
     assert "not recorded cold at this shape" in html  # cuDNN GEMM: neither a row nor a refusal
-    assert links(at)["guess again"] == {}
+    assert links(at)["guess again"] == {"view": "explore"}
     assert "kt-map" in html and "kt-totals" in html
 
 

@@ -14,7 +14,7 @@ from pages.conv import address as conv_address
 from pages.conv import controls
 from pages.conv.fft import address
 from pages.parts.run_settings import RunSettings
-from tests.helpers.page_runner import components, open_page, texts
+from tests.helpers.page_runner import components, heads, open_page, texts
 from visuals.charts import units
 from visuals.conv.fft import story
 from visuals.conv.inputs import Inputs
@@ -39,7 +39,7 @@ def test_lesson_has_every_part():
     for title in ("FFT: a convolution becomes", "Spectra as pictures", "Wrap-around", "Time", "Memory", "Why", "Roofline",
                   "Whole images or tiles", "As the filter grows", "Kernel"):  # fmt: skip
         assert title in html, title
-    assert html.count("data:image/png") == 7 + 3
+    assert html.count("data:image/png") == 10 + 3
     assert "20 of 36 outputs wrap around" in html and "<b>3×3</b> taps become <b>64</b> numbers" in html
     assert "10_fft_multiply.cu" in " ".join(tab.label for tab in at.tabs)
     # The FFT has no data matrix.
@@ -143,3 +143,19 @@ def test_the_page_shows_the_share_of_each_step():
     for part, share in story.part_shares(row).items():
         assert f'<th scope="row">share of the time: {part}</th><td>{units.share(share)}</td>' in html
     assert units.bytes_(row["workspace_bytes"]) in html
+
+
+# -- orders --------------------------------------------------------------------------------------------
+def test_each_order_plays_its_scene():
+    keys = {}
+    for order in address.ORDERS:
+        (stage_head,) = heads(open_at(view="watch", order=order))
+        keys[order] = stage_head["meta"]["key"]
+    assert keys[address.BUTTERFLIES].startswith("fft-butterflies ")
+    assert " phases " in keys[address.PHASES] and " phases " not in keys[address.EXPLAINING]
+
+
+def test_the_note_of_the_butterflies_says_that_they_are_no_kernel_of_cufft():
+    (stage_head,) = heads(open_at(view="watch", order=address.BUTTERFLIES))
+    assert "cuFFT’s kernels are not shown" in stage_head["meta"]["orderNote"]
+    assert "cuFFT’s kernels are not shown" in address.ORDERS[address.BUTTERFLIES]

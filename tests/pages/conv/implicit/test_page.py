@@ -11,7 +11,7 @@ from kernels.ladders import find
 from pages.conv.implicit import address
 from pages.conv.implicit.address import DEFAULT, FIELDS, RUNGS, TILES
 from pages.parts import tiles as tile_sizes
-from tests.helpers.page_runner import finish, links, open_page, stages, texts
+from tests.helpers.page_runner import finish, heads, links, open_page, stages, texts
 
 open_at = partial(open_page, "conv/implicit/page.py")
 ANYTHING = st.one_of(
@@ -111,3 +111,16 @@ def test_run_uses_the_tiles_of_the_page():
     other = rows["conv/im2col-cublas"]["tiles"]
     assert other == find("conv/im2col-cublas").default_tiles and "kt-badge-measured" in texts(at)
     assert "conv/implicit-gemm-plain" not in rows and "NumPy divides one way only" in texts(at)
+
+
+def test_the_map_of_a_launch():
+    assert stages(open_at(order="map", N=32, C=128, H=28, W=28, K=128))[0].startswith(
+        "map conv/implicit-gemm"
+    )
+
+
+def test_the_timeline_is_an_order_of_play():
+    at = open_at(order="timeline")
+    assert stages(at)[0].endswith("timeline")
+    assert [order["name"] for order in heads(at)[0]["orders"]] == ["explaining", "timeline", "map"]
+    assert not stages(open_at(order="no such"))[0].endswith("timeline")

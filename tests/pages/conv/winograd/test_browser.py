@@ -29,9 +29,9 @@ def test_each_step_has_the_caption_of_the_scene(watch):
 
 def test_pointing_at_v_names_the_terms_of_the_transform(watch):
     """V[0, 0] of F(2x2): d00 - d02 - d20 + d22, from the rows of B^T."""
-    stage, scene = watch("step=3"), expected_scene()
+    stage, scene = watch("step=6"), expected_scene()
     frames(stage.page, 60)
-    d = scene.cells("d", 3).reshape(4, 4)
+    d = scene.cells("d", 6).reshape(4, 4)
     BT = winograd_matrices.derive(2, 3).arrays("float64")[2]
     text = stage.point_at("V", 0).replace("−", "-")
     a, b, c, e = (f"{d[i, j]:g}" for i, j in ((0, 0), (0, 2), (2, 0), (2, 2)))

@@ -11,7 +11,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.jobs.job import JobError
 from kernels.ladders import find
 from pages import _cards
-from pages.conv.winograd import address, matrices
+from pages.conv.winograd import address, chapters, matrices
 from pages.conv.winograd.address import KERNELS
 from pages.parts.worker import worker
 from tests.helpers.page_runner import components, heads, open_page, press, stages, strip, texts
@@ -46,7 +46,7 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
     assert "Fewer multiplications" in html and "Rounding errors" in html and "kt-note" not in html
     assert f"<b>{(m + 2) ** 2}</b>" in html
     files = meta["source"]["file"]
-    assert files == ("08_winograd_fused.cu" if "steps" not in kernel else "four kernels")
+    assert files == ("two kernels, transform_2d" if "steps" not in kernel else "four kernels")
 
 
 @pytest.mark.slow
@@ -128,12 +128,10 @@ def test_each_view_shows_only_its_part(view, stages, cards):
     assert sum(title in html for title in titles) == cards
 
 
-def test_home_cards_show_the_scene_of_the_lesson():
-    cards = [card for card in _cards.CARDS if card.page == "conv/winograd/page.py"]
-    assert len(cards) == 2
-    for card in cards:
-        assert 0 < card.step < card.build_scene().steps
-        assert head(open_at(**card.params))["key"] == card.build_scene().key
+def test_home_card_shows_the_scene_of_the_lesson():
+    card = _cards.BY_PAGE["conv/winograd/page.py"]
+    assert 0 < card.step < card.build_scene().steps
+    assert head(open_at(**card.params))["key"] == card.build_scene().key
 
 
 def test_effective_and_actual_rates_use_different_flops():
@@ -185,3 +183,28 @@ def test_a_wrong_matrix_gives_a_difference(monkeypatch):
     monkeypatch.setattr(winograd_matrices, "derive", lambda m, r: wrong)
     exact, double, single = matrices.differences.__wrapped__(3, 3, 0)
     assert exact >= 1 and double > 0.1 and single > 0.1 and np.isfinite(double)
+
+
+# -- orders --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kernel", ["2x2", "6x6-steps"])
+@pytest.mark.parametrize("order", [address.DERIVE, address.NESTED])
+def test_each_order_plays_at_the_tile_size_of_the_kernel(order, kernel):
+    meta = head(open_at(view="watch", order=order, kernel=kernel))
+    assert meta["key"] == f"winograd-{order} {KERNELS[kernel][1]}"
+    assert meta["orderNote"]
+
+
+def test_an_order_says_when_the_shape_has_no_winograd():
+    assert not stages(open_at(view="watch", order=address.DERIVE, R="5", S="5"))
+
+
+def test_recorded_errors_grow_with_the_tile():
+    """The chapter on digits states them; they are those of the recordings at the real size."""
+    shape = CONV_PRESETS["resnet50-res3-3x3-n32"].shape
+    errors = chapters.recorded_errors(shape)
+    assert list(errors) == [0, 2, 4, 6] and list(errors.values()) == sorted(errors.values())
+    steps = find("conv/winograd-nonfused")
+    for m in (2, 4, 6):
+        row = records.recorded(steps.name, shape, steps.default_tiles | {"M": m})
+        assert errors[m] == row["error"]
+    assert errors[0] == records.recorded("conv/direct", shape, find("conv/direct").default_tiles)["error"]

@@ -17,7 +17,16 @@ from tests.helpers.shapes import conv_shapes
 from visuals.conv.direct import scene as scene_module
 from visuals.conv.direct import story
 from visuals.conv.direct import warps as direct_warps
-from visuals.conv.direct.scene import PIXEL, STORE, TERM, ZERO, direct_scene, part_shown
+from visuals.conv.direct.scene import (
+    MANY_TERMS,
+    PIXEL,
+    STORE,
+    TERM,
+    ZERO,
+    direct_scene,
+    folded_scene,
+    part_shown,
+)
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import gather_index
 from visuals.scene.payload import payload
@@ -46,6 +55,23 @@ def traced(s: ConvShape, x, w):
     """Returns (trace of block 0, counters of the whole launch, blocks)."""
     program = RUNG.build(s, RUNG.default_tiles)
     return *emulator.trace_launch(program, 0, {"x": x, "w": w}), program.steps[0].grid[0]
+
+
+# -- folded steps ----------------------------------------------------------------------------------
+@settings(max_examples=25, deadline=None)
+@given(conv_shapes())
+def test_a_folded_scene_ends_its_products_with_the_same_values(s):
+    scene = scene_of(s)[0]
+    brief = folded_scene(scene)
+    stored, new = (int(np.flatnonzero(found.captions.kind == STORE)[0]) for found in (scene, brief))
+    assert new == (4 if stored > MANY_TERMS else stored)
+    if new < stored:
+        assert brief.caption(2).startswith(f"Products 3 to {stored - 1}: ") and brief.key != scene.key
+    after = [(t, t) for t in range(2)] + [(2, stored - 2)] * (new < stored)
+    after += [(new + t, stored + t) for t in range(-1, scene.steps - stored)]
+    for t, old in after if stored > 3 else ():
+        for name in ("win", "tap", "prod", "sum", "y"):
+            np.testing.assert_array_equal(brief.cells(name, t), scene.cells(name, old))
 
 
 # -- cells -----------------------------------------------------------------------------------------

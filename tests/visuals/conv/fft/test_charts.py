@@ -173,7 +173,7 @@ def test_the_sentence_says_from_which_filter_on_the_fft_wins():
         return charts.fft_sentence([("direct", direct), ("FFT, whole", fft_points), ("cuDNN FFT", library)])
 
     assert sentence(4, 4, 4, 3.5) == (
-        "In the recordings the FFT wins from R = 5 on. At R = 7 it is 2× as fast as direct."
+        "In the recordings of this lesson’s kernels, the FFT wins from R = 5 on. At R = 7 it is 2× as fast as direct."
     )
     assert sentence(4, 4, 4, 7) == "In the recordings the FFT is 1.25× as fast as direct at R = 5."
     assert sentence(4, 6, 7.5, 14) == (

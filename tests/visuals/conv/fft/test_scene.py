@@ -26,6 +26,7 @@ from visuals.conv.fft.scene import fft_scene
 from visuals.conv.fft.steps import part_of
 from visuals.conv.inputs import Inputs, outputs
 from visuals.scene.payload import payload
+from visuals.scene.scene import number
 
 RUNG = fft.RUNGS[0]
 TOLERANCE = 3e-6  # of the largest number, in float32
@@ -178,6 +179,39 @@ def test_part_of_large_arrays_has_the_right_offset(s, tile):
     cells_are_the_arrays(scene, a)
     p = part_of(a)
     assert scene.tensor("xp").partial == ((p.rows, p.columns) != (a.rows, a.columns))
+
+
+@settings(max_examples=30, deadline=None)
+@given(conv_shapes(), st.sampled_from(TILES))
+def test_magnitudes_and_phases_make_the_spectra(s, tile):
+    """Both scenes together: |X| · e^(i phase) is the array, in every cell of X, W and Y."""
+    inputs = whole_numbers(s)
+    a, expected = first_arrays(s, inputs, tile), reference.conv(s, **inputs)[0][0, 0]
+    magnitudes, phases = (fft_scene(a, s, PAD, expected, phases=shown) for shown in (False, True))
+    p = part_of(a)
+    rows, frequencies, maps, at = p.rows, p.columns // 2 + 1, p.maps, (p.down, p.across)
+    for name, spectrum, scale in (
+        ("X", a.X[at][:maps, :rows, :frequencies], np.abs(a.X).max()),
+        ("W", a.W[:maps, :rows, :frequencies], np.abs(a.W).max()),
+        ("Y", a.Y[at][:rows, :frequencies], a.max_product),
+    ):
+        angle = phases.cells(name).astype("f8")
+        assert (np.abs(angle) <= 180).all()
+        found = magnitudes.cells(name) * np.exp(1j * np.radians(angle))
+        np.testing.assert_allclose(found, spectrum.ravel(), rtol=0, atol=TOLERANCE * scale, err_msg=name)
+    assert phases.steps == magnitudes.steps and phases.key != magnitudes.key
+    np.testing.assert_array_equal(phases.cells("y"), magnitudes.cells("y"))
+
+
+def test_the_product_is_written_out_as_complex_numbers():
+    """Of each MULTIPLY step: X · conj(W) of the numbers in the caption is the Y in it."""
+    a, scene, _ = scene_of(ConvShape(1, 1, 8, 8, 1, 3, 3))
+    for t in range(scene.steps):
+        args = scene.captions.args[t]
+        if "X · conj(W)" in scene.caption(t):
+            X, W, Y = args[2:8:2] + 1j * args[3:8:2]
+            assert_close(np.array(X * W.conjugate()), np.array(Y), a.max_product)
+            assert f"So Y = ({number(Y.real)}, {number(Y.imag)})." in scene.caption(t)
 
 
 def test_wrong_writes_are_detected():

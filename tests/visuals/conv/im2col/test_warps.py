@@ -43,8 +43,10 @@ def test_cells_equal_the_stores_of_the_kernel(s):
     cells = warps.cells("D")
     assert written and all(cells[element] == value for element, value in written.items())
     np.testing.assert_array_equal(cells, scene.cells("D"))
-    assert np.isnan(warps.cells("y", warps.steps - 2)).all()  # the product is a second launch
-    assert np.isfinite(warps.cells("y", warps.steps - 1)).all()
+    assert np.isnan(warps.cells("C", warps.steps - 3)).all()  # the product is a second launch
+    np.testing.assert_array_equal(warps.cells("C", warps.steps - 2), scene.cells("C"))
+    assert np.isnan(warps.cells("y", warps.steps - 2)).all()
+    np.testing.assert_array_equal(warps.cells("y"), scene.cells("y"))
     assert np.isfinite(warps.cells("D", warps.steps - 1)).all()
 
 
@@ -84,5 +86,17 @@ def test_other_blocks_have_a_caption():
     s = ConvShape(1, 1, 32, 32, 2, 3, 3)
     scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
-    assert "The other 3 blocks" in warps.caption(warps.steps - 2)
-    assert "second launch" in warps.caption(warps.steps - 1)
+    assert "The other 3 blocks" in warps.caption(warps.steps - 3)
+    assert "second launch" in warps.caption(warps.steps - 2)
+    assert "no bytes move" in warps.caption(warps.steps - 1)
+
+
+def test_the_product_lights_a_line_of_its_own_kernel():
+    s = CONV_PRESETS["toy"].shape
+    scene, trace, counters = scene_and_trace(s)
+    warps = in_warp_order(scene, s, trace, counters, blocks(s))
+    copying, _ = warps.source_at(warps.steps - 3)
+    source, line = warps.source_at(warps.steps - 2)
+    assert (copying.file, source.file) == ("02_im2col.cu", "03_gemm.cu")
+    assert "sum += tile_a[" in source.text.splitlines()[line - source.first]
+    assert warps.source_at(warps.steps - 1) == (source, 0)

@@ -234,8 +234,9 @@ def test_reads_are_counted_as_the_tiles_overlap():
     reads = scene.cells("R").reshape(8, 8)
     assert reads.sum() == sum((part_of(s, 2).window(t) >= 0).sum() for t in range(16))
     assert reads[3, 3] == 4 and reads[0, 0] == 1 and reads.max() == 4
-    assert " 0 of them were read before" in scene.caption(1)
-    assert " 6 of them were read before" in scene.caption(5)  # 3 rows (one of 4 is padding) of 2 columns
+    assert " 0 of them were read before" in scene.caption(2)
+    second = next(t for t in range(scene.steps) if scene.caption(t).startswith("Tile 1 "))
+    assert " 6 of them were read before" in scene.caption(second)  # 3 rows (one of 4 is padding) of 2 columns
 
 
 # -- counts ------------------------------------------------------------------------------------------
@@ -358,12 +359,12 @@ def test_highlighted_line_matches_the_caption(how, m):
     lines = scene.source.text.splitlines()
     for t in range(scene.steps):
         line, caption = lines[int(scene.source.lines[t]) - scene.source.first], scene.caption(t)
-        for phrase, code in (("G g Gᵀ", ("U,", "transform_2d(G")), ("element by element", ("sum[",)), ("Inverse transform", ("transform_2d(AT",)),
-                            ("Launch 2", ("transform_2d(BT",)), ("Launch 3", ("sum[",)), ("Launch 4", ("transform_2d(AT",))):  # fmt: skip
-            if caption.startswith(phrase) or (
-                phrase in caption and not caption.startswith(("Launch", "Tile"))
-            ):
-                assert any(c in line for c in code), (caption, line)
+        for phrase, code in (
+            ("Xd = G g", "transform_2d(G"), ("Xd = Bᵀ d", "transform_2d(BT"), ("Xd = Aᵀ Z", "transform_2d(AT"),
+            ("Both halves", "Xd[i][k] * X[j][k]"), ("Z = U · V, element", "sum["), ("Launch 3", "sum["),
+        ):  # fmt: skip
+            if phrase in caption:
+                assert code in line, (caption, line)
         assert "{" not in caption and "[" not in caption.replace(
             "[", "", caption.count("Z[") + caption.count("U[") + caption.count("V[")
         )
@@ -416,3 +417,33 @@ def test_each_lane_of_the_fused_kernel_reads_and_writes_its_tile(m):
         )
         assert elements("x", False, tile) == sorted(window[window >= 0])
         assert elements("y", True, tile) == sorted(out[out >= 0])
+
+
+# -- halves of a transform -----------------------------------------------------------------------------
+@settings(max_examples=25, deadline=None)
+@given(shapes(max_size=8), st.sampled_from(KERNELS))
+def test_second_half_of_each_transform_follows_from_the_first(s, kernel):
+    """Xd Xᵀ, with the Xd on the stage, is what the next step writes for one channel and the first filter."""
+    how, m = kernel
+    x, w = integers(s)
+    part = part_of(s, m)
+    scene, tolerance = scene_of(how, part, x, w), 1e-5 * scale_of(s, m, x, w)
+    AT, G, BT = winograd_matrices.derive(m, 3).arrays("float64")
+    out_tiles = iter(range(part.tiles))
+    for t in np.unique(scene._events("Xd")[0]):
+        caption, Xd = scene.caption(t), scene.cells("Xd", t).reshape(part.T, part.T)
+        X, name = next(
+            pair for half, pair in {"G g": (G, "U"), "Bᵀ d": (BT, "V"), "Aᵀ Z": (AT, "y")}.items()
+            if f"Xd = {half}" in caption
+        )  # fmt: skip
+        expected = (Xd[: len(X), : X.shape[1]] @ X.T).ravel()
+        assert "Both halves" in scene.caption(t + 1)
+        steps, _, values = scene._events(name)
+        written = values[steps == t + 1]
+        if name == "y":
+            outputs = part.outputs(next(out_tiles))
+            inside = outputs >= 0
+            written, expected = scene.cells("y", t + 1)[outputs[inside]], expected[inside]
+        elif how == "steps":  # positions, then channels or filters
+            written = written.reshape(len(expected), -1)[:, 0]
+        np.testing.assert_allclose(written[: len(expected)], expected, rtol=0, atol=tolerance)

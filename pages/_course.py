@@ -1,0 +1,59 @@
+"""The course: how long each lesson takes, what it builds on, which of its chapters this browser has shown.
+
+The browser keeps the chapters that were open (visuals/stage/chapter.js). Nothing about them is sent to the server.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from math import ceil
+from pathlib import Path
+
+import streamlit as st
+
+from kernels.i18n import cached, mark, tr, trn
+from pages._lessons import LESSONS, Lesson
+from pages.parts.chapters import Story
+
+WORDS_A_MINUTE = 150
+RULE = mark("Minutes: one for each chapter, and one for every {words} words in them.")
+
+
+@cache
+def _component():
+    js = Path(__file__).with_name("_progress.js").read_text(encoding="utf-8")
+    return st.components.v2.component("progress", js=js, isolate_styles=False)
+
+
+def story(lesson: Lesson) -> Story:
+    """Returns the chapters of a lesson, none if it has no story."""
+    return import_module(lesson.chapters).STORY if lesson.chapters else Story()
+
+
+@cached(64)
+def minutes(lesson: Lesson) -> int:
+    """Returns how many minutes a lesson takes, by RULE; 0 without chapters."""
+    found = story(lesson)
+    words = sum(len(text.split()) for text in found.texts())
+    return ceil(len(found.chapters) + words / WORDS_A_MINUTE)
+
+
+def after(lesson: Lesson) -> str:
+    """Returns which lessons come before; "" for the first."""
+    titles = ", ".join(tr(one.title) for one in LESSONS if one.path in lesson.after)
+    return tr("after {lessons}", lessons=titles) if titles else ""
+
+
+def progress(lesson: Lesson) -> None:
+    """Draws the line under a lesson: "3 of 8 chapters · 12 min · after threads"."""
+    count = len(story(lesson).chapters)
+    time = tr("{n} min", n=minutes(lesson)) if count else ""
+    data = {
+        "path": lesson.path,
+        "count": count,
+        "none": trn("{n} chapter", "{n} chapters", count) if count else "",
+        "some": trn("{seen} of {n} chapter", "{seen} of {n} chapters", count, seen="{seen}"),
+        "rest": [text for text in (time, after(lesson)) if text],
+    }
+    _component()(key=f"progress_{lesson.path}", data=data, height="content")

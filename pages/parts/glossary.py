@@ -1,0 +1,154 @@
+"""The terms of the field as data, and where a text uses them first.
+
+A term has a meaning and a lesson with a clue: the first chapter of the lesson in whose texts or parameters the pattern
+finds something shows what the term means. A picture is rows of cells: r read, w written, i input, f filter, o output,
+s workspace, - any other cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from kernels.i18n import cached, mark, tr
+from pages._lessons import LESSONS, Lesson
+
+PATH, PARAM = "glossary", "term"  # of the page, and the URL parameter that selects a term
+
+
+@dataclass(frozen=True)
+class Term:
+    key: str
+    words: str  # its forms, separated by commas; the first is its name
+    text: str
+    lesson: str  # path
+    clue: str  # a pattern
+    picture: str = ""
+    not_in: tuple[str, ...] = ()  # lessons in which its words mean something else
+
+    @property
+    def name(self) -> str:
+        return tr(self.words).partition(",")[0]
+
+    def place(self) -> tuple[Lesson, int]:
+        """Returns the lesson that shows the term, and the chapter, from 0; the first if no chapter has the clue."""
+        lesson = next(each for each in LESSONS if each.path == self.lesson)
+        story = import_module(lesson.chapters).STORY
+        return lesson, next(
+            (n for n, one in enumerate(story.chapters) if re.search(self.clue, _source(one))), 0
+        )
+
+
+GROUPS: Mapping[str, tuple[Term, ...]] = {
+    mark("Threads"): (
+        Term("kernel", mark("kernel, kernels"), mark("A kernel is a function that runs on the GPU in many threads."), "threads", "same.code"),
+        Term("thread", mark("thread, threads"), mark("A thread is one run of the kernel’s code, with an index of its own."), "threads", "one.thread.for.each.element", "w-------"),
+        Term("warp", mark("warp, warps"), mark("A warp is 32 threads that execute the same instruction at the same time."), "threads", "32.threads", "wwwwwwww/wwwwwwww/wwwwwwww/wwwwwwww"),
+        Term("lane", mark("lane, lanes"), mark("A lane is one of the 32 threads of a warp."), "threads", "32.lanes", "--------/--w-----/--------/--------"),
+        Term("block", mark("block, blocks"), mark("A block is a group of threads that run on one SM and use its shared memory together."), "threads", "form.blocks", "wwww----/wwww----/--------/--------", ("winograd", "fusion")),
+        Term("grid", mark("grid, grids"), mark("The grid is all blocks of one kernel launch."), "threads", "a.grid", "iiii-iiii/iiii-iiii/---------/iiii-iiii/iiii-iiii"),
+        Term("launch", mark("launch, launches"), mark("A launch starts a kernel on the GPU. It takes time even if the kernel does nothing."), "fusion", "each.launch"),
+        Term("sm", mark("SM, SMs"), mark("An SM (streaming multiprocessor) is one of the GPU’s processors. It has registers and shared memory of its own."), "threads", "form.blocks"),
+        Term("divergence", mark("divergence"), mark("Divergence: lanes of one warp take different branches, so both branches run one after the other."), "threads", "divergence", "ww--w-ww/--ww-w--"),
+        Term("barrier", mark("barrier, barriers"), mark("At a barrier each thread of a block waits until all of them have arrived."), "softmax", "barrier"),
+        Term("occupancy", mark("occupancy"), mark("Occupancy is the share of an SM’s places for warps that a kernel fills."), "tiling", "registers.of.a.thread"),
+    ),
+    mark("Memory"): (
+        Term("global", mark("global memory"), mark("Global memory is the GPU’s large memory. All threads can read and write it."), "tiling", "global.memory"),
+        Term("hbm", mark("HBM"), mark("HBM is the kind of memory chip, beside the GPU chip, that holds global memory."), "fusion", "global.memory"),
+        Term("cache", mark("cache, caches"), mark("A cache keeps copies of data that was used lately, near the SMs."), "direct", "caches"),
+        Term("l2", mark("L2"), mark("L2 is the cache that all SMs share."), "direct", "caches"),
+        Term("shared", mark("shared memory"), mark("Shared memory is a small, fast memory on the SM for the threads of one block."), "tiling", "shared.memory"),
+        Term("register", mark("register, registers"), mark("A register holds one value of one thread. No memory is faster."), "tiling", "in.registers"),
+        Term("sector", mark("sector, sectors"), mark("A sector is 32 bytes, the unit in which the memory system moves data."), "threads", "sectors.of.32.bytes", "rrrrrrrr"),
+        Term("coalescing", mark("coalescing, coalesced"), mark("A load is coalesced if a warp’s lanes read neighbouring addresses. Few sectors then hold all of them."), "threads", "coalesced", "rrrrrrrr/--------/--------/--------"),
+        Term("bank", mark("bank, banks"), mark("A bank is one of 32 parts of shared memory. It delivers one word at a time."), "threads", "32.banks", "--r-----/--r-----/--r-----/--r-----"),
+        Term("conflict", mark("bank conflict, bank conflicts"), mark("In a bank conflict, lanes read different words of one bank. The read then takes several passes."), "threads", "bank.conflict", "--r-----/--r-----/--------/--------"),
+        Term("wavefront", mark("wavefront, wavefronts"), mark("A wavefront is one pass over shared memory. It serves a part of a warp’s request."), "threads", "takes.4.passes"),
+        Term("padding", mark("padding"), mark("Padding is extra elements at an edge, such as zeros around an image or one unused word after each row."), "threads", "Padding", "iiiiiii-/iiiiiii-/iiiiiii-/iiiiiii-"),
+        Term("stride", mark("stride, strides"), mark("The stride is the distance between one element that is used and the next."), "threads", "stride", "r--r--r-/-r--r--r"),
+        Term("layout", mark("NCHW, NHWC"), mark("NCHW and NHWC are orders in which images are stored. The axis of the last letter varies fastest."), "threads", "NCHW"),
+        Term("workspace", mark("workspace"), mark("A workspace is memory that an algorithm needs beside its input and output."), "im2col", "of.all.memory.in.use", "ssssssss/ssssssss"),
+        Term("cold", mark("cold, hot"), mark("Before a cold run the caches are overwritten. A hot run finds the data of the run before in them."), "softmax", "{real_time}"),
+    ),
+    mark("Speed"): (
+        Term("fma", mark("multiply-add, multiply-adds"), mark("A multiply-add computes a · b + c in one instruction."), "tiling", "multiply-add"),
+        Term("bandwidth", mark("bandwidth"), mark("Bandwidth is how many bytes a memory delivers in one second."), "softmax", "memory.bandwidth"),
+        Term("intensity", mark("arithmetic intensity"), mark("Arithmetic intensity is the number of operations for each byte that is moved."), "softmax", "little.arithmetic"),
+        Term("roofline", mark("roofline"), mark("The roofline is the highest speed that bandwidth and arithmetic allow at an arithmetic intensity."), "tiling", "of.its.ceiling"),
+        Term("precision", mark("FP32, FP16, BF16, TF32"), mark("FP32 numbers have 32 bits, FP16 and BF16 numbers 16. TF32 keeps fewer digits of FP32."), "tiling", "FP16"),
+        Term("ladder", mark("ladder, ladders"), mark("A ladder is a list of kernels that compute the same result in different ways."), "tiling", "first.kernel"),
+        Term("rung", mark("rung, rungs"), mark("A rung is one kernel of a ladder."), "tiling", "next.kernel"),
+    ),
+    mark("Techniques"): (
+        Term("tile", mark("tile, tiles"), mark("A tile is a small part of a matrix. A block copies it close to its threads and uses it many times."), "tiling", "tile", "iiii----/iiii----/iiii----/iiii----", ("winograd",)),
+        Term("dot", mark("dot product, dot products"), mark("A dot product multiplies two rows of numbers pair by pair and adds the products."), "attention", "dot.product"),
+        Term("gemm", mark("GEMM"), mark("GEMM (general matrix multiply) is the product of two matrices."), "im2col", "GEMM"),
+        Term("cublas", mark("cuBLAS"), mark("cuBLAS is NVIDIA’s library of matrix products."), "tiling", "cuBLAS"),
+        Term("cpasync", mark("cp.async"), mark("cp.async is an instruction that copies to shared memory while the thread goes on."), "tiling", "double-buffer"),
+        Term("tensor", mark("tensor core, tensor cores"), mark("A tensor core multiplies two small matrices in one instruction of a warp."), "tiling", "tensor.core"),
+        Term("fragment", mark("fragment, fragments"), mark("A fragment is the part of a small matrix that a lane holds in registers for a tensor core."), "tiling", "fragments"),
+        Term("im2col", mark("im2col"), mark("im2col copies each window of an image into a column of a matrix. The convolution becomes a GEMM."), "im2col", "im2col.copies", "s-------/s-------/s-------/s-------"),
+        Term("epilogue", mark("epilogue, epilogues"), mark("An epilogue is work on each result before it is stored, such as bias or ReLU."), "fusion", "stays.in.a.register"),
+        Term("fusion", mark("fusion, fused"), mark("Fusion makes several kernels one. The values between them are not stored."), "fusion", "One.kernel.can.do.all"),
+        Term("batchnorm", mark("batch norm"), mark("Batch norm scales and shifts each channel by numbers from training."), "fusion", "batch.norm"),
+        Term("relu", mark("ReLU"), mark("ReLU replaces negative values by 0."), "fusion", "ReLU"),
+        Term("softmax", mark("softmax"), mark("Softmax turns a row of numbers into positive weights that add up to 1."), "softmax", "Softmax.turns"),
+    ),
+}  # fmt: skip
+TERMS = {term.key: term for terms in GROUPS.values() for term in terms}
+_MARKED = re.compile(r"(\[[^\]]*\]\([^)]*\))")  # words with a role or a link
+
+
+def _source(chapter: Any) -> str:
+    """Returns everything that a chapter says and sets, as it is written in its file."""
+    question = [chapter.question.text, chapter.question.reveal] if chapter.question else []
+    return "\n".join([chapter.title, *chapter.text, chapter.nudge, *question, *chapter.params.values()])
+
+
+def marked(texts: Iterable[str], path: str) -> tuple[list[str], list[Term]]:
+    """Returns a chapter's sentences in which the first use of each term is written [word](~key), and these terms.
+
+    `path` is the lesson's. Words that have a role or a link already stay as they are.
+    """
+    pattern, seen = _pattern(), {}
+
+    def replace(match: re.Match[str]) -> str:
+        term = TERMS[match.lastgroup]
+        if term.key in seen or path in term.not_in:
+            return match.group()
+        seen[term.key] = term
+        return f"[{match.group()}](~{term.key})"
+
+    return [_outside(text, lambda piece: pattern.sub(replace, piece)) for text in texts], list(seen.values())
+
+
+def _outside(text: str, change: Callable[[str], str]) -> str:
+    return "".join(piece if n % 2 else change(piece) for n, piece in enumerate(_MARKED.split(text)))
+
+
+@cached(4)
+def _pattern() -> re.Pattern[str]:
+    """Returns the pattern of all forms of all terms, the longest first, in the language of the reader."""
+    forms = sorted(_forms(), key=lambda form: -len(form[1]))
+    by_key: dict[str, list[str]] = {}
+    for key, word in forms:
+        by_key.setdefault(key, []).append(_either_case(word))
+    keys = sorted(by_key, key=lambda key: -max(map(len, by_key[key])))
+    groups = (f"(?P<{key}>{'|'.join(by_key[key])})" for key in keys)
+    return re.compile(rf"(?<![\w.-])(?:{'|'.join(groups)})(?![\w-])")
+
+
+def _forms() -> Iterator[tuple[str, str]]:
+    for term in TERMS.values():
+        for word in tr(term.words).split(","):
+            yield term.key, word.strip()
+
+
+def _either_case(word: str) -> str:
+    """Returns the pattern of a word that may begin a sentence. Abbreviations are matched as they are."""
+    rest = re.escape(word[1:])
+    return f"[{word[0]}{word[0].upper()}]{rest}" if word.islower() else re.escape(word)

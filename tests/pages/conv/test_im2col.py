@@ -1,0 +1,49 @@
+"""The lesson on im2col without a browser: its orders, and the steps that its chapters open."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from kernels.conv.presets import CONV_PRESETS
+from pages.conv import im2col_chapters, scenes
+from pages.conv.address import DEFAULT, ConvQuery
+from pages.parts import stage
+from tests.helpers.page_runner import heads, open_page, stages
+
+open_at = partial(open_page, "conv/im2col.py")
+
+
+def test_a_library_s_product_is_on_the_stage_with_the_library_s_time():
+    at = open_at(order="library")
+    (head,) = heads(at)
+    meta = head["meta"]
+    assert meta["steps"] == 36 + 2 and stages(at)[0].endswith("tile=0")
+    assert [source["file"] for source in (meta["source"], *meta["nextSources"])] == ["02_im2col.cu", "cuBLAS"]
+    assert "library" in {order["name"] for order in head["orders"]}
+
+
+def test_the_library_s_scene_is_measured_as_the_library_s_rung(monkeypatch):
+    shown = []
+    monkeypatch.setattr(stage.Stage, "draw", lambda self: shown.append((self.scene.key, self.rung.name)))
+    for order in ("explaining", "library"):
+        open_at(order=order)
+    assert [rung for _, rung in shown] == ["conv/im2col-gemm", "conv/im2col-cublas"]
+    assert [key.endswith("tile=0") for key, _ in shown] == [False, True]
+
+
+def test_the_chapters_open_the_steps_that_they_name():
+    scene, _ = scenes.im2col(DEFAULT.inputs(), "explaining")
+    assert "Their product is added" in scene.caption(im2col_chapters.MULTIPLIED)
+    for step in (im2col_chapters.STORED, im2col_chapters.LAST_STORED):
+        assert "Each thread stores its sum" in scene.caption(step)
+    assert im2col_chapters.RESHAPED == im2col_chapters.LAST_STORED + 1 == scene.steps - 1
+    assert "no bytes move" in scene.caption(im2col_chapters.RESHAPED)
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS)
+def test_every_preset_plays_both_acts(key):
+    scene, _ = scenes.im2col(ConvQuery(CONV_PRESETS[key].shape).inputs(), "explaining")
+    assert [source.file for source in (scene.source, *scene.next_sources)] == ["02_im2col.cu", "03_gemm.cu"]
+    assert scene.steps < 2_000

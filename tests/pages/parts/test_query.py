@@ -1,0 +1,89 @@
+"""The mode of a lesson: which URLs open its story, and that a control or a link stays in its mode."""
+
+import pytest
+
+from pages.parts.address import opens_story
+from tests.helpers.page_runner import heads, links, open_bare, open_page, press, texts
+
+GEMM, SOFTMAX = "gemm/page.py", "softmax/page.py"
+
+
+def chapter(at) -> int | None:
+    """Returns the number of the open chapter, from 1; None in Explore."""
+    panel = heads(at)[0]["chapter"]
+    return panel and panel["number"] + 1
+
+
+@pytest.mark.parametrize(
+    ("params", "story"),
+    [
+        ({}, True),
+        ({"lang": "de"}, True),
+        ({"chapter": "3"}, True),
+        ({"chapter": "3", "M": "8"}, True),
+        ({"view": "story", "M": "8"}, True),
+        ({"view": "explore"}, False),
+        ({"view": "explore", "chapter": "3"}, False),
+        ({"view": "watch"}, False),
+        ({"M": "8"}, False),
+        ({"step": "5"}, False),
+        ({"engine": "cpu"}, False),
+        ({"present": "1"}, False),
+    ],
+)
+def test_which_urls_open_the_story(params, story):
+    assert opens_story(params) == story
+
+
+def test_a_frame_without_a_mode_opens_explore():
+    assert not opens_story({}, embedded=True) and opens_story({"view": "story"}, embedded=True)
+
+
+def test_a_bare_url_opens_the_first_chapter_and_an_old_link_explore():
+    at = open_bare(GEMM)
+    assert chapter(at) == 1 and not at.number_input and "kt-note" not in texts(at)
+    assert chapter(open_page(GEMM, chapter=3)) == 3
+    old = open_page(GEMM, M=8)
+    assert chapter(old) is None and old.number_input
+
+
+def test_a_control_at_its_default_stays_in_explore():
+    at = open_page(GEMM, M=8)
+    at.number_input(key="M").set_value(64.0).run()
+    assert chapter(at) is None and dict(at.query_params).get("view", ["explore"]) in ("explore", ["explore"])
+    at.run()
+    assert chapter(at) is None
+
+
+def test_links_of_explore_stay_there():
+    at = open_page("conv/im2col.py", C=3)
+    toy = next(query for label, query in links(at).items() if label.startswith("Toy"))
+    assert toy == {"view": "explore"}  # the shape is the default, and without parameters the story would open
+
+
+def test_links_of_a_bare_story_lead_to_explore():
+    at = open_bare("conv/im2col.py")
+    assert links(at)["Explore"]["view"] == "explore"
+
+
+def test_an_order_pressed_in_a_bare_story_keeps_it():
+    at = open_bare(GEMM)
+    orders = [order["name"] for order in heads(at)[0]["orders"]]
+    press(at, "order", order=orders[1])
+    assert chapter(at) == 1 and heads(at)[0]["meta"]["orderName"]
+
+
+def test_the_bar_leads_from_a_lesson_in_explore_to_the_story_of_another():
+    at = open_page(GEMM, M=8)
+    at.query_params.clear()
+    at.switch_page(SOFTMAX).run()
+    assert chapter(at) == 1
+
+
+def test_a_page_forgets_the_chapter_of_the_last_page():
+    at = open_page("conv/im2col.py", view="story", chapter=6)
+    at.query_params.clear()
+    at.query_params["view"] = "explore"
+    at.switch_page("conv/choose/page.py").run()
+    assert not at.exception
+    assert [field.value for field in at.number_input if field.key == "N"] == [32.0]

@@ -1,0 +1,70 @@
+"""Where the stage draws the matrices: in every scene of every rung, B is above C and A is left of C."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernels.gemm.shape import GemmShape
+from tests.visuals.gemm.test_scene import DTYPES, RUNGS, matrices, smallest
+from visuals import stage
+from visuals.gemm.fragment import K, M, N, fragment_scene
+from visuals.gemm.scene import gemm_scene
+from visuals.gemm.warps import warps_scene
+from visuals.scene.parts import product
+from visuals.scene.scene import Scene
+
+PLACES = Path(__file__).parents[2] / "node" / "product_places.js"
+# Of the picture, in a window of 1440 x 900 and of 1280 x 720, beside a chapter and without one.
+SIZES = [[700, 430], [930, 400], [560, 290], [800, 260]]
+SHAPES = [(8, 8, 16, 0), (16, 16, 16, 1), (64, 64, 64, 0), (300, 520, 200, 0)]
+
+
+def places(node: str, folder: Path, scenes: list[Scene]) -> list[list[dict]]:
+    """Returns by scene and size the left edge, top, cell, rows and columns of each tensor."""
+    file = folder / "scenes.json"
+    file.write_text(json.dumps({"scenes": [stage.message(scene).hex() for scene in scenes], "sizes": SIZES}))
+    done = subprocess.run([node, PLACES, file], capture_output=True, text=True, check=True, timeout=120)
+    return json.loads(done.stdout)
+
+
+def assert_product(at: dict, A: str, B: str, C: str) -> None:
+    (ax, ay, *a), (bx, by, *b), (cx, cy, *c) = at[A], at[B], at[C]
+    assert bx == cx and by + b[0] * b[1] < cy, f"{B} above {C}"
+    assert ay == cy and ax + a[0] * a[2] < cx, f"{A} left of {C}"
+    assert a[0] == b[0] == c[0], "cells of one size"
+    assert (a[1], b[2]) == (c[1], c[2]) and a[2] == b[1]
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_b_is_above_c_and_a_left_of_it(rung, node, tmp_path):
+    scenes = []
+    for M_, N_, K_, beta in SHAPES:
+        s = GemmShape(M_, N_, K_, beta=beta, dtype=DTYPES.get(rung, "fp32"))
+        scenes += [gemm_scene(s, rung, tiles, *matrices(s)) for tiles in (smallest(rung), {})]
+    s = GemmShape(64, 64, 64, dtype=DTYPES.get(rung, "fp32"))
+    scenes.append(warps_scene(s, rung, smallest(rung), *matrices(s)))
+    for by_size in places(node, tmp_path, scenes):
+        for at in by_size:
+            assert_product(at, "A", "B", "C")
+            if (
+                "acc" in at
+            ):  # the explaining order: a thread's or warp's part, and tiles that its values come from
+                assert_product(at, "a", "b", "acc")
+                assert "tile_a" not in at or at["tile_b"][1] < at["tile_a"][1]
+            if "C0" in at:
+                assert at["C0"][1:3] == at["C"][1:3] and at["C0"][0] > at["C"][0]
+
+
+def test_fragments_are_placed_as_a_product(node, tmp_path):
+    A, B, _ = matrices(GemmShape(M, N, K, dtype="fp16"))
+    for at in places(node, tmp_path, [fragment_scene(A, B)])[0]:
+        assert_product(at, "A", "B", "C")
+
+
+def test_a_product_leaves_the_corner_empty():
+    assert product("A", "B", "C") == (("", "B"), ("A", "C"))
+    assert product("A", "B", "C", "C0") == (("", "B", ""), ("A", "C", "C0"))

@@ -1,0 +1,92 @@
+"""The captions of im2col: of the copied columns, of the product's tiles and of the reshape."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from kernels.conv.shape import ConvShape
+from kernels.i18n import decimal, tr
+from visuals.conv.part import Part
+
+# Steps, in the order of the templates. A tile's name says whether it has one k or one column.
+KINDS = (
+    "copy",
+    "copy_zeros",
+    "tile",
+    "tile_column",
+    "tile_k",
+    "tile_k_column",
+    "rest",
+    "store",
+    "library",
+    "reshape",
+)
+
+
+def templates(s: ConvShape, part: Part) -> tuple[str, ...]:
+    """Returns the template of each of KINDS. A copy has {0} column, {1} {2} row and column of the output, {3} loads,
+    {4} zeros. A tile has {0} {1} block, {2} {3} first and last k, {4} {5} first and last column."""
+    return (*_of_copies(s, part), *_of_tiles(), *_of_ends(s, part))
+
+
+def kind_of_tile(k: int, columns: int) -> str:
+    """Returns the kind of a step that multiplies tiles with `k` terms and `columns` columns of the output."""
+    return KINDS[2 + 2 * (k == 1) + (columns == 1)]
+
+
+def copies(s: ConvShape, part: Part, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (kind, args) of the steps that copy a column; index as from gather_index."""
+    crs, steps = index.shape
+    padding = (index < 0).sum(axis=0)
+    step = np.arange(steps)
+    row, column = part.p + step // part.Q, part.q + step % part.Q
+    args = np.stack([row * s.Q + column, row, column, crs - padding, padding], axis=1)
+    return (padding > 0).astype(np.int64), args
+
+
+def reshape(rows: int, cols: int) -> str:
+    """Returns the caption of the reshape to planes of `rows` x `cols`."""
+    size = f"{rows} × {cols}"
+    return tr("Each row of the [output matrix](output) is read as one plane of {size}. Only the view changes: no bytes move.", size=size)  # fmt: skip
+
+
+def _of_copies(s: ConvShape, part: Part) -> tuple[str, str]:
+    crs = part.C * s.R * s.S
+    copied = (
+        tr("Thread {0} copies the window of output row {1}, column {2} from the [input](input).")
+        if s.C == 1
+        else tr(
+            "{threads} threads, one per channel, copy the window of output row {1}, column {2} from the [input](input).",
+            threads=decimal(f"{s.C:,}"),
+        )
+    )
+    target = tr("It becomes column {0} of the [data matrix](workspace).")
+    loads = tr("Loads: {n}. Stores: {n}.", n=crs)
+    with_zeros = tr("Loads: {3}. Stores: {n}, {4} of them zeros of the padding.", n=crs)
+    counted = [tr("Only the {n} channels shown are counted.", n=part.C)] if part.C < s.C else []
+    return " ".join((copied, target, loads, *counted)), " ".join((copied, target, with_zeros, *counted))
+
+
+def _of_tiles() -> tuple[str, ...]:
+    tiles = (
+        tr("Block ({0}, {1}) loads two tiles: columns {2} to {3} of the [filters](filter), rows {2} to {3} of the [data matrix](workspace)."),
+        tr("Block ({0}, {1}) loads two tiles: column {2} of the [filters](filter), row {2} of the [data matrix](workspace)."),
+    )  # fmt: skip
+    products = (
+        tr("Their product is added to the sums of [output](output) columns {4} to {5}."),
+        tr("Their product is added to the sums of [output](output) column {4}."),
+    )
+    return tuple(" ".join(pair) for pair in itertools.product(tiles, products))
+
+
+def _of_ends(s: ConvShape, part: Part) -> tuple[str, ...]:
+    """Returns the templates of what follows the tiles: the channels not shown, a store, a library's product, the reshape."""
+    shown = tr("{n} of {K} rows are shown.", n=part.K, K=s.K) if part.K < s.K else ""
+    return (
+        tr("The other {n} channels are not shown. Their products are added to the sums in the same way.", n=s.C - part.C),
+        tr("The sums of block ({0}, {1}) have all {n} terms. Each thread stores its sum in the [output matrix](output).", n=s.CRS),
+        tr("One call of cuBLAS multiplies the [filters](filter) by the [data matrix](workspace). How it divides the work is not shown."),
+        " ".join(filter(None, (reshape(part.P, part.Q), shown))),
+    )  # fmt: skip
