@@ -50,8 +50,8 @@ def parse_tiles(text: str) -> dict[str, int]:
     tiles = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")
-        number = numerals.count(value)
-        if number is None:
+        number = numerals.whole(value)  # 0 is one of the sizes of the FFT's tile
+        if number is None or number < 0:
             raise RuleError(f"tiles are NAME=NUMBER, got {part!r}")
         if name.strip() in tiles:
             raise RuleError(f"the tile size {name.strip()} is given twice")

@@ -21,7 +21,7 @@ def test_every_preset_shows_every_part(key):
     at = open_at(**conv_address.at_shape(conv_address.DEFAULT, shape))
     (key,), (message,) = stages(at), messages(at)
     assert ",".join(f"{name}={value}" for name, value in shape.params().items()) in key
-    assert len(message) < 50_000
+    assert len(message) < 110_000  # bytes; LeNet's hold the partial sums of 784 columns
     text = texts(at)
     assert "kt-note" not in text and f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>" in text
     assert "kt-badge-recorded" in text and "kt-badge-predicted" in text and "kt-badge-measured" not in text
