@@ -12,7 +12,7 @@ from visuals.scene.payload import payload
 from visuals.scene.program_order import HEAD, tiles_to_run
 from visuals.scene.timeline import Event, Row, Step, timeline_scene
 
-SOURCE = Source("kernel.cu", "a\nb\nc", np.zeros(1, int), first=4)
+SOURCE = Source("kernel.cu", "line\n" * 12, np.zeros(1, int), first=4)
 
 
 def scene_of(rows, events, count, reads=()):

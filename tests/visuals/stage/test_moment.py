@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -21,12 +22,10 @@ def notice(page):
 
 
 # -- there and back --------------------------------------------------------------------------------
-# Waits at most 20 s until a cell has a width.
-SAME_WIDTH = """async (root, width) => {
-  const end = performance.now() + 20_000;
-  while (Math.abs(root.player.cellRect("D", 11).width - width) > 0.1 && performance.now() < end)
-    await new Promise((done) => setTimeout(done, 50));
-}"""
+def place(stage, name, index):
+    """Returns where a cell is in its stage, and its width, in CSS pixels."""
+    cell, box = stage.cell(name, index), stage.root.bounding_box()
+    return cell["x"] - box["x"], cell["y"] - box["y"], cell["width"]
 
 
 @pytest.mark.slow
@@ -44,7 +43,6 @@ def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
         "picture": "numbers", "step": "11", "speed": "2", "loop": "10-12", "pin": "D:11",
     }  # fmt: skip
     assert parameters["zoom"].startswith("2.25,")
-    cell = stage.cell("D", 11)
     other = new_page()
     other.goto(page.url)
     again = Stage(other).ready()
@@ -53,11 +51,10 @@ def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
     expect(again.root).to_have_attribute("data-pinned", "")
     expect(other.locator("[data-do=speed]")).to_have_text("2×")
     expect(other.locator("[data-do=loop]")).to_have_text("loop 11–13")
-    again.root.evaluate(SAME_WIDTH, cell["width"])  # the page above the stage may still grow
-    other_cell = again.cell("D", 11)
-    assert other_cell["width"] == pytest.approx(cell["width"], abs=0.1)
-    box, first = again.root.bounding_box(), stage.root.bounding_box()
-    assert other_cell["x"] - box["x"] == pytest.approx(cell["x"] - first["x"], abs=2)
+    end = time.monotonic() + 20  # what is above the two stages may still grow
+    while (there := place(again, "D", 11)) != (here := place(stage, "D", 11)) and time.monotonic() < end:
+        other.wait_for_timeout(50)
+    assert there == pytest.approx(here, abs=2)
     assert query_parameters(other) == parameters  # opening does not rewrite the URL
     # Default settings are not in the URL.
     stage.root.focus()

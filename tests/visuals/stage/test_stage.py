@@ -211,7 +211,7 @@ def test_the_caption_equals_the_scene_s(watch, page, params):
         page.locator(".scrub").fill(str(t))
         stage.at_step(t)
         expect(stage.caption).to_have_text(scene.caption(t))
-        expect(page.locator(".count")).to_have_text(f"{t + 1} / {scene.steps}")
+        expect(page.locator(".count")).to_have_text(f"{t + 1:,} / {scene.steps:,}")
     expect(stage.caption).to_have_attribute("aria-live", "polite")
     stage.do("play")  # from the start again
     stage.playing(True)

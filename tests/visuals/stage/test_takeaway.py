@@ -87,7 +87,7 @@ def test_a_png_has_twice_the_resolution_and_the_caption_below(watch, page, take)
     )
     assert np.abs(pixels[position] - canvas_pixel).max() <= 2
     below = pixels[round(2 * canvas["height"]) + 4 :]
-    for role in ("ground", "ink", "dim", "input", "workspace", "filter", "output"):
+    for role in ("ground", "ink", "dim", "input", "workspace", "output"):
         assert (np.abs(below - rgb(LIGHT[role])).max(axis=2) <= 4).any(), role
 
 
@@ -100,7 +100,7 @@ def test_an_svg_has_every_cell_and_word(watch, take, params):
     scene = truth(**params).scene
     watch(query(params | {"step": STEP}))
     drawing = ElementTree.parse(take("svg")).getroot()
-    assert drawing.find(f"{SVG}title").text == f"im2col, step {STEP + 1} of {scene.steps}"
+    assert drawing.find(f"{SVG}title").text == f"im2col, step {STEP + 1} of {scene.steps:,}"
     assert drawing.find(f"{SVG}desc").text == scene.caption(STEP)
     texts = [element.text for element in drawing.iter(f"{SVG}text")]
     assert {tensor.title for tensor in scene.tensors} <= set(texts)

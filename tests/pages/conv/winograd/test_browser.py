@@ -53,6 +53,7 @@ def test_another_kernel_changes_the_scene(stage, page):
     expect(page).to_have_url(re.compile("picture=digit"))
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv/winograd-nonfused 0,0 M=6,"))
     expect(page.locator(".st-key-params .kt-derived")).to_contain_text("1 tile of 8×8 pixels")
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
     page.get_by_role("radio", name="4x4", exact=True).or_(
         page.get_by_role("button", name="4x4", exact=True)
     ).first.click()
