@@ -175,10 +175,6 @@ def query(params):
     return "&".join(f"{name}={value}" for name, value in params.items())
 
 
-def number(text):
-    return float(text.replace("−", "-").replace(",", ""))
-
-
 def frames(page, n):
     """Waits for n frames."""
     page.evaluate(

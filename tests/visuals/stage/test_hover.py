@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import PADDED, TOY_COLUMNS, TOY_STEPS, VGG, frames, number, query, truth
+from tests.helpers.harness import PADDED, TOY_COLUMNS, TOY_STEPS, VGG, frames, query, truth
+from tests.helpers.printed import number
 from visuals.conv.part import copies_per_pixel
 
 pytestmark = pytest.mark.browser

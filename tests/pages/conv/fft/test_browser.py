@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from kernels.conv.presets import CONV_PRESETS
 from pages.conv.fft import address
-from tests.helpers.harness import number
+from tests.helpers.printed import number
 from visuals.conv.fft.arrays import arrays_of
 from visuals.conv.inputs import Inputs
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.harness import number
+from tests.helpers.printed import number
 from tests.visuals.conv.fft.test_scene import scene_of as fft_scene_of
 from visuals.conv.fft import butterfly, filter_sizes
 from visuals.conv.fft.butterfly import (
