@@ -28,5 +28,5 @@ presented = address.is_presented(st.query_params)
 st.html(theme.css(alone=lesson.is_stage_alone()))
 if not (presented or st.context.is_embedded):
     _navigation.draw(HOME, PAGES, HISTORY, page)
-begin_page()
+begin_page(page.url_path)
 page.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -12,23 +13,38 @@ from pages.parts.address import Fields, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
 _CHAPTER = "_set_by_chapter"
-_MODE, _LAST_MODE = (
-    "_mode",
-    "_last_mode",
-)  # lesson, is_story() and whether the URL names its mode; of the run before
+_PAGE = "_page"  # the URL path of the page of the last run
+_MODE, _LAST_MODE = "_mode", "_last_mode"  # of this run, and of the run before on the same page: a `_Mode`
+_STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
-def begin_page() -> None:
-    """Forgets what the last run took from its URL and its chapter. It may have been of another page."""
-    st.session_state[NOW] = []
-    st.session_state.pop(_CHAPTER, None)
-    st.session_state[_LAST_MODE] = st.session_state.pop(_MODE, None)
+class _Mode(NamedTuple):
+    """The mode of a run: the lesson, whether it was the story, whether the URL named its mode, whether this module did so."""
+
+    lesson: str
+    story: bool
+    named: bool
+    added: bool = False
+
+
+def begin_page(page: str) -> None:
+    """Forgets what the last run took from its URL and its chapter. If it was of another page, its mode too."""
+    state = st.session_state
+    state[NOW], state[_STAYS] = [], False
+    state.pop(_CHAPTER, None)
+    last = state.pop(_MODE, None)  # None if the last run was cut off before it knew its mode
+    if page != state.get(_PAGE):
+        state[_LAST_MODE] = None
+    elif last:
+        state[_LAST_MODE] = last
+    state[_PAGE] = page
 
 
 # -- the mode of a lesson ------------------------------------------------------------------------
 def is_story() -> bool:
     """Returns whether the URL opens the story of a lesson."""
-    return address.opens_story(st.query_params, st.context.is_embedded)
+    stays = st.session_state.get(_STAYS, False)
+    return not stays and address.opens_story(st.query_params, st.context.is_embedded)
 
 
 def keep_mode(lesson: str) -> None:
@@ -36,12 +52,17 @@ def keep_mode(lesson: str) -> None:
 
     Also shows in the browser's URL that a link led to the other mode.
     """
-    last, names = st.session_state.get(_LAST_MODE), {address.VIEW, address.CHAPTER}
-    if last == (lesson, False, False) and is_story() and not names & set(st.query_params):
-        st.query_params[address.VIEW] = address.EXPLORE
-    elif last and last[:2] == (lesson, not is_story()):
+    state, names = st.session_state, {address.VIEW, address.CHAPTER}
+    last, named, added = state.get(_LAST_MODE), bool(names & set(st.query_params)), False
+    if last and last.lesson == lesson and not last.story and not named and is_story():
+        if last.added:  # the browser sent this before it had the URL that names the mode
+            state[_STAYS] = added = True
+        elif not last.named:
+            st.query_params[address.VIEW] = address.EXPLORE
+            added = True
+    if last and not added and last[:2] == (lesson, not is_story()):
         st.query_params.update({})
-    st.session_state[_MODE] = lesson, is_story(), bool(names & set(st.query_params))
+    state[_MODE] = _Mode(lesson, is_story(), named, added)
 
 
 def explored(params: Mapping[str, str]) -> dict[str, str]:

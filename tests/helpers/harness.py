@@ -10,12 +10,12 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from kernels.conv.shape import ConvShape
 from kernels.records import folder
@@ -101,10 +101,11 @@ class Stage:
         expect(self.root).to_have_attribute("data-playing", "true" if yes else "false")
 
     def do(self, name: str) -> None:
-        """Presses a control. Where the transport is narrow, some are behind "more"."""
+        """Presses a control. Where the transport is narrow, some are behind "more", which goes once the stage has its width."""
         control = self.root.locator(f"[data-do={name}]")
-        if not control.is_visible():
-            self.root.locator("[data-do=more]").click()
+        while not control.is_visible():
+            with suppress(TimeoutError):
+                self.root.locator("[data-do=more]").click(timeout=2000)
         control.click()
 
     def cell(self, name: str, index: int) -> dict[str, float]:

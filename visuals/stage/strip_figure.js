@@ -26,9 +26,17 @@ export class StripFigure {
     const narrow = width < NARROW * unit, shares = narrow ? [1, 1, 1] : [0.44, 0.27, 0.29];
     this.narrow = narrow;
     this.widths = shares.map((share) => (narrow ? width : (width - 2 * this.gap) * share));
+    this.tables = this.columns.map((items, n) => this.tableOf(items.filter((item) => item.bar), this.widths[n]));
     const heights = this.columns.map((items, n) => items.reduce((sum, item) => sum + this.heightOf(item, this.widths[n]), 0));
     this.heights = heights;
     this.height = narrow ? heights.reduce((a, b) => a + b + this.gap / 2) : Math.max(...heights);
+  }
+
+  // Where the bars of a column start and the width of the longest: what its labels and its values leave.
+  tableOf(rows, width) {
+    const widest = (texts) => Math.max(0, ...texts.map((text) => this.measure(text, this.font(PX, true)))) + 8 * this.unit;
+    const start = Math.min(widest(rows.map(({ label }) => label)), 0.68 * width);
+    return { start, track: Math.max(0.1 * width, width - start - widest(rows.map(({ bar }) => bar.text))) };
   }
 
   lines({ text, px = PX, bold = false }, width) {
@@ -44,7 +52,7 @@ export class StripFigure {
     this.columns.forEach((items, n) => {
       let top = y;
       for (const item of items) {
-        this.paintItem(ctx, item, x, top, this.widths[n], tokens);
+        this.paintItem(ctx, item, x, top, n, tokens);
         top += this.heightOf(item, this.widths[n]);
       }
       if (this.narrow) y += this.heights[n] + this.gap / 2;
@@ -52,8 +60,8 @@ export class StripFigure {
     });
   }
 
-  paintItem(ctx, item, x, y, width, tokens) {
-    const { unit } = this, write = (text, at, top, { px = PX, bold = false, hue = "ink" } = {}, align = "left") => {
+  paintItem(ctx, item, x, y, column, tokens) {
+    const { unit } = this, width = this.widths[column], write = (text, at, top, { px = PX, bold = false, hue = "ink" } = {}, align = "left") => {
       Object.assign(ctx, { font: this.font(px, bold), fillStyle: tokens[hue], textAlign: align, textBaseline: "alphabetic" });
       ctx.fillText(text, at, top + px * unit);
     };
@@ -64,9 +72,9 @@ export class StripFigure {
       for (const { role, share } of item.stack) fill(role, left, y + 3 * unit, Math.max(2, share * width - 1), 12 * unit), (left += share * width);
       return undefined;
     }
-    const { bar } = item, label = 0.46 * width, track = 0.3 * width;
-    write(this.cut(item.label, label - 6 * unit), x, y, { bold: bar.current || bar.main });
-    if (bar.share !== null) fill(item.hue, x + label, y + 3 * unit, Math.max(1, bar.share * track), 10 * unit);
+    const { bar } = item, { start, track } = this.tables[column];
+    write(this.cut(item.label, start - 6 * unit), x, y, { bold: bar.current || bar.main });
+    if (bar.share !== null) fill(item.hue, x + start, y + 3 * unit, Math.max(1, bar.share * track), 10 * unit);
     write(bar.text, x + width, y, { bold: bar.current || bar.main }, "right");
     return undefined;
   }

@@ -55,6 +55,27 @@ def test_a_control_at_its_default_stays_in_explore():
     assert chapter(at) is None
 
 
+def test_a_request_from_before_the_url_named_its_mode_stays_in_explore():
+    at = open_page(GEMM, M=8)
+    at.query_params.clear()
+    at.run()
+    assert chapter(at) is None and at.query_params["view"] in ("explore", ["explore"])
+    for _ in range(2):
+        at.query_params.clear()  # the browser's URL is not up to date yet
+        at.run()
+        assert chapter(at) is None and at.number_input
+
+
+def test_back_to_a_bare_url_opens_its_story():
+    at = open_bare(GEMM)
+    at.query_params["view"] = "explore"
+    at.run()
+    assert chapter(at) is None
+    at.query_params.clear()
+    at.run()
+    assert chapter(at) == 1
+
+
 def test_links_of_explore_stay_there():
     at = open_page("conv/im2col.py", C=3)
     toy = next(query for label, query in links(at).items() if label.startswith("Toy"))

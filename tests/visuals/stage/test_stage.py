@@ -355,7 +355,9 @@ def test_the_pictures_below_belong_to_the_last_change(stage, page):
     expect(pictures).to_have_count(2)
     for _ in range(4):  # each replaces the pictures, some before they are loaded
         page.get_by_label("H", exact=True).press("ArrowUp")
-    expect(page.locator(".kt-pictures")).to_contain_text("Input: digit, 12 × 8")
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    rows = page.get_by_label("H", exact=True).input_value()
+    expect(page.locator(".kt-pictures")).to_contain_text(f"Input: digit, {rows} × 8")
     page.wait_for_function(
         "() => [...document.querySelectorAll('.kt-pictures img')].every(i => i.complete && i.naturalWidth > 0)"
     )
