@@ -18,7 +18,7 @@ from kernels.model.shape import ShapeError
 
 MAX_TEXT_CHARS = 2_000
 # Parameters that the stage writes about the moment it shows. They are valid for one shape only.
-STAGE = ("step", "pin", "zoom", "loop")
+STAGE = ("step", "pin", "zoom", "loop", "size")
 VIEW, STORY, EXPLORE = "view", "story", "explore"  # the parameter, and the modes of a lesson
 CHAPTER = "chapter"  # of a story, from 1
 LANGUAGE = "lang"

@@ -8,8 +8,8 @@ const scene = { steps: 36, tensors: { x: { size: 64 }, D: { size: 324 } } };
 const read = (query) => readLink(query, "step", scene);
 
 test("valid parameters are parsed", () => {
-  const params = read("?H=9&step=7&speed=0.5&pin=x:63&zoom=2.5,0.3,1&loop=3-9&hide=kernel,link&version=3");
-  assert.deepEqual(params, { step: 7, speed: 0.5, pin: { name: "x", index: 63 }, zoom: "2.5,0.3,1", loop: [3, 9], hide: "kernel link", notes: [] });
+  const params = read("?H=9&step=7&speed=0.5&pin=x:63&zoom=2.5,0.3,1&loop=3-9&hide=kernel,link&size=real&version=3");
+  assert.deepEqual(params, { step: 7, speed: 0.5, pin: { name: "x", index: 63 }, zoom: "2.5,0.3,1", loop: [3, 9], size: "real", hide: "kernel link", notes: [] });
   assert.deepEqual(read(""), { notes: [] });
   assert.deepEqual(read("?step=&speed="), { notes: [] });
   assert.deepEqual(read("?step=007").step, 7);
@@ -33,13 +33,14 @@ for (const [query, note] of [
   ["loop=9-3", "loop must be the first and the last step"],
   ["loop=0-36", "loop must be"],
   ["hide=kernel,everything", "hide must be some of kernel, explain"],
+  ["size=huge", "size must be stage or real; got “huge”."],
   ["version=4", "This link was made by a newer version (“4”; this is 3)"],
 ])
   test(`${query.slice(0, 30)} is ignored with a note`, () => {
     const params = read(query);
     assert.equal(params.notes.length, 1);
     assert.ok(params.notes[0].startsWith(note), params.notes[0]);
-    for (const name of ["speed", "pin", "zoom", "loop", "hide"]) assert.equal(params[name], undefined);
+    for (const name of ["speed", "pin", "zoom", "loop", "size", "hide"]) assert.equal(params[name], undefined);
   });
 
 test("a note shortens a long text", () => {

@@ -54,6 +54,22 @@ def test_run_turns_the_strip_to_measured_and_a_change_makes_it_stale(page, serve
     expect(page.locator(".strip")).to_have_class("strip stale")
 
 
+def test_the_size_of_the_strip_is_in_the_url(page, server):
+    page.goto(f"{server}/im2col?C=3")
+    Stage(page).ready()
+    toy, value = page.locator("[data-strip=size-stage]"), page.locator(".strip-value")
+    real = value.text_content()
+    toy.click()
+    expect(page).to_have_url(re.compile(r"[?&]size=stage"))
+    page.reload()
+    Stage(page).ready()
+    expect(toy).to_have_attribute("aria-pressed", "true")
+    expect(value).not_to_have_text(real)
+    page.locator("[data-strip=size-real]").click()  # the page's own size is not in the URL
+    expect(page).to_have_url(re.compile(r"\?C=3$"))
+    expect(value).to_have_text(real)
+
+
 def test_a_guess_is_answered_by_the_figures(page, server):
     page.goto(f"{server}/im2col?view=story&chapter=7")
     Stage(page).ready()

@@ -1,4 +1,4 @@
-// The URL: it holds step, speed, pin, zoom and loop. Streamlit changes the query too: widgets bound to it read the URL,
+// The URL: it holds step, speed, pin, zoom, loop and the size of the strip. Streamlit changes the query too: widgets bound to it read the URL,
 // change their own parameter and keep ours. But after a rerun it may push a stored query from before our last step.
 // So the stage changes only its own parameters and restores them if they are overwritten.
 
@@ -20,6 +20,7 @@ const RULES = { // parameter: [message for an invalid text; parser of a text, wh
     const [, from, to] = (text.match(/^(\d{1,9})-(\d{1,9})$/) || []).map(Number);
     return from <= to && to < scene.steps ? [from, to] : undefined;
   }],
+  size: [mark("size must be stage or real; got {text}."), (text) => (/^(stage|real)$/.test(text) ? text : undefined)],
   hide: [mark("hide must be some of {names}; got {text}."), (text) => (text.split(",").every((name) => HIDEABLE.includes(name)) ? text.replaceAll(",", " ") : undefined)],
 };
 

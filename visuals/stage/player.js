@@ -131,7 +131,7 @@ class Player {
 
   // Shows the strip of a message, at the size that the page selects; the reader's own choice stays while that is the same.
   setStrip(data) {
-    if (this.selected !== data.strip?.selected) this.size = null;
+    if (this.selected && this.selected !== data.strip?.selected) this.size = null;
     this.selected = data.strip?.selected;
     this.data = data;
     this.showSize(this.size);
@@ -172,7 +172,10 @@ class Player {
 
   // What the reader pressed in the strip: a size, or something for the page to do at the size shown.
   pressStrip(name) {
-    if (name.startsWith("size-")) return this.showSize(name.slice(5));
+    if (name.startsWith("size-")) {
+      this.showSize(name.slice(5));
+      return this.scene && this.writeLink();
+    }
     if (name === "reveal") return this.answer(REVEALED);
     this.send?.({ do: name, size: this.stripSize().key });
   }
@@ -198,6 +201,7 @@ class Player {
     root.classList.toggle("fills", Boolean(this.fills));
     this.t = clamp(Math.trunc(params.step ?? data.step ?? 0), 0, this.scene.steps - 1);
     this.speed = params.speed || 1;
+    this.size = params.size || null;
     this.pin = params.pin || pinOf(chapter?.pin, this.scene);
     this.loop = params.loop || chapter?.loop || null;
     this.view = WHOLE;
@@ -453,13 +457,15 @@ class Player {
   }
 
   // -- URL -------------------------------------------------------------------------------------------------
-  // The state as texts for the URL; the defaults step 0, speed 1, no zoom, pin and loop of the chapter or none are left out.
+  // The state as texts for the URL; the defaults step 0, speed 1, the page's size, no zoom, pin and loop of the
+  // chapter or none are left out.
   get state() {
     const { data, pin, loop, view, layout } = this;
     return {
       [data.param]: this.step ? String(this.step) : "", speed: this.speed === 1 ? "" : String(this.speed),
       pin: unless(pin ? `${pin.name}:${pin.index}` : "", data.chapter?.pin),
       loop: unless(loop?.[1] === undefined ? "" : loop.join("-"), data.chapter?.loop?.join("-")),
+      size: unless(this.size || "", data.strip?.selected),
       zoom: layout ? viewText(view, layout.width, layout.height) : "",
     };
   }
@@ -496,7 +502,7 @@ class Player {
     this.others = others;
     this.scrubTo(this.step);
     this.wentBack = same ? 0 : performance.now() + LATE_MS; // until then the next scene takes its state from the URL
-    later(() => this.applyLink());
+    later(() => (this.applyLink(), this.showSize(this.size)));
   }
 
   // The rectangle of a cell in the window.
