@@ -69,7 +69,7 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
             ),
         ),
         steps=LANES,
-        step_name="lane",
+        step_name=tr("lane"),
         order_name=tr(ORDER),
         order_note=tr(ORDER_NOTE),
         writes=(

@@ -63,7 +63,7 @@ def gemm_scene(
         tensors=_tensors(steps),
         groups=_groups(steps),
         steps=len(kind),
-        step_name="step",
+        step_name=tr("step"),
         order_name=tr(ORDER),
         order_note=tr(ORDER_NOTES[plan.owner if plan.As else "direct"]),
         writes=tuple(steps.writes),

@@ -86,7 +86,7 @@ def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) ->
         tensors=_tensors(steps, shape),
         groups=_groups(steps),
         steps=steps.r.steps,
-        step_name="request",
+        step_name=tr("request"),
         order_name=tr(ORDER),
         order_note=" ".join(notes),
         writes=steps.writes(),

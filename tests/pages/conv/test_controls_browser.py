@@ -73,6 +73,7 @@ def test_controls_keep_url_parameters_of_the_stage(server, page):
         page.evaluate("mark => history.replaceState({}, '', location.pathname + '?other=' + mark)", mark)
         field(page, "K").press("ArrowUp")
         expect(page).to_have_url(re.compile(rf"K=\d&other={mark}$"))
+        expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
         field(page, "K").press("ArrowDown")
         expect(page).to_have_url(re.compile(rf"\?other={mark}$"))
 

@@ -31,6 +31,8 @@ def place(stage, name, index):
 @pytest.mark.slow
 def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
     stage = stage("picture=numbers")
+    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()  # the page has its height
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
     stage.root.focus()
     for key in ("+", "Shift+ArrowRight", "[", "ArrowRight", "ArrowRight", "]", "ArrowLeft"):
         page.keyboard.press(key)
