@@ -53,10 +53,11 @@ def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
     expect(again.root).to_have_attribute("data-pinned", "")
     expect(other.locator("[data-do=speed]")).to_have_text("2×")
     expect(other.locator("[data-do=loop]")).to_have_text("loop 11–13")
-    end = time.monotonic() + 20  # what is above the two stages may still grow
+    # What is above the two stages may still grow. A stage that is laid out again under a zoom keeps its part to a cell.
+    end = time.monotonic() + 20
     while (there := place(again, "D", 11)) != (here := place(stage, "D", 11)) and time.monotonic() < end:
         other.wait_for_timeout(50)
-    assert there == pytest.approx(here, abs=2)
+    assert there == pytest.approx(here, abs=here[2])
     assert query_parameters(other) == parameters  # opening does not rewrite the URL
     # Default settings are not in the URL.
     stage.root.focus()
