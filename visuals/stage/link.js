@@ -1,6 +1,6 @@
-// The URL: it holds step, speed, pin, zoom, loop and the size of the strip. Streamlit changes the query too: widgets bound to it read the URL,
-// change their own parameter and keep ours. But after a rerun it may push a stored query from before our last step.
-// So the stage changes only its own parameters and restores them if they are overwritten.
+// The URL: it holds step, speed, pin, zoom, loop and the size of the strip. Streamlit changes the query too: widgets bound
+// to it read the URL, change their own parameter and keep ours. But after a rerun it may push a stored query from before
+// our last step. So the stage changes only its own parameters and restores them if they are overwritten.
 
 import { SCENE_VERSION } from "./decode.js";
 import { mark, tr, trn } from "./texts.js";
