@@ -19,6 +19,7 @@ from kernels.records.rows import to_csv
 from pages.parts import counts
 from pages.parts.query import url_is_stale
 from pages.parts.run_settings import CardRows, RunSettings, bars
+from pages.parts.save import File, save_buttons
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from visuals.charts import conclusions, roofline, sweeps, units
 from visuals.charts.bars import bar_line, pieces_note
@@ -98,13 +99,11 @@ def downloads(settings: RunSettings) -> None:
     if not rows:
         return
     with st.container(key="downloads", horizontal=True):
-        # Written when they are requested: a file made now is gone if the page runs again before the browser looks for it.
-        for name, write, kind in (
-            ("CSV", lambda: to_csv(rows), "text/csv"),
-            ("JSON", lambda: json.dumps(rows, indent=1), "application/json"),
-        ):
-            file = f"kernel-theatre.{name.lower()}"
-            st.download_button(name, write, file, kind, key=f"download_{name}", on_click="ignore")
+        csv = File("CSV", "kernel-theatre.csv", "text/csv", to_csv(rows))
+        save_buttons(
+            (csv, File("JSON", "kernel-theatre.json", "application/json", json.dumps(rows, indent=1))),
+            "files",
+        )
         if ran:
             ids = [id_of(row) for row in ran.rows.values()][:2]
             query = dict(zip(("run", "against"), ids, strict=False))

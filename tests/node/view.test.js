@@ -1,6 +1,7 @@
 // Arithmetic of zoom and pan.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { cellXY, hitTest } from "../../visuals/stage/layout.js";
 import { MAX_ZOOM, WHOLE, viewFrom, viewOf, viewText, zoomed } from "../../visuals/stage/view.js";
 
 const W = 900, H = 400;
@@ -37,14 +38,46 @@ test("dragging moves the picture with the finger", () => {
   assert.deepEqual(after, { scale: 4, x: 190, y: 105 });
 });
 
-test("a view in a link is parsed back, also in a window of another size", () => {
+// A tensor of 20 x 30 cells, two pictures with a margin of padding, and a matrix whose last band is narrower.
+function layoutOf(width, height) {
+  const tensors = [["x", 1, 20, 30, 0, {}], ["y", 2, 9, 9, 1, {}], ["D", 1, 4, 50, 0, { across: 1, down: 3, tileCols: 20 }]];
+  const blocks = Object.fromEntries(tensors.map(([name, planes, rows, cols, pad, way], n) => {
+    const t = { name, planes, rows, cols, pad: [pad, pad, pad, pad], size: planes * rows * cols };
+    const cell = width / 100;
+    return [name, { t, x: n * width / 3, y: n * height / 4, cell, gap: 6, way: { across: planes, down: 1, tileRows: rows + 2 * pad, tileCols: cols + 2 * pad, ...way } }];
+  }));
+  return { width, height, blocks };
+}
+
+const centreOf = ({ scale, x, y }, { width, height }) => [x + width / scale / 2, y + height / scale / 2];
+
+test("a view in a link is parsed back to a pixel of the screen", () => {
+  const layout = layoutOf(W, H);
   for (let n = 0; n < 300; n++) {
-    const view = viewOf(1.5 + 10 * random(), random() * W, random() * H, W, H), text = viewText(view, W, H);
-    const again = viewFrom(text, W, H);
-    assert.ok(Math.abs(again.scale - view.scale) < 1e-3 && Math.abs(again.x - view.x) < 1 && Math.abs(again.y - view.y) < 1);
-    const other = viewFrom(text, 358, 700);
-    const centre = (v, w, h) => [(v.x + w / v.scale / 2) / w, (v.y + h / v.scale / 2) / h];
-    centre(other, 358, 700).forEach((c, k) => assert.ok(Math.abs(c - centre(view, W, H)[k]) < 2e-3));
+    const view = viewOf(1.5 + 10 * random(), random() * W, random() * H, W, H), again = viewFrom(viewText(view, layout), layout);
+    for (const key of ["scale", "x", "y"]) assert.ok(Math.abs(again[key] - view[key]) * view.scale < 1 || key === "scale" && Math.abs(again.scale - view.scale) < 1e-3, `${n} ${key}`);
   }
-  assert.equal(viewText(WHOLE, W, H), "");
+  assert.equal(viewText(WHOLE, layout), "");
+});
+
+test("a link shows the same cell at the centre in a window of another size", () => {
+  const here = layoutOf(W, H), there = layoutOf(520, 900);
+  let inside = 0;
+  for (let n = 0; n < 1000; n++) {
+    const view = viewOf(3 + 5 * random(), random() * W, random() * H, W, H), text = viewText(view, here);
+    const [, cell, dx, dy] = text.split(","), [name, index] = cell.split(":");
+    if (dx < 0.01 || dx > 0.99 || dy < 0.01 || dy > 0.99) continue; // between tensors, or within the rounding of an edge
+    const scale = view.scale, at = cellXY(there.blocks[name], +index), size = there.blocks[name].cell;
+    const [x, y] = centreOf(viewFrom(text, there), there), half = [there.width / scale / 2, there.height / scale / 2];
+    if (at.x < half[0] || at.y < half[1] || at.x + size > there.width - half[0] || at.y + size > there.height - half[1]) continue; // at an edge
+    assert.deepEqual(hitTest(there, x, y), { name, index: +index });
+    inside++;
+  }
+  assert.ok(inside > 30, inside);
+});
+
+test("links with a centre as shares of the layout open as before; one to a tensor that is not shown opens the whole", () => {
+  const layout = layoutOf(W, H);
+  assert.deepEqual(centreOf(viewFrom("2,0.4,0.5", layout), layout), [0.4 * W, 0.5 * H]);
+  for (const text of ["2,q:0,0.5,0.5", "2,x:600,0.5,0.5"]) assert.equal(viewFrom(text, layout), WHOLE);
 });

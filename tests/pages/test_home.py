@@ -155,7 +155,7 @@ def test_present_overrides_view():
 
 # -- links that keep the other parameters --------------------------------------------------------
 def test_link_to_another_shape_drops_the_stage_parameters():
-    stage_params = {"step": "5", "pin": "x:3", "zoom": "2,0.5,0.5", "loop": "1-4"}
+    stage_params = {"step": "5", "pin": "x:3", "zoom": "2,0.5,0.5", "loop": "1-4", "size": "real"}
     assert set(stage_params) == set(parts_address.STAGE)
     kept_params = {"speed": "2", "hide": "kernel", "order": "warps", "picture": "gradient"}
     queries = links(open_page("conv/im2col.py", **stage_params, **kept_params))

@@ -24,9 +24,9 @@ from visuals.stage.texts import catalog
 HERE = Path(__file__).parent
 SCRIPTS = (  # each after the modules it imports
     "texts",
-    "view",
     "decode",
     "layout",
+    "view",
     "colour",
     "draw",
     "explain",

@@ -174,6 +174,7 @@ function zoomAt(player, factor) {
   const { pin, part, shrink } = player, box = part.canvas.getBoundingClientRect();
   const at = pin ? player.cellRect(pin.name, pin.index) : { x: box.x + box.width / 2, y: box.y + box.height / 2 };
   zoomAround(player, factor, (at.x - box.x) * shrink, (at.y - box.y) * shrink);
+  player.writeLink();
 }
 
 function zoomAround(player, factor, x, y, dx = 0, dy = 0) {

@@ -8,14 +8,20 @@ import { MAX_ZOOM } from "./view.js";
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 export const HIDEABLE = "kernel explain transport play steps scrub count speed loop order colours take link help caption readings strip".split(" ");
+
+function cellFrom(text, scene) {
+  const [, name, index] = text.match(/^(\w+):(\d{1,9})$/) || [];
+  return Object.hasOwn(scene.tensors, name) && +index < scene.tensors[name].size ? { name, index: +index } : undefined;
+}
+
 const RULES = { // parameter: [message for an invalid text; parser of a text, which returns undefined for an invalid one]
   step: [mark("step must be a whole number; got {text}."), (text) => (/^\d{1,40}$/.test(text) ? +text : undefined)],
   speed: [mark("speed must be one of {speeds}; got {text}."), (text) => (SPEEDS.includes(+text) ? +text : undefined)],
-  pin: [mark("pin must be a tensor and a cell of it, as in x:5; got {text}."), (text, scene) => {
-    const [, name, index] = text.match(/^(\w+):(\d{1,9})$/) || [];
-    return Object.hasOwn(scene.tensors, name) && +index < scene.tensors[name].size ? { name, index: +index } : undefined;
+  pin: [mark("pin must be a tensor and a cell of it, as in x:5; got {text}."), cellFrom],
+  zoom: [mark("zoom must be scale (1 to {zoom}) and centre, as in 2,0.5,0.5; got {text}."), (text, scene) => {
+    const [, scale, cell] = text.match(/^(\d+(?:\.\d+)?),(?:(\w+:\d{1,9})(?:,-?\d{1,5}(?:\.\d+)?){2}|[01](?:\.\d+)?,[01](?:\.\d+)?)$/) || [];
+    return parseFloat(scale) <= MAX_ZOOM && (!cell || cellFrom(cell, scene)) ? text : undefined;
   }],
-  zoom: [mark("zoom must be scale (1 to {zoom}) and centre, as in 2,0.5,0.5; got {text}."), (text) => (/^\d+(\.\d+)?(,[01](\.\d+)?){2}$/.test(text) && parseFloat(text) <= MAX_ZOOM ? text : undefined)],
   loop: [mark("loop must be the first and the last step, as in 3-9; got {text}."), (text, scene) => {
     const [, from, to] = (text.match(/^(\d{1,9})-(\d{1,9})$/) || []).map(Number);
     return from <= to && to < scene.steps ? [from, to] : undefined;

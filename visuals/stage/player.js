@@ -47,7 +47,7 @@ class Player {
   }
 
   reset() {
-    Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, loop: null, view: WHOLE, zoomText: null });
+    Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, loop: null, view: WHOLE, zoomText: "" });
   }
 
   // -- data ------------------------------------------------------------------------------------------------
@@ -123,9 +123,8 @@ class Player {
     render(this);
   }
 
-  // The next arrange() lays the scene out anew; the zoomed part stays visible.
+  // The next arrange() lays the scene out anew; the cells in the zoomed part stay there.
   forgetLayout() {
-    if (this.layout) this.zoomText ||= viewText(this.view, this.layout.width, this.layout.height);
     this.layout = this.still = null;
   }
 
@@ -205,8 +204,8 @@ class Player {
     this.pin = params.pin || pinOf(chapter?.pin, this.scene);
     this.loop = params.loop || chapter?.loop || null;
     this.view = WHOLE;
-    this.zoomText = params.zoom; // a view needs the layout's size
-    if (this.layout) this.setView();
+    this.zoomText = params.zoom || ""; // a view needs the layout's size
+    if (this.layout) this.showView();
     if (params.notes.length) this.notify(params.notes.join(" "));
   }
 
@@ -251,7 +250,7 @@ class Player {
     const space = fills ? box.clientHeight : tall && this.data.fit ? Math.max(MIN_PHONE, innerHeight - PHONE_REST)
       : Math.max(120, (this.data.height || 560) - bars) * (tall ? 1.45 : 1);
     const key = [width, space, dpr, scale].join();
-    if (this.layout && this.sizeKey === key) return this.zoomText && this.setView();
+    if (this.layout && this.sizeKey === key) return;
     this.sizeKey = key;
     this.forgetLayout();
     this.layOutWithin(width, space, scale, fits || (tall && this.data.fit));
@@ -265,7 +264,7 @@ class Player {
     if (!fits) part.caption.style.minHeight = "";
     this.dpr = dpr / shrink;
     this.rendered.step = null; // the highlighted line may be scrolled out of its list
-    this.setView();
+    this.showView();
   }
 
   // Keeps the height of the longest of some captions free, so that the picture keeps its size from step to step.
@@ -310,11 +309,14 @@ class Player {
     }
   }
 
-  // Draws the layout under a view.
-  setView(view = this.view) {
+  // Draws the layout under a view that the reader chose.
+  setView(view) {
+    this.zoomText = viewText(view, this.layout);
+    this.showView(view);
+  }
+
+  showView(view = this.zoomText ? viewFrom(this.zoomText, this.layout) : WHOLE) {
     const { layout, part, layer, dpr } = this;
-    if (this.zoomText) view = viewFrom(this.zoomText, layout.width, layout.height);
-    this.zoomText = null;
     this.view = view;
     part.fit.hidden = view === WHOLE;
     part.canvas.classList.toggle("zoomed", view !== WHOLE);
@@ -460,13 +462,13 @@ class Player {
   // The state as texts for the URL; the defaults step 0, speed 1, the page's size, no zoom, pin and loop of the
   // chapter or none are left out.
   get state() {
-    const { data, pin, loop, view, layout } = this;
+    const { data, pin, loop, zoomText } = this;
     return {
       [data.param]: this.step ? String(this.step) : "", speed: this.speed === 1 ? "" : String(this.speed),
       pin: unless(pin ? `${pin.name}:${pin.index}` : "", data.chapter?.pin),
       loop: unless(loop?.[1] === undefined ? "" : loop.join("-"), data.chapter?.loop?.join("-")),
       size: unless(this.size || "", data.strip?.selected),
-      zoom: layout ? viewText(view, layout.width, layout.height) : "",
+      zoom: zoomText,
     };
   }
 

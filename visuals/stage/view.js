@@ -1,5 +1,7 @@
 // Zoom and pan. A view is {scale, x, y}: the magnification, and the layout's point at the canvas's top left. Pure.
 
+import { cellAt, cellXY, tileXY } from "./layout.js";
+
 export const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
 
 export const WHOLE = { scale: 1, x: 0, y: 0 };
@@ -19,13 +21,42 @@ export function zoomed(view, factor, px, py, width, height, dx = 0, dy = 0) {
   return viewOf(scale, shifted(view.x, px, dx), shifted(view.y, py, dy), width, height);
 }
 
-// In a link a view is "scale,centre x,centre y", the centre as shares of width and height, so it fits any window.
-export function viewText({ scale, x, y }, width, height) {
-  const centre = (at, size) => (at + size / scale / 2) / size;
-  return scale === 1 ? "" : [scale, centre(x, width), centre(y, height)].map((v) => +v.toFixed(3)).join();
+// In a link a view is "scale,cell,x,y": what is at the centre of the canvas, from the nearest cell's top left, in cells.
+// So it shows the same cells in any window. "scale,x,y" is the centre as shares of the layout's width and height.
+export function viewText({ scale, x, y }, layout) {
+  if (scale === 1) return "";
+  const centre = [x + layout.width / scale / 2, y + layout.height / scale / 2], { name, index, dx, dy } = nearestCell(layout, ...centre);
+  return [+scale.toFixed(3), `${name}:${index}`, +dx.toFixed(2), +dy.toFixed(2)].join();
 }
 
-export function viewFrom(text, width, height) {
-  const [scale, x, y] = text.split(",").map(Number);
-  return viewOf(scale, x * width - width / scale / 2, y * height - height / scale / 2, width, height);
+// WHOLE if the text's cell is not in this layout.
+export function viewFrom(text, layout) {
+  const [scale, ...place] = text.split(","), { width, height } = layout;
+  const centre = place.length === 2 ? [place[0] * width, place[1] * height] : pointOf(layout, ...place);
+  return centre ? viewOf(+scale, centre[0] - width / scale / 2, centre[1] - height / scale / 2, width, height) : WHOLE;
+}
+
+function pointOf({ blocks }, cell, dx, dy) {
+  const [name, index] = cell.split(":"), block = Object.hasOwn(blocks, name) && +index < blocks[name].t.size && blocks[name];
+  if (!block) return null;
+  const at = cellXY(block, +index);
+  return [at.x + dx * block.cell, at.y + dy * block.cell];
+}
+
+// The cell nearest to a point of the layout: {name, index}, and {dx, dy} from its top left to the point, in cells.
+function nearestCell(layout, x, y) {
+  const within = (at, first, count) => clamp(Math.floor(at), first, first + count - 1);
+  let nearest = { distance: Infinity };
+  for (const block of Object.values(layout.blocks)) {
+    const { t, way: { across, down, tileRows, tileCols }, cell } = block;
+    for (let tile = 0; tile < across * down; tile++) {
+      const at = tileXY(block, tile), band = t.planes > 1 ? 0 : tile, u = (x - at.x) / cell, v = (y - at.y) / cell;
+      const col = within(u, t.pad[1], Math.min(tileCols, t.cols - Math.floor(band / across) * tileCols));
+      const row = within(v, t.pad[0], Math.min(tileRows, t.rows - (band % across) * tileRows));
+      const index = cellAt(block, tile, row, col), dx = u - col, dy = v - row;
+      const distance = index === null ? Infinity : cell * Math.hypot(dx - clamp(dx, 0, 1), dy - clamp(dy, 0, 1));
+      if (distance < nearest.distance) nearest = { name: t.name, index, dx, dy, distance };
+    }
+  }
+  return nearest;
 }
