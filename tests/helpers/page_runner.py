@@ -81,9 +81,11 @@ def messages(at: AppTest) -> list[bytes]:
 
 
 def components(at: AppTest) -> list[Any]:
-    """Returns the stages and lists of the page, not the parts of the navigation bar."""
+    """Returns the stages and lists of the page, not the parts of the navigation bar and the buttons that save files."""
     found = at.get("bidi_component")
-    return [each for each in found if not each.proto.component_name.endswith(("navigation", "progress"))]
+    return [
+        each for each in found if not each.proto.component_name.endswith(("navigation", "progress", "save"))
+    ]
 
 
 def heads(at: AppTest) -> list[dict[str, Any]]:
