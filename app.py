@@ -7,12 +7,15 @@ from starlette.middleware import Middleware
 
 from pages._lessons import LESSONS
 from pages._stale_fragments import StaleFragmentMiddleware
+from pages._unsent_messages import keep_unsent_messages
 from visuals.stage.front import ServerAddressMiddleware
 from visuals.stage.routes import routes
 
 # One thread sends the about one hundred messages of each page. For every message the threads that run pages can delay
 # it by this interval. At Python's default of 5 ms a lecture hall waits several times as long.
 sys.setswitchinterval(0.0005)
+
+keep_unsent_messages()
 
 app = st.App(
     "pages/_shell.py",
