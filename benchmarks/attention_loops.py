@@ -15,8 +15,8 @@ from kernels.attention.shape import AttentionShape
 from kernels.machine.processor import THREADS, cores, max_threads
 from kernels.machine.timing import Budget
 from kernels.runner import compare, run
+from visuals import units
 from visuals.attention import cpu as attention_charts
-from visuals.charts import units
 
 BUDGET = Budget(samples=30, seconds=8.0, min_samples=5)
 EACH = Budget(samples=20, seconds=1.0, min_samples=5)

@@ -16,7 +16,7 @@ from kernels.machine.memory_levels import caches
 from kernels.machine.processor import cores
 from kernels.machine.timing import Budget
 from kernels.runner import compare, run
-from visuals.charts import units
+from visuals import units
 from visuals.gemm import cpu_curve
 
 BUDGET = Budget(samples=30, seconds=6.0, min_samples=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels.engines import cpu
 from kernels.machine.processor import device_name
 from kernels.model.result import Measurement
-from visuals.charts import units
+from visuals import units
 
 
 def machine() -> str:

@@ -16,7 +16,7 @@ from kernels.ladders import LADDERS
 from kernels.memory.shape import BanksShape
 from kernels.model.program import Launch
 from kernels.records import unsupported
-from visuals.charts import units
+from visuals import units
 from visuals.memory import charts as memory_charts
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"

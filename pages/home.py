@@ -21,8 +21,7 @@ from pages.gemm import address as gemm_address
 from pages.parts import lesson
 from pages.parts.query import explored
 from pages.parts.text import details, paragraph
-from visuals import stage
-from visuals.charts import units
+from visuals import stage, units
 from visuals.conv.im2col.story import IM2COL
 
 PROMISE = mark("What you watch is what you measured.")

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import shutil
 
+import hypothesis
 import pytest
 
 from kernels import engines
@@ -33,6 +34,15 @@ pytest_plugins = [] if PACKAGES["playwright"] in MISSING else ["tests.helpers.br
 # A decoded kernel is 10^5 objects that live as long as its launch. At Python's default thresholds the garbage collector
 # visits them repeatedly: half of the time of the emulator's tests.
 gc.set_threshold(200_000, 20, 100)
+
+# On a busy machine an example takes any time. What never ends is ended by pytest's timeout.
+hypothesis.settings.register_profile(
+    "busy",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("busy")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -16,9 +16,9 @@ from pages.parts import cards, why
 from pages.parts.rung_address import Selection
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
+from visuals import units
 from visuals.attention import charts
 from visuals.attention.charts import Chart, DeviceMemory, Dot
-from visuals.charts import units
 from visuals.charts.bars import bar_line
 
 MEMORY, TRAFFIC = "memory", "traffic"  # names of page parts

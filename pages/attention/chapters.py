@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kernels.i18n import mark
 from pages.parts.chapters import Chapter, Question, Story, faster
+from visuals import units
 from visuals.attention.gpu_map import RUNGS, flash_map
 from visuals.attention.scene import why_not
-from visuals.charts import units
 from visuals.gpu_map import facts as map_facts
 from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts

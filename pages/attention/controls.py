@@ -16,8 +16,8 @@ from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, chooser, limits, numbers, presets, select
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
+from visuals import units
 from visuals.attention.inputs import KINDS
-from visuals.charts import units
 
 CHIPS = {
     "attention-toy": mark("Toy N=8"), "attention-16": "N=16", "attention-toy-causal": mark("N=16, causal"), "paper-cpu": "N=1024",

@@ -21,8 +21,9 @@ from pages.parts.query import chosen
 from pages.parts.run_series import Series
 from pages.parts.text import conclusion, details, paragraph, together
 from pages.parts.theme import tokens
+from visuals import units
 from visuals.attention import cpu as cpu_figures
-from visuals.charts import bars, conclusions, units
+from visuals.charts import bars, conclusions
 from visuals.gemm import cpu_curve
 
 KEY = "attention_cpu"

@@ -24,7 +24,7 @@ from pages.parts.run_settings import RunSettings
 from pages.parts.sizes import Sizes
 from pages.parts.text import note
 from pages.parts.theme import tokens
-from visuals.charts import units
+from visuals import units
 from visuals.conv import pictures
 from visuals.conv.direct.story import loads_per_pixel
 from visuals.conv.inputs import Inputs, outputs

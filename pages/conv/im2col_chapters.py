@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernels.i18n import mark
 from pages.parts.chapters import Chapter, Story, faster
-from visuals.charts import units
+from visuals import units
 from visuals.conv.part import copies_per_pixel
 from visuals.strip.facts import Evidences, Facts
 

@@ -15,7 +15,8 @@ from pages.parts import cards
 from pages.parts.run_settings import CardRows, RunSettings, bars, card_rows
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
-from visuals.charts import roofline, sweeps, units
+from visuals import units
+from visuals.charts import roofline, sweeps
 from visuals.charts.bars import bar_line
 from visuals.fusion import charts, story
 

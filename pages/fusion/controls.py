@@ -21,7 +21,7 @@ from pages.parts.query import explored, others, write
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from pages.parts.text import quiet
-from visuals.charts import units
+from visuals import units
 
 CHIPS = {
     "fusion-toy": mark("Toy"), "fusion-toy-pool": mark("Toy with a pool"), "fusion-ragged": mark("odd sizes"),

@@ -17,7 +17,7 @@ from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, limits, numbers, presets
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
-from visuals.charts import units
+from visuals import units
 from visuals.gemm import story
 from visuals.gemm.scene import folds
 

@@ -25,7 +25,8 @@ from kernels.records.jsontext import RowError, canonical, id_of
 from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, newest_first, user_store
 from pages.parts import address
 from pages.parts.text import card_title, paragraph
-from visuals.charts import compare, units
+from visuals import units
+from visuals.charts import compare
 
 PER_PAGE = 20
 NEWEST_HERE = 5  # runs of this machine above the groups

@@ -21,7 +21,8 @@ from pages.parts.run import POLL_S, gpu_note
 from pages.parts.text import card_title, conclusion, details, note, paragraph, quiet, together
 from pages.parts.theme import tokens
 from pages.parts.worker import worker
-from visuals.charts import bars, conclusions, units
+from visuals import units
+from visuals.charts import bars, conclusions
 from visuals.memory import charts
 from visuals.memory.charts import Line
 

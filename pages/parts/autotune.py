@@ -21,7 +21,8 @@ from pages.parts.query import chosen
 from pages.parts.run_series import Series
 from pages.parts.text import card_title, conclusion, details, paragraph, stale_mark, together
 from pages.parts.theme import tokens
-from visuals.charts import sweeps, units
+from visuals import units
+from visuals.charts import sweeps
 
 PART = "autotune"  # ?view=autotune
 KEY = "sweep"

@@ -22,8 +22,9 @@ from pages.parts.lesson import deferred_loaded
 from pages.parts.run_settings import CardRows, RunSettings, bars
 from pages.parts.text import card_title, conclusion, details, paragraph, stale_mark, together
 from pages.parts.theme import tokens
+from visuals import units
 from visuals.charts import bars as bar_charts
-from visuals.charts import conclusions, roofline, sweeps, units
+from visuals.charts import conclusions, roofline, sweeps
 from visuals.charts.story import Story, device_comparison, shares
 
 LEGEND_CHARS = 90  # a longer legend is folded

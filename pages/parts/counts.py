@@ -19,7 +19,7 @@ from kernels.jobs.counts import Count, Counts
 from kernels.jobs.job import Job, JobError
 from kernels.model.rung import Rung
 from pages.parts.run_settings import RunSettings
-from visuals.charts import units
+from visuals import units
 
 MAX_MACS = 500_000  # multiply-adds: larger shapes are not counted
 REST_S = 0.6  # a shape is requested after it has not changed for so long

@@ -16,7 +16,7 @@ from kernels.jobs.job import Request
 from pages.parts import run_series
 from pages.parts.run_series import Series
 from pages.parts.text import card_title, details, paragraph, quiet, stale_mark, together
-from visuals.charts import units
+from visuals import units
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from pages.parts import cards
 from pages.parts.run_settings import RunSettings, bars, card_rows
 from pages.parts.text import card_title, conclusion, paragraph, stale_mark, together
 from pages.parts.theme import tokens
-from visuals.charts import conclusions, sweeps, units
+from visuals import units
+from visuals.charts import conclusions, sweeps
 
 Library = Callable[[Mapping[str, dict]], dict | None]
 

@@ -20,7 +20,7 @@ from pages.parts.controls import Link, preset_link, select
 from pages.parts.query import explored, others
 from pages.parts.rung_address import Address, Selection
 from pages.parts.text import note, paragraph, quiet
-from visuals.charts import units
+from visuals import units
 
 TILE_PX = 74  # width of a field for a tile size, without its name
 Params = dict[str, str]

@@ -22,7 +22,8 @@ from kernels.records import availability
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import chosen
 from pages.parts.text import card_title, details, paragraph, together
-from visuals.charts import source_diff, units
+from visuals import units
+from visuals.charts import source_diff
 
 Tiles = Callable[[Rung], Mapping[str, int]]
 

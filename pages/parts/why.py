@@ -21,7 +21,8 @@ from pages.parts.query import url_is_stale
 from pages.parts.run_settings import CardRows, RunSettings, bars
 from pages.parts.save import File, save_buttons
 from pages.parts.text import card_title, conclusion, details, paragraph, together
-from visuals.charts import conclusions, roofline, sweeps, units
+from visuals import units
+from visuals.charts import conclusions, roofline, sweeps
 from visuals.charts.bars import bar_line, pieces_note
 from visuals.charts.story import Story, fastest_library
 

@@ -14,7 +14,7 @@ from pages.parts import lesson
 from pages.parts.rung_address import Selection
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.softmax import address
-from visuals.charts import units
+from visuals import units
 from visuals.softmax import story
 
 ROW = "row"  # the name of the page part

@@ -16,7 +16,7 @@ from pages.parts.sizes import Sizes
 from pages.parts.text import note, quiet
 from pages.softmax import address
 from pages.softmax.address import ADDRESS, LOGITS, NUMBERS
-from visuals.charts import units
+from visuals import units
 from visuals.softmax import inputs
 
 CHIPS = {

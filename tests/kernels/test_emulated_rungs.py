@@ -31,7 +31,7 @@ needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     shape=conv_shapes(max_extent=3),
     tile=st.sampled_from(conv_ladder.TILES),
@@ -45,7 +45,7 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
         assert result.counters.uncounted == (("cublas_sgemm",) if library else ())
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(shape=conv_shapes(max_extent=3), order=st.sampled_from(["reversed", 1, 2]))
 def test_order_of_warps_changes_nothing(shape, order):
     rung = LADDERS["conv"].rung("conv/im2col-gemm")

@@ -129,7 +129,7 @@ DEFAULTS = {"--grid": "1", "--block": "1", "--shape": RUN[2][8:], "--out": "{out
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_command_line_ends_in_a_traceback(data, recording, tmp_path, capsys, monkeypatch):
     """Any option missing, default or hostile: the command succeeds or prints a message."""

@@ -31,7 +31,7 @@ QUICK = Budget(samples=3, seconds=0.2, min_samples=1, warm_up_s=0)
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(shape=conv_shapes(), tile=st.sampled_from(conv_ladder.TILES))
 def test_every_rung_agrees_at_any_shape(shape, tile):
     supported = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cpu", shape)]

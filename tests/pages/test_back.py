@@ -48,6 +48,7 @@ def go_to_lesson(page, title):
     page.locator(".st-key-nav").get_by_role("link", name=title, exact=True).click()
 
 
+@pytest.mark.slow
 def test_back_from_another_lesson_leads_to_the_state_that_was_left(page, server, open_at):
     open_at("attention")
     preset(page, "N=1024").click()
@@ -91,6 +92,7 @@ def test_back_undoes_a_change_of_a_control(page, server, open_at):
     expect(field(page, "C")).to_have_value("1")
 
 
+@pytest.mark.slow
 def test_steps_of_the_stage_are_no_entries(page, server, open_at):
     open_at("im2col")
     entries = page.evaluate("history.length")
@@ -101,6 +103,7 @@ def test_steps_of_the_stage_are_no_entries(page, server, open_at):
     assert page.evaluate("history.length") == entries
 
 
+@pytest.mark.slow
 def test_correction_of_other_fields_is_part_of_the_change(page, server, open_at):
     open_at("im2col")
     entries = page.evaluate("history.length")
@@ -117,6 +120,7 @@ def test_correction_of_other_fields_is_part_of_the_change(page, server, open_at)
     assert page.evaluate("history.length") == entries + 2
 
 
+@pytest.mark.slow
 def test_presses_of_one_button_in_a_row_are_one_entry(page, server, open_at):
     open_at("im2col")
     entries = page.evaluate("history.length")
@@ -129,6 +133,7 @@ def test_presses_of_one_button_in_a_row_are_one_entry(page, server, open_at):
     assert page.evaluate("history.length") <= entries + 2
 
 
+@pytest.mark.slow
 def test_back_restores_parameters_that_both_pages_have(page, server, open_at):
     open_at("im2col?C=2&K=3")
     go_to_lesson(page, "tiling")

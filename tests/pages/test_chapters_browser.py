@@ -102,6 +102,7 @@ def test_a_lecturer_steps_by_arrows_into_the_next_chapter_and_back(page, server)
     expect(title).to_have_text("One thread, one element of C")
 
 
+@pytest.mark.slow
 def test_after_the_last_chapter_a_link_leads_to_the_next_lesson(page, server):
     page.goto(f"{server}/threads?view=story&chapter=8")
     Stage(page).ready()
@@ -132,6 +133,7 @@ def test_a_story_in_a_frame_is_its_stage_alone(page, server):
     assert page.locator(".stage").bounding_box()["height"] >= page.viewport_size["height"] - 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["hover", "focus", "tap"])
 def test_a_term_is_explained_and_escape_closes_it(page, phone, server, by):
     page = phone if by == "tap" else page

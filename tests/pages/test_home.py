@@ -16,7 +16,7 @@ from pages.conv import scenes
 from pages.parts import address as parts_address
 from pages.parts.chapters import Chapter, Story
 from tests.helpers.page_runner import heads, links, open_page, stages, texts
-from visuals.charts import units
+from visuals import units
 from visuals.conv.inputs import Inputs
 
 
@@ -78,6 +78,7 @@ def test_the_minutes_follow_the_stated_rule():
     assert _course.RULE.format(words=words) in texts(open_page(None)).replace("&#x27;", "'")
 
 
+@pytest.mark.slow
 def test_three_ways_in_lead_to_what_they_promise():
     found = links(open_page(None))
     for _, ways, _ in home_ways():

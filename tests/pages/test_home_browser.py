@@ -81,6 +81,7 @@ def test_whole_card_opens_its_lesson(home, page, server, n):
     expect(page.locator("h1.kt-title")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_lesson_opens_its_story_and_home_counts_its_chapters(home, page, server):
     page.goto(server)
     page.evaluate("localStorage.clear()")  # other tests have opened chapters

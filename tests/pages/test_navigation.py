@@ -38,6 +38,7 @@ def open_im2col(page, server):
     expect(page.locator(".kt-skip")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_phone_has_a_menu_of_lessons(page, server):
     page.set_viewport_size(PHONE_SIZE)
     open_im2col(page, server)
@@ -72,6 +73,7 @@ def test_menu_closes_when_the_reader_leaves_it(page, server):
     expect(page.locator(".st-key-nav_lessons")).to_be_hidden()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1024, 900])
 def test_bar_fits_a_tablet(page, server, width):
     page.set_viewport_size({"width": width, "height": 768})
@@ -81,6 +83,7 @@ def test_bar_fits_a_tablet(page, server, width):
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 1101])
 def test_bar_shows_all_lessons_on_a_wide_screen(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})
@@ -93,6 +96,7 @@ def test_bar_shows_all_lessons_on_a_wide_screen(page, server, width):
         expect(link).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["", "im2col"])
 def test_first_tab_reaches_the_link_to_the_stage(page, server, path):
     page.goto(f"{server}/{path}")

@@ -54,6 +54,7 @@ def test_run_turns_the_strip_to_measured_and_a_change_makes_it_stale(page, serve
     expect(page.locator(".strip")).to_have_class("strip stale")
 
 
+@pytest.mark.slow
 def test_the_size_of_the_strip_is_in_the_url(page, server):
     page.goto(f"{server}/im2col?C=3")
     Stage(page).ready()
@@ -70,6 +71,7 @@ def test_the_size_of_the_strip_is_in_the_url(page, server):
     expect(value).to_have_text(real)
 
 
+@pytest.mark.slow
 def test_a_guess_is_answered_by_the_figures(page, server):
     page.goto(f"{server}/im2col?view=story&chapter=7")
     Stage(page).ready()

@@ -18,7 +18,7 @@ from kernels.model.launch import ceil
 from kernels.model.program import Tiles
 from kernels.model.rung import Rung
 from kernels.records import availability
-from visuals.charts import units
+from visuals import units
 from visuals.charts.bars import FONT, PIECE
 from visuals.charts.story import capitalized
 

@@ -19,7 +19,7 @@ from kernels.model.preset import Preset
 from kernels.model.program import OUTPUT, WORKSPACE
 from kernels.model.rung import Cost
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import Row, capitalized, recorded_at
 from visuals.charts.tile import Tile
 

@@ -16,7 +16,7 @@ from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE, Tiles
 from kernels.model.rung import Rung
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at, title
 
 FLASH = "attention/flash"  # prefix of the names of its rungs

@@ -14,9 +14,9 @@ import numpy as np
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
+from visuals import units
 from visuals.attention import parts as parts
 from visuals.attention.parts import MAX_WHOLE, grid
-from visuals.charts import units
 from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Annotation, Captions, Group, Sum, Tensor
 from visuals.scene.recorder import Recorder, matrix

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import ladder_of
-from visuals.charts import units
+from visuals import units
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure

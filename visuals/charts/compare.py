@@ -16,7 +16,7 @@ import numpy as np
 from kernels.engines.protocol import COPIED
 from kernels.i18n import decimal, mark, tr
 from kernels.records import rows
-from visuals.charts import units
+from visuals import units
 from visuals.charts.bars import css, span
 
 Row = Mapping[str, Any]

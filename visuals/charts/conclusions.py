@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from kernels.i18n import mark, tr
 from kernels.records.statistics import within_spread
-from visuals.charts import bars, units
+from visuals import units
+from visuals.charts import bars
 from visuals.charts.roofline import Roof
 from visuals.charts.sweeps import Line, named_lines, rate
-from visuals.charts.units import named
+from visuals.units import named
 
 Row = Mapping
 Titled = Sequence[tuple[str, Row]]

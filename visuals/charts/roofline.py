@@ -17,7 +17,8 @@ from kernels.i18n import tr
 from kernels.ladders import find, ladder_of
 from kernels.machine import ceilings as measured_ceilings
 from kernels.model.rung import FP32, TENSOR_CORES
-from visuals.charts import bars, units
+from visuals import units
+from visuals.charts import bars
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -12,8 +12,9 @@ from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest
-from visuals.charts import bars, roofline, units
-from visuals.charts.units import capitalized as capitalized
+from visuals import units
+from visuals.charts import bars, roofline
+from visuals.units import capitalized as capitalized
 
 Row = Mapping
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.bars import FONT, wrap_title
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from kernels.i18n import decimal, tr
-from visuals.charts import units
+from visuals import units
 
 PICTURES = ("digit", "checkerboard", "gradient", "numbers", "random")
 FILTERS = ("identity", "blur", "sharpen", "sobel-x", "sobel-y", "random")

@@ -12,8 +12,8 @@ from kernels.fusion.ladder import PLANS
 from kernels.fusion.shape import ChainShape
 from kernels.i18n import tr, trn
 from kernels.ladders import find
+from visuals import units
 from visuals.charts import bars as charts_bars
-from visuals.charts import units
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -12,7 +12,7 @@ import numpy as np
 from kernels.fusion.shape import ChainShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
-from visuals.charts import units
+from visuals import units
 from visuals.fusion.captions import CORE, FORMULA, Texts, numbers, path
 from visuals.fusion.plan import Arrays, BlockLaunch, RungRun, is_fold, run_rung, stage_shape
 from visuals.fusion.steps import Steps, folded, named, role

@@ -16,7 +16,7 @@ from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.roofline import Roof
 from visuals.charts.story import Row, Story, extremes, recorded_at
 

@@ -12,7 +12,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.i18n import decimal, mark, tr
 from kernels.machine.memory_levels import Level, shown
 from kernels.records.statistics import fastest
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import capitalized
 from visuals.charts.sweeps import Row, Tokens
 from visuals.charts.tile import MAX_VALUE, Tile

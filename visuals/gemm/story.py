@@ -11,7 +11,7 @@ from kernels.ladders import LADDERS, find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import Row, Story, capitalized, extremes, fastest_library, recorded_at, title
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from visuals.charts import units
+from visuals import units
 from visuals.gpu_map.data import GpuMap
 from visuals.gpu_map.texts import moved
 from visuals.gpu_map.waves import wave_count

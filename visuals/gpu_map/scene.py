@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from kernels.i18n import tr
-from visuals.charts import units
-from visuals.charts.units import whole
+from visuals import units
 from visuals.gpu_map import texts
 from visuals.gpu_map.data import LEVELS, GpuMap, Kernel, Operand, Traffic
 from visuals.gpu_map.waves import Cells, Waves, all_waves, cells_of, sm_of, steps, wave_count, wave_of
 from visuals.scene.parts import Annotation, Captions, Flow, Group, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
+from visuals.units import whole
 
 MAX_CELLS = 1024  # of the grid of blocks
 IN_L2 = (2, 4)  # rows and columns in which a tile is drawn in L2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kernels.i18n import mark, tr, trn
-from visuals.charts import units
-from visuals.charts.units import whole
+from visuals import units
 from visuals.gpu_map.data import MOST, ONCE, Amount, Blocks, Gpu, GpuMap, Kernel
 from visuals.gpu_map.waves import Waves, places, wave_count
+from visuals.units import whole
 
 LIMITS = {
     "warps": mark("it has no space for more warps"),

@@ -14,7 +14,7 @@ from kernels.machine import ceilings
 from kernels.machine.memory_levels import ABSENT, Level, Levels, shown
 from kernels.memory.shape import BanksShape, StrideShape
 from kernels.runner import run
-from visuals.charts import units
+from visuals import units
 from visuals.charts.bars import FONT
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn

@@ -11,7 +11,7 @@ from kernels.i18n import decimal, tr, trn
 from kernels.ladders import LADDERS
 from kernels.memory.shape import SECTOR, BanksShape, MemoryShape, StrideShape
 from kernels.runner import run
-from visuals.charts import units
+from visuals import units
 
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 

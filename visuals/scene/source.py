@@ -13,6 +13,7 @@ from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.occupancy import occupancy
 from kernels.i18n import decimal, tr, trn
 from kernels.model.program import Launch
+from visuals import units
 from visuals.scene.parts import Source
 
 
@@ -24,9 +25,9 @@ def margin(counters: Counters, file: str) -> dict[int, str]:
         parts = []
         for op in ("ld", "st"):
             if c[f"sectors_{op}"]:
-                parts.append(tr("{op} {n} sect", op=op, n=_whole(c[f"sectors_{op}"])))
+                parts.append(tr("{op} {n} sect", op=op, n=units.whole(c[f"sectors_{op}"])))
             if c[f"wavefronts_{op}"]:
-                parts.append(tr("{op} {n} waves", op=op, n=_whole(c[f"wavefronts_{op}"])))
+                parts.append(tr("{op} {n} waves", op=op, n=units.whole(c[f"wavefronts_{op}"])))
         if conflicts := c["bank_conflicts_ld"] + c["bank_conflicts_st"]:
             parts.append(trn("{n} conflict", "{n} conflicts", conflicts))
         if c["divergent_branches"]:
@@ -66,12 +67,8 @@ def resources(launch: Launch) -> str:
     shared = compiled["shared_bytes"] + launch.shared
     limits = occupancy(compiled["registers"], shared, int(np.prod(launch.block)))
     return tr(
-        "{registers} registers, {shared} B shared memory, occupancy {share} (H200)",
+        "{registers} registers, {shared} shared memory, occupancy {share} (H200)",
         registers=compiled["registers"],
-        shared=_whole(shared),
+        shared=units.bytes_(shared),
         share=decimal(f"{limits.share:.0%}"),
     )
-
-
-def _whole(number: int) -> str:
-    return decimal(f"{number:,}")

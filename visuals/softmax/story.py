@@ -15,7 +15,7 @@ from kernels.records.statistics import fastest, within_spread
 from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import Row, Story, extremes, recorded_at, title
 from visuals.softmax.plan import run_rung
 

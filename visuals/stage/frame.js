@@ -5,6 +5,9 @@ import { tr } from "./texts.js";
 
 export const embedded = globalThis.parent !== globalThis.self; // equal if not embedded, and in Node
 
+// The element with this test id, of Streamlit, that the stage is in; none where another page shows the stage.
+export const pagePart = (root, id) => [root, root.getRootNode().host].map((node) => node?.closest?.(`[data-testid=${id}]`)).find(Boolean);
+
 // Reveal.js understands "method" without further code.
 export function report(type, step, steps) {
   const method = type === "next" || type === "prev" ? { method: type } : {};

@@ -2,7 +2,7 @@
 
 import { lineOf, nextOfLine, sourceOf } from "./decode.js";
 import { focusOf } from "./explain.js";
-import { embedded, listenToParent, report } from "./frame.js";
+import { embedded, listenToParent, pagePart, report } from "./frame.js";
 import { hitTest } from "./layout.js";
 import { watchLink } from "./link.js";
 import { WHOLE, clamp, zoomed } from "./view.js";
@@ -24,8 +24,12 @@ export function listen(player) {
   listenToPointer(player, (type, handler, options) => on(part.canvas, type, active(handler), options));
   const observer = new ResizeObserver(() => player.arrange());
   observer.observe(part["canvas-box"]);
+  // What is above the stage may grow or shrink, which moves the stage but does not resize it.
+  const around = new ResizeObserver(() => requestAnimationFrame(() => player.arrange()));
+  const column = pagePart(root, "stMainBlockContainer");
+  if (column) around.observe(column);
   on(window, "resize", () => player.arrange());
-  signal.addEventListener("abort", () => observer.disconnect()); // not by on(): abort removes its listeners before they run
+  signal.addEventListener("abort", () => [observer, around].forEach((one) => one.disconnect())); // not by on(): abort removes its listeners before they run
   watchLink(on, (how) => player.linkChanged(how));
   listenToParent(on, active((request) => {
     if (request.goto !== undefined) player.goto(request.goto);

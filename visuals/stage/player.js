@@ -6,7 +6,7 @@ import { captionOf, decodeScene, sameScene, unpack } from "./decode.js";
 import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
-import { report } from "./frame.js";
+import { pagePart, report } from "./frame.js";
 import { listen } from "./input.js";
 import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
@@ -527,7 +527,7 @@ const MIN_FIT = 480, MAX_FIT = 1100, BELOW = 10; // px: of a stage that fits its
 
 // The height at which the stage ends with the window, while the page is not scrolled.
 function fittingHeight(root) {
-  const scroller = root.closest?.("[data-testid=stMain]") || root.getRootNode().host?.closest("[data-testid=stMain]");
+  const scroller = pagePart(root, "stMain");
   const top = root.getBoundingClientRect().top + (scroller ? scroller.scrollTop : scrollY);
   return Math.max(MIN_FIT, Math.min(MAX_FIT, innerHeight - Math.max(0, top) - BELOW));
 }

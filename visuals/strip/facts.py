@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kernels.model.program import WORKSPACE
 from kernels.records.statistics import within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.strip import limits
 from visuals.strip.evidence import Evidence
 from visuals.strip.times import compared

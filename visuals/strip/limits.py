@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.i18n import tr
-from visuals.charts import bars, roofline, units
+from visuals import units
+from visuals.charts import bars, roofline
 from visuals.strip.evidence import Evidence
 
 LAUNCH, ROOF = 0.2, 0.6  # shares from which launch overhead, or a ceiling, is what limits a kernel

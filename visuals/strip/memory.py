@@ -6,7 +6,7 @@ from typing import Any
 
 from kernels.i18n import tr
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE
-from visuals.charts import units
+from visuals import units
 from visuals.strip.evidence import Evidence
 
 SMALL = 4096  # bytes: below that the difference is the allocator's rounding, and a share would say nothing

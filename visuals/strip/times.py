@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels.i18n import tr
 from kernels.records.statistics import within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import fastest_library
 from visuals.strip.evidence import Evidence, Row
 

@@ -10,7 +10,7 @@ from kernels.model.rung import Rung
 from pages.conv.choose import address
 from pages.conv.choose.stage import WATCH
 from pages.parts.chapters import Chapter, Question, Story, faster
-from visuals.charts import units
+from visuals import units
 from visuals.conv.choose.families import FAMILIES
 from visuals.strip.evidence import Evidence, Row
 from visuals.strip.facts import Evidences, Facts, faster_than

@@ -15,7 +15,7 @@ from pages.conv.controls import LINE, RARE
 from pages.parts import query
 from pages.parts.controls import Link, choose, limits, numbers, preset_link, presets
 from pages.parts.text import note
-from visuals.charts import units
+from visuals import units
 
 WIDER = {"N": 54, "C": 68, "K": 68}  # for 2,048 maps
 FIELD_LINE = tuple(

@@ -23,7 +23,8 @@ from pages.parts.controls import option
 from pages.parts.query import chosen, explored, others
 from pages.parts.run_series import Series
 from pages.parts.text import card_title, quiet, stale_mark
-from visuals.charts import sweeps, units
+from visuals import units
+from visuals.charts import sweeps
 from visuals.conv.choose import winners
 from visuals.conv.choose.winners import AXES, Axis
 

@@ -14,7 +14,8 @@ from pages.conv.choose import address, map
 from pages.parts import cards
 from pages.parts.controls import option
 from pages.parts.text import card_title, quiet
-from visuals.charts import sweeps, units
+from visuals import units
+from visuals.charts import sweeps
 from visuals.conv.choose import layers
 
 

@@ -18,7 +18,8 @@ from pages.parts.address import is_presented
 from pages.parts.query import explored, others
 from pages.parts.run_settings import CardRows, RunSettings, card_rows
 from pages.parts.text import card_title, quiet
-from visuals.charts import sweeps, units
+from visuals import units
+from visuals.charts import sweeps
 from visuals.conv.choose import race as race_chart
 from visuals.conv.choose import story as choose_story
 from visuals.conv.choose.families import family

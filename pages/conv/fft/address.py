@@ -15,7 +15,7 @@ from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.parts.query import chosen
 from pages.parts.tiles import SelectedRung
-from visuals.charts import units
+from visuals import units
 from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of, cut_of
 from visuals.conv.fft.butterfly import butterfly_scene
 from visuals.conv.fft.charts import tile_name

@@ -17,7 +17,8 @@ from pages.parts import cards
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
-from visuals.charts import sweeps, units
+from visuals import units
+from visuals.charts import sweeps
 from visuals.charts.bars import bar_line
 from visuals.conv import pictures as conv_pictures
 from visuals.conv.fft import charts, waves

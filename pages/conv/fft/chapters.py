@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels.i18n import mark
 from pages.conv.fft.address import BUTTERFLIES
 from pages.parts.chapters import Chapter, Question, Story, faster
-from visuals.charts import units
+from visuals import units
 from visuals.conv.fft import butterfly, filter_sizes
 from visuals.strip.facts import Evidences, Facts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernels.i18n import mark
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
-from visuals.charts import units
+from visuals import units
 from visuals.conv.implicit.gpu_map import implicit_map
 from visuals.conv.implicit.plan import why_not
 from visuals.gpu_map import facts as map_facts

@@ -19,7 +19,7 @@ from pages.conv.tables import scrolled
 from pages.parts import cards, lesson
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
-from visuals.charts import units
+from visuals import units
 from visuals.conv.winograd import charts
 from visuals.conv.winograd.charts import TILES
 from visuals.conv.winograd.part import why_not

@@ -10,7 +10,7 @@ from kernels.i18n import mark
 from kernels.ladders import find
 from pages.conv.winograd.address import DERIVE, NESTED
 from pages.parts.chapters import Chapter, Question, Story, faster
-from visuals.charts import units
+from visuals import units
 from visuals.conv.winograd.part import NONFUSED
 from visuals.strip.facts import Evidences, Facts
 

@@ -14,7 +14,7 @@ from kernels.machine.processor import device_name
 from pages.parts.controls import option
 from pages.parts.query import chosen
 from pages.parts.text import card_title, conclusion, details, together
-from visuals.charts import units
+from visuals import units
 
 PART = "matrices"  # the name of the page part
 OUTPUTS, TAPS = (2, 1, 3, 4, 5, 6), (3, 1, 2, 4, 5)  # the default first

@@ -48,7 +48,7 @@ TILED = [(name, tiles) for name in RUNGS for tiles in SMALL.get(name, ({},))]
 
 # -- results -------------------------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(attention_shapes(max_extent=150, max_d=140), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, data):
     threads = [n for n in THREADS if n <= cores()]

@@ -50,20 +50,20 @@ def run_and_verify(rung, s: AttentionShape, tiles=None, inputs=None) -> float:
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shape=attention_shapes(max_extent=400, max_d=128, max_heads=5))
 def test_every_rung_agrees_at_any_shape(name, shape):
     run_and_verify(RUNGS[name], shape)
 
 
 @pytest.mark.parametrize("name", HALVES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shape=attention_shapes(max_extent=400, max_d=128, max_heads=5), dtype=st.sampled_from(common.HALVES))
 def test_16_bit_types_agree_with_reference(name, shape, dtype):
     run_and_verify(HALVES[name], shape.with_(dtype=dtype))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_every_legal_set_of_tile_sizes_runs(data):
     rung = data.draw(st.sampled_from((*attention_ladder.RUNGS, TENSOR)))
@@ -195,7 +195,7 @@ def test_cublas_is_timed_in_both_modes_step_by_step(mode):
 
 # -- PyTorch ------------------------------------------------------------------------------------------
 @needs_torch
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shape=attention_shapes(max_extent=300, max_d=128))
 def test_pytorch_fp32_agrees_or_is_unsupported(shape):
     try:

@@ -37,7 +37,7 @@ SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"B
 # -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(shape=attention_shapes())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     verified_output(emulator, RUNGS[name], shape)
@@ -45,7 +45,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FLASH)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(shape=attention_shapes())
 def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
     """Uses many tiles of keys per row, so that earlier sums are rescaled many times."""
@@ -54,7 +54,7 @@ def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shape=attention_shapes(max_extent=90, max_d=128))
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
@@ -175,7 +175,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(attention_ladder.RUNGS))

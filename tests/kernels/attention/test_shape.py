@@ -111,7 +111,7 @@ def inputs_of(s: AttentionShape, seed: int = 0) -> dict[str, np.ndarray]:
     return seeded_inputs([b for b in attention_ladder.parts.buffers(s) if b.role == "input"], seed)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(shape=attention_shapes(max_extent=7, max_d=5), seed=st.integers(0, 99))
 def test_reference_equals_the_definition_key_by_key(shape, seed):
     inputs = inputs_of(shape, seed)

@@ -53,14 +53,14 @@ def small_of(name: str) -> dict[str, int]:
 
 # -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=14)
 @given(shape=attention_shapes(max_extent=90, max_d=128), dtype=halves, tiles=st.sampled_from([{}, SMALL]))
 def test_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
     verified_output(emulator, RUNG, shape.with_(dtype=dtype), tiles)
 
 
 @pytest.mark.parametrize("name", BOTH)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shape=attention_shapes(max_extent=90, max_d=128), dtype=halves)
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
     expected = {"fp16": "float16", "bf16": "bfloat16"}[dtype]
@@ -299,7 +299,7 @@ def test_tiles_of_hidden_keys_are_skipped_by_each_warp():
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     shape = data.draw(attention_shapes(max_d=70)).with_(dtype=data.draw(halves))

@@ -47,7 +47,7 @@ def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
     return max(transform_error, 1e-7 + 0.5 * np.finfo("f4").eps * s.CRS**0.5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     shape=conv_shapes(max_extent=5),
     tile=st.sampled_from(conv_ladder.TILES),
@@ -58,7 +58,7 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
         assert result.output.shape == shape.y_shape, result.rung  # compare() verified each element
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(shape=st.one_of(layer_shapes(max_extent=5), three_by_three()), data=st.data())
 def test_every_algorithm_agrees_at_any_supported_shape(shape, data):
     """Uses precompiled tile sizes: others would wait for a compiler."""

@@ -66,7 +66,7 @@ def run_supported(s: ConvShape) -> dict[str, float]:
     return errors
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(s=conv_shapes(max_extent=5), bias=st.integers(0, 1), relu=st.integers(0, 1))
 def test_supported_algorithms_agree_at_any_shape(s, bias, relu):
     assert "conv/cudnn-implicit-gemm" in run_supported(s.with_(bias=bias, relu=relu))

@@ -47,7 +47,7 @@ def check(engine, s: ConvShape, tiles: dict) -> None:
 
 # -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
 def test_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
@@ -55,7 +55,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
 def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
@@ -70,7 +70,7 @@ def test_more_filters_maps_and_images_than_a_block_has(tiles):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     H=st.integers(1, 70), W=st.integers(1, 70), R=st.integers(1, 7), S=st.integers(1, 7), u=st.integers(1, 4),
     pad=st.integers(0, 8), dilation=st.integers(1, 2),

@@ -37,7 +37,7 @@ def verified(s: ConvShape, tiles: dict):
     return session, relative_error(out, ref), program
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     s=conv_shapes(max_extent=5), tiles=st.sampled_from(TILES), bias=st.integers(0, 1), relu=st.integers(0, 1)
 )

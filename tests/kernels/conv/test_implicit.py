@@ -38,14 +38,14 @@ RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1,
 # -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(shape=layer_shapes())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     verified_output(emulator, RUNGS[name], shape)
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shape=layer_shapes(max_extent=5))
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
@@ -64,7 +64,7 @@ def test_cpu_equals_kernel_at_a_ragged_shape(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BASIC_RUNGS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(shape=layer_shapes(groups=False))
 def test_basic_rungs_add_bias_and_relu_in_a_separate_step(name, shape):
     for engine in (emulator, cpu):
@@ -105,7 +105,7 @@ def test_relu_hides_no_nan(name):
 
 
 @pytest.mark.slow
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(shape=layer_shapes(max_extent=4))
 def test_fast_division_equals_plain_division_bit_for_bit(shape):
     np.testing.assert_array_equal(
@@ -153,7 +153,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 # -- tile sizes and rules -----------------------------------------------------------------------------
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(conv_implicit.RUNGS))
@@ -223,7 +223,7 @@ def test_every_layer_preset_is_supported(key):
 
 
 # -- plain shapes --------------------------------------------------------------------------------------
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(conv_shapes())
 def test_plain_shape_needs_no_bias_relu_step(s):
     for rung in BASIC_RUNGS.values():

@@ -62,7 +62,7 @@ def on_cpu(rung, shape, tiles, inputs=None):
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shape=shapes(max_size=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd_matrices.TILES))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
     assert verified_output(cpu, rung, shape, with_m(rung, m)).dtype == np.float32
@@ -71,7 +71,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
 @pytest.mark.slow
 @needs_nvrtc
 @rungs
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_emulator_agrees_with_the_reference_at_any_shape(rung, data):
     shape = data.draw(shapes())

@@ -41,7 +41,7 @@ def supported(s: ChainShape):
     return [rung for rung in fusion_ladder.RUNGS if availability.runs(rung, s, rung.default_tiles)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     chain_shapes(max_extent=40, max_blocks=8), st.sampled_from([128, 256, 512]), st.sampled_from([1, 2, 4])
 )
@@ -89,7 +89,7 @@ def test_no_kernel_spills():
 
 # -- PyTorch ------------------------------------------------------------------------------------------
 @needs_torch
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(chain_shapes(max_extent=40, max_blocks=8))
 def test_pytorch_agrees_for_random_chains(s):
     verified_session(TORCH, s).close()

@@ -47,7 +47,7 @@ def supported(s: ChainShape):
 # -- results for any chain --------------------------------------------------------------------------------------
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(chain_shapes())
 def test_emulator_agrees_with_the_reference_for_any_chain(s):
     for rung in supported(s):
@@ -55,7 +55,7 @@ def test_emulator_agrees_with_the_reference_for_any_chain(s):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(chain_shapes(max_extent=14, max_blocks=8))
 def test_cpu_agrees_with_the_reference_for_any_chain(s):
     for rung in supported(s):
@@ -63,7 +63,7 @@ def test_cpu_agrees_with_the_reference_for_any_chain(s):
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(chain_shapes(), st.sampled_from([1, 7, 40]))
 def test_cpu_agrees_at_any_piece_size(s, piece):
     with pytest.MonkeyPatch.context() as patch:
@@ -97,7 +97,7 @@ def test_fused_pointwise_chains_equal_unfused_bit_for_bit():
 
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(chain_shapes(max_blocks=3))
 def test_folded_batch_norm_equals_batch_norm(s):
     s = ChainShape(*s.y_shape, "conv:K=3:R=1 bias bn relu")
@@ -138,7 +138,7 @@ def test_generated_kernel_of_one_block_equals_hand_written(kind):
 
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=8))
 def test_any_generated_text_compiles_without_warnings_or_spills(kinds):
     for group in codegen.groups(kinds):

@@ -154,7 +154,7 @@ def reduced(b, v, tensors_of, n, k, p, q) -> float:
     return max(window) if b.kind == "maxpool" else sum(window) / b.R**2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(chain_shapes(max_extent=6, max_blocks=5))
 def test_reference_equals_the_definition(s):
     inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
@@ -197,7 +197,6 @@ def test_groups_have_every_block_once_and_are_minimal(kinds):
         assert next_.kinds[0] == "conv" or (one.core and next_.kinds[0] in REDUCING)
 
 
-@settings(deadline=None)
 @given(chain_shapes())
 def test_fused_never_launches_or_moves_more(s):
     plans = {name: plan(s, TILES) for name, plan in ladder.PLANS.items()}

@@ -37,7 +37,7 @@ def set_cores(monkeypatch, cores):
 
 # -- results -------------------------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(cpu_ladder.BLOCKS[:9]), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
     threads = data.draw(st.sampled_from([n for n in THREADS if n <= processor.cores()]))

@@ -34,7 +34,7 @@ def inputs_of(shape: GemmShape) -> list[Buffer]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_every_rung_agrees_at_any_shape(dtype, data):
     shape = data.draw(gemm_shapes(max_extent=300, max_k=300, dtype=dtype))
@@ -42,7 +42,7 @@ def test_every_rung_agrees_at_any_shape(dtype, data):
         assert result.output.shape == (shape.M, shape.N)  # compare() verified each element
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_every_legal_set_of_tile_sizes_runs(data):
     rung = data.draw(st.sampled_from([r for r in gemm_ladder.LADDER.rungs if r.tiles]))

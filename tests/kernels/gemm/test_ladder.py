@@ -37,14 +37,14 @@ def rung_of(name: str):
 # -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(shape=gemm_shapes())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     result = run(name, shape, engine="emulator")  # verifies each element
     assert result.output.shape == (shape.M, shape.N)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shape=gemm_shapes(max_extent=200, max_k=300))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape):
     for name in FP32:
@@ -117,7 +117,7 @@ def test_wrong_kernel_gets_no_result(monkeypatch):
 # -- tile sizes and rules -----------------------------------------------------------------------------
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(gemm_ladder.FP32_RUNGS))
@@ -211,7 +211,7 @@ def test_registers_are_a_rule():
 
 
 # -- the reference ----------------------------------------------------------------------------------
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(shape=gemm_shapes(max_extent=6, max_k=6), seed=st.integers(0, 99))
 def test_reference_equals_three_loops(shape, seed):
     rng = np.random.default_rng(seed)

@@ -100,7 +100,7 @@ def excess_error(s: GemmShape, result: EmulatedRun) -> float:
 
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     kernel=st.sampled_from(KERNELS),
     extents=st.tuples(EXTENTS, EXTENTS, EXTENTS),
@@ -319,7 +319,7 @@ def test_copy_pass_larger_than_its_part_does_not_compile(tiles, error_text):
 
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     data=st.data(),
     name=st.sampled_from(list(DTYPES)),

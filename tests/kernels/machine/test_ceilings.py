@@ -230,7 +230,7 @@ def verified_session(program):
     return session
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shape=conv_shapes())
 def test_stages_list_allocated_bytes_and_the_peak_is_their_maximum(shape):
     for rung in availability.supported_rungs(conv_ladder.LADDER, "cpu", shape):

@@ -30,7 +30,7 @@ ENGINES = st.sampled_from([emulator, cpu])
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     shape=SHAPES,
     engine=ENGINES,
@@ -48,7 +48,7 @@ def test_every_rung_agrees_at_any_shape(shape, engine, block, tile):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(shape=SHAPES, seed=st.integers(0, 9))
 def test_warp_order_changes_nothing_and_no_races(shape, seed):
     for rung in LADDER_OF[type(shape)].rungs:
@@ -58,7 +58,7 @@ def test_warp_order_changes_nothing_and_no_races(shape, seed):
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(n=st.integers(1, 600), stride=st.integers(1, 40))
 def test_predicted_bytes_of_a_strided_copy_equal_counted_sectors(n, stride):
     s = StrideShape(n, stride)

@@ -21,7 +21,7 @@ from kernels.records.nearest import nearest as find_nearest
 from kernels.records.row import digest_of, kernel_digest
 from kernels.runner import run
 from kernels.sweep import GROUPS, Sweep
-from visuals.charts import units
+from visuals import units
 
 ROWS = records.recordings()
 MAX_ERROR_16_BIT = {"fp16": 5e-4, "bf16": 4e-3}  # half a last place of each output, on average less

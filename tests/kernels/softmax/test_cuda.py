@@ -42,7 +42,7 @@ def run_and_verify(rung, s: SoftmaxShape, tiles=None, inputs=None) -> float:
     return error
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_every_rung_agrees_at_any_shape_and_tile_sizes(data):
     shape, rung = data.draw(shapes), data.draw(st.sampled_from(softmax_ladder.RUNGS))
@@ -99,7 +99,7 @@ def test_no_kernel_spills():
 
 # -- PyTorch ------------------------------------------------------------------------------------------
 @needs_torch
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(shape=shapes)
 def test_pytorch_agrees(shape):
     run_and_verify(LIBRARY, shape)

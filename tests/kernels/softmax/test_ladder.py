@@ -67,7 +67,7 @@ FINITE = (
 @pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name, data):
     shape, rung = data.draw(shapes), RUNGS[name]
@@ -134,7 +134,7 @@ def unsafe(*x: float) -> np.ndarray:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(-80, 87, width=32), max_size=10), st.floats(80, 200, width=32))
 def test_it_overflows_exactly_where_exp_does(others, largest):
     """It overflows if the largest exceeds 88.722839, the logarithm of the largest float32 (apart from sums)."""
@@ -212,7 +212,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 # -- rules, cost, bytes ----------------------------------------------------------------------------------
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(softmax_ladder.RUNGS))

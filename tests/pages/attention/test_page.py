@@ -84,7 +84,7 @@ def test_field_bounds_allow_only_valid_shapes(values):
     assert_bounds(shape, address.bounds(shape), ADDRESS.read)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(queries(), st.sampled_from(list(ATTENTION_PRESETS)))
 def test_preset_link_leads_to_a_runnable_query(query, key):
     target, notes = ADDRESS.read(ADDRESS.at_shape(query, ATTENTION_PRESETS[key].shape))

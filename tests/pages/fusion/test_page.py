@@ -31,7 +31,7 @@ def chain(s: ChainShape, *blocks: str) -> ChainShape:
 
 
 # -- the URL -------------------------------------------------------------------------------------------------
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(chain_shapes(max_extent=14, max_blocks=8), st.sampled_from(list(ADDRESS.rungs)))
 def test_written_parameters_read_back_equal(s, rung):
     first, _ = ADDRESS.read({"rung": rung})
@@ -39,7 +39,7 @@ def test_written_parameters_read_back_equal(s, rung):
     assert ADDRESS.read(ADDRESS.write(query)) == (query, [])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from([*MAX, "chain", "rung", "BLOCK"]), ANYTHING))
 def test_invalid_values_give_a_legal_state_and_notes(raw):
     query, notes = ADDRESS.read(raw)
@@ -70,7 +70,7 @@ def test_markup_in_a_chain_is_escaped():
 
 
 # -- editing a chain -----------------------------------------------------------------------------------------
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(chain_shapes(max_extent=10, max_blocks=8))
 def test_every_edit_gives_a_legal_chain_or_a_rule(s):
     edits = [address.without(s, at) for at in range(len(s.blocks))] if len(s.blocks) > 1 else []
@@ -85,7 +85,7 @@ def test_every_edit_gives_a_legal_chain_or_a_rule(s):
         assert edit.shape is None or rule(lambda edit=edit: edit.shape) == ""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(chain_shapes(max_extent=10, max_blocks=5))
 def test_field_bounds_end_at_the_first_illegal_value(s):
     for name, bound in address.bounds(s).items():

@@ -1,7 +1,7 @@
 """Tests of the GEMM lesson's URL and the rules of its tile sizes: round trips, corrected invalid values."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.gemm.presets import GEMM_PRESETS
@@ -78,7 +78,6 @@ def test_field_bounds_allow_only_valid_shapes(values):
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(queries(), st.sampled_from(list(GEMM_PRESETS)))
 def test_preset_link_leads_to_a_runnable_query(query, key):
     target, notes = address.read(address.at_shape(query, GEMM_PRESETS[key].shape))
@@ -97,7 +96,6 @@ def test_preset_link_leads_to_a_runnable_query(query, key):
 
 
 # -- tile sizes ------------------------------------------------------------------------------------
-@settings(deadline=None)
 @given(queries(), st.integers(1, 40))
 def test_choices_nearest_and_tried_tiles_are_legal(query, maximum):
     rung, shape, tiles = query.rung, query.shape, query.tiles

@@ -166,6 +166,7 @@ def test_field_bounds_are_enforced(lesson):
     ).to_be_visible()
 
 
+@pytest.mark.slow
 def test_diff_from_the_previous_rung_is_shown(lesson):
     page = lesson()
     page.locator(".kt-changes summary:visible").click()

@@ -18,7 +18,7 @@ from pages.parts import autotune
 from pages.parts import tiles as tile_sizes
 from pages.parts import worker as worker_module
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
-from visuals.charts import units
+from visuals import units
 
 open_at = partial(open_page, "gemm/page.py")
 
@@ -126,6 +126,7 @@ def test_stage_plays_the_selected_order(order):
     assert key.endswith("warps") == (order == "warps") and "kt-note" not in texts(at)
 
 
+@pytest.mark.slow
 def test_repeated_steps_are_one_step_until_every_step_is_chosen():
     at = open_at(M=64, N=64, K=64)
     folded = heads(at)[0]["meta"]["steps"]
@@ -137,6 +138,7 @@ def test_repeated_steps_are_one_step_until_every_step_is_chosen():
     assert "every step" not in links(open_at(order="warps"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rung", "offered"), [("naive", False), ("shared-tile", True), ("double-buffer", True)]
 )

@@ -18,7 +18,7 @@ from kernels.records import link, rows
 from kernels.records.jsontext import id_of
 from kernels.records.store import user_store
 from tests.helpers.rows_of import a_row
-from visuals.charts import units
+from visuals import units
 
 pytestmark = pytest.mark.browser
 

@@ -16,7 +16,7 @@ from kernels.records.store import Filter
 from pages.history import history
 from tests.helpers.page_runner import components, links, open_page, texts
 from tests.helpers.rows_of import a_row
-from visuals.charts import units
+from visuals import units
 
 open_at = partial(open_page, "history/page.py")
 TOTAL = len(records.recordings())

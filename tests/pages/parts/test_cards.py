@@ -12,7 +12,8 @@ from pages.parts import cards, run_settings
 from pages.parts.run_settings import RunSettings
 from tests.helpers.page_runner import finish, open_page, texts
 from tests.pages.parts.test_run import open_at
-from visuals.charts import bars, roofline, units
+from visuals import units
+from visuals.charts import bars, roofline
 
 TOY = CONV_PRESETS["toy"].shape
 
@@ -136,6 +137,7 @@ def draw_counts(monkeypatch):
     return counts
 
 
+@pytest.mark.slow
 def test_rerun_uses_cached_figures(draw_counts):
     at = open_at(engine="cpu")
     finish(at, "run", "job")

@@ -93,6 +93,7 @@ def test_no_text_is_cut_off_or_overlaps(lesson, page, width, scheme):  # noqa: F
         assert overflow <= 0, card
 
 
+@pytest.mark.slow
 def test_roof_is_measured_and_dots_fade_when_a_control_changes(lesson, page):  # noqa: F811
     lesson()
     run(page)

@@ -11,7 +11,7 @@ from pages.parts import counts as parts_counts
 from tests.children.helpers import act, begun
 from tests.helpers.page_runner import finish, texts
 from tests.pages.parts.test_run import open_at
-from visuals.charts import units
+from visuals import units
 
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 

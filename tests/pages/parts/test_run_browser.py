@@ -16,7 +16,7 @@ from kernels.ladders import LADDERS
 from kernels.machine.processor import device_name
 from pages.conv import address as conv_address
 from tests.helpers.harness import Stage, preset
-from visuals.charts import units
+from visuals import units
 
 pytestmark = pytest.mark.browser
 
@@ -275,6 +275,7 @@ def test_preset_can_change_during_a_run(lesson):
     expect(measured(page)).to_be_visible()
 
 
+@pytest.mark.slow
 def test_cards_work_without_the_stage(page, server):
     page.goto(f"{server}/im2col?engine=cpu&view=run&embed=true")
     run(page)

@@ -49,7 +49,7 @@ def compiled(name: str, s: AttentionShape) -> list[dict]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in attention_traffic.KERNELS if name in RUNGS])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_traffic_equals_the_emulators_counters(name, data):
     """To the byte, at any tile sizes that were compiled ahead."""
@@ -104,7 +104,7 @@ def test_traffic_sentences_count_blocks_and_hidden_tiles():
 
 
 # -- memory over N -------------------------------------------------------------------------------------
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.integers(1, 4), st.integers(1, 16), st.integers(1, 128), st.sampled_from(["naive", "fused", "flash"])
 )

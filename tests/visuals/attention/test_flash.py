@@ -73,7 +73,7 @@ def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(case=attention_cases(), seed=st.integers(0, 9))
 def test_m_l_and_o_equal_the_softmax_of_the_keys_so_far(case, seed):
     rung, tiles, s = case
@@ -121,7 +121,7 @@ def test_numbers_are_finite_at_large_scores(kind):
 
 # -- what the kernel stores ---------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(case=attention_cases(most=30))
 def test_o_equals_the_kernels_output(case):
     rung, tiles, s = case
@@ -214,7 +214,7 @@ def test_long_heads_are_not_traced():
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(case=attention_cases((FLASH, REGISTERS)))
 def test_shared_memory_has_the_current_tile(case):
     rung, tiles, s = case
@@ -237,7 +237,7 @@ def test_shared_memory_has_the_current_tile(case):
 
 # -- what is hidden ---------------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(case=attention_cases())
 def test_hidden_keys_are_skipped_or_minus_infinity(case):
     rung, tiles, s = case

@@ -39,7 +39,7 @@ TOY = AttentionShape(1, 1, 16, 8, causal=1)
 # -- cells -----------------------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", UNFUSED)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(s=attention_shapes(20, 20), seed=st.integers(0, 9))
 def test_s_p_and_o_equal_the_kernels_buffers(rung, s, seed):
     """Elements that they never store are empty cells."""
@@ -51,7 +51,7 @@ def test_s_p_and_o_equal_the_kernels_buffers(rung, s, seed):
 
 
 @pytest.mark.parametrize("rung", TILES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(s=attention_shapes(), seed=st.integers(0, 9))
 def test_o_equals_the_reference(rung, s, seed):
     inputs = random(s, seed)
@@ -143,7 +143,7 @@ def test_warps_store_the_scores_of_the_trace(s):
 # -- bytes -----------------------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", TILES)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(s=attention_shapes())
 def test_bytes_equal_the_counters(rung, s):
     s = s.with_(B=1, H=1)
@@ -189,7 +189,7 @@ def test_bytes_of_shared_memory_equal_the_trace(rung, tiles, s):
 
 # -- captions --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", TILES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(s=attention_shapes())
 def test_every_step_has_a_caption_and_a_line(rung, s):
     scene = attention_scene(s, rung, {}, random(s))

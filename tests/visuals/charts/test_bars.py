@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.rows_of import COPIES, TIMELINE, a_full_row, a_row
-from visuals import palette
-from visuals.charts import bars, units
+from visuals import palette, units
+from visuals.charts import bars
 
 T = palette.LIGHT
 ROOT = Path(__file__).parents[3]

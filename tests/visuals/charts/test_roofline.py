@@ -205,7 +205,6 @@ def test_overlapping_labels_are_merged():
 finite = st.floats(1e-3, 1e5)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(8, 12)), min_size=1, max_size=8))
 def test_each_dot_is_named_once_and_a_lone_label_is_beside_it(points):
     dots = [a_dot(10**x, 1e12 / 10**rate, number=n) for n, (x, rate) in enumerate(points, 1)]
@@ -225,7 +224,7 @@ def test_a_label_is_where_no_dot_is():
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     dots=st.lists(st.tuples(finite, st.floats(1e-4, 1e5), st.booleans()), max_size=6),
     marks=st.lists(finite, max_size=4),
@@ -259,7 +258,6 @@ def test_many_dots_of_one_kind_are_joined_in_ladder_order():
     assert paths(dots[:4]) == paths([*dots[:3], *(a_dot(kind="recorded", number=n) for n in (1, 2))]) == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(8, 12), max_size=6))
 def test_slope_label_is_beside_no_number_if_there_is_a_free_line(rates):
     dots = [a_dot(5.0, ms=1e12 / 10**rate, number=n) for n, rate in enumerate(rates, 1)]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import find
-from visuals.charts import story, units
+from visuals import units
+from visuals.charts import story
 from visuals.conv.im2col.story import im2col_examples
 
 RATIOS = st.dictionaries(st.sampled_from(list(CONV_PRESETS)), st.floats(1e-3, 1e3))

@@ -57,7 +57,7 @@ def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
 # -- cells -----------------------------------------------------------------------------------------------------
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(chain_shapes(max_extent=7, max_blocks=5))
 def test_last_cells_equal_the_kernels_and_the_reference(s):
     small = plan.stage_shape(s)
@@ -71,7 +71,7 @@ def test_last_cells_equal_the_kernels_and_the_reference(s):
 
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(chain_shapes(max_extent=6, max_blocks=5))
 def test_every_row_of_registers_is_the_value_after_its_block(s):
     """For the unfused and the fused rung, the row of v after block k is the reference's map after it."""
@@ -153,7 +153,7 @@ def test_lane_sums_add_up_a_map_as_a_warp_does():
 
 
 # -- the pool and the window --------------------------------------------------------------------------------------
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.data())
 def test_pool_output_is_the_maximum_of_its_window(H, W, R, stride, data):
     pad = data.draw(st.integers(0, R // 2))
@@ -196,7 +196,7 @@ def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
         assert len(block) < 100_000 and meta["steps"] == scene.steps
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(chain_shapes(max_extent=14, max_blocks=8))
 def test_stage_shape_keeps_windows_strides_and_paddings(s):
     small = plan.stage_shape(s)

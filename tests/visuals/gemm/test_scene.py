@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import runner, sources
@@ -79,7 +79,7 @@ def cases(draw, rungs=tuple(RUNGS), max_size=40):
 
 # -- cells -----------------------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(cases())
 def test_last_step_equals_kernel_output(case):
     rung, tiles, s = case
@@ -131,7 +131,7 @@ def test_part_of_a_large_product_is_correct_and_named(rung):
 
 # -- index maps ------------------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(cases())
 def test_threads_store_the_cells_of_the_plan(case):
     rung, tiles, s = case
@@ -149,7 +149,7 @@ def test_threads_store_the_cells_of_the_plan(case):
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(cases(rungs=tuple(SHARED)))
 def test_owners_read_the_shared_memory_of_the_plan(case):
     """Each thread (with tensor cores each warp) reads all its rows of tile_a and columns of tile_b, and no others."""
@@ -238,7 +238,7 @@ def test_caption_counts_the_shared_memory_reads(rung):
 
 
 # -- captions --------------------------------------------------------------------------------------
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10)
 @given(cases())
 def test_every_step_has_a_caption_and_a_line(case):
     rung, tiles, s = case

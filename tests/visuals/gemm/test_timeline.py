@@ -44,6 +44,7 @@ def stages_of(rung):
 CASES = [(rung, stages) for rung in TILED for stages in stages_of(rung)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "stages"), CASES)
 def test_the_columns_are_what_each_warp_executed(rung, stages):
     s, plan = case(rung, 5, stages, short=True)
@@ -64,6 +65,7 @@ def assert_overlaps(order, rung, plan):
         assert fills[tile].is_async == (rung in OVERLAPPING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rung", "stages"), [case for case in CASES if case[0] in (*OVERLAPPING, "gemm/shared-tile")]
 )

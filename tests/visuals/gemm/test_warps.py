@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines.emulator import counters
@@ -42,7 +42,7 @@ def requests(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(requests())
 def test_wavefronts_and_sectors_equal_the_counters(request):
     byte, mask, width = request
@@ -83,7 +83,7 @@ def test_requests_of_all_warps_add_up_to_the_counters(rung):
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(cases(rungs=tuple(FLOATS)))
 def test_lanes_get_the_values_that_the_kernel_loaded(case):
     """At each load with a step of its own, every lane's column gets the values that it loaded, from the cells read."""
@@ -123,7 +123,7 @@ def values_at(scene, steps, t):
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(cases())
 def test_last_step_equals_the_blocks_output(case):
     rung, tiles, s = case

@@ -82,7 +82,7 @@ def test_sms_are_drawn_in_rows(count):
 
 
 @given(grids, sms, residents, traffics, st.integers(1, 5), st.integers(1, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_scene_places_all_blocks_and_shows_the_bytes(grid, count, resident, total, tiles, launches):
     n = int(np.prod(grid))
     scene = map_scene(a_map(grid, count, resident, total, tiles, launches))
@@ -110,7 +110,7 @@ def test_a_scene_places_all_blocks_and_shows_the_bytes(grid, count, resident, to
 
 
 @given(grids, sms, residents)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_last_wave_names_what_stays_idle(grid, count, resident):
     n = int(np.prod(grid))
     scene = map_scene(a_map(grid, count, resident, Traffic()))

@@ -26,7 +26,7 @@ def active(scene, t):
     return [lane for lane in range(32) if int(scene.lanes.mask[t]) >> lane & 1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     M=st.integers(1, 20),
     N=st.integers(1, 40),
@@ -113,7 +113,7 @@ def test_one_step_per_wavefront(stride, pad):
         assert np.isnan(m[32]) or m.size <= 32
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     shape=st.builds(LayoutShape, st.integers(1, 3), st.integers(1, 5), st.integers(1, 4), st.integers(1, 5)),
     along=st.sampled_from("wc"),

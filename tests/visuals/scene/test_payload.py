@@ -72,7 +72,7 @@ def test_floats_none_and_booleans():
         np.testing.assert_array_equal(read(bytes(block.bytes), entry), array.astype(dtype))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(conv_shapes())
 def test_payload_reads_back(s):
     scene = im2col(s)
@@ -233,7 +233,7 @@ def decoded(node):
 
 
 # Many scenes per start of Node; without shrinking, which would start it hundreds of times.
-HYPOTHESIS = {"deadline": None, "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
+HYPOTHESIS = {"phases": (Phase.explicit, Phase.reuse, Phase.generate)}
 
 
 def check_same_pictures(decoded, requests: list[tuple[Scene, list[int]]]) -> None:

@@ -205,7 +205,7 @@ def simulated(steps, start, writes):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(histories())
 def test_cells_equal_step_by_step_simulation(history):
     pictures, unwritten_read = simulated(*history)

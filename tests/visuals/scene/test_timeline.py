@@ -42,7 +42,7 @@ def timelines(draw):
     return rows, events, count
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(timelines())
 def test_each_cell_has_the_number_of_its_event_from_its_column_on(case):
     rows, events, count = case

@@ -59,7 +59,7 @@ def merged(x: np.ndarray) -> tuple[float, float]:
 # -- cells -------------------------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(x=rows)
 def test_last_step_equals_the_kernels_output(rung, x):
     scene = softmax_scene(rung, SMALL[rung], x)
@@ -74,7 +74,7 @@ def test_last_step_equals_the_kernels_output(rung, x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", ["softmax/online", "softmax/warp-shuffle", "softmax/three-pass"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(x=st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=70))
 def test_m_and_l_equal_those_of_the_numbers_read_so_far(rung, x):
     x = np.array(x, np.float32)
@@ -94,7 +94,7 @@ def test_m_and_l_equal_those_of_the_numbers_read_so_far(rung, x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(x=rows)
 def test_shared_memory_equals_the_kernels_stores(rung, x):
     """Every value that a thread stored there, in the same order and cells."""
@@ -190,7 +190,7 @@ def test_number_of_turns_levels_and_exchanges(rung, passes, middle):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(x=rows)
 def test_every_step_has_a_caption_and_a_line_and_a_small_payload(rung, x):
     scene = softmax_scene(rung, SMALL[rung], x)
@@ -281,7 +281,7 @@ def test_parse_names_the_broken_rule(text, words):
         assert parsed.note.endswith("Until then, the row is “small”.") and parsed.x.size == 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=60))
 def test_any_text_gives_numbers_or_a_rule(text):
     try:

@@ -59,6 +59,7 @@ def test_a_column_cell_names_its_window_and_its_outputs(watch):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, PADDED, {"mode": "convolution", "filter": "sobel-y"}])
 def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(watch, params):
     expected = truth(**params)
@@ -106,6 +107,7 @@ def test_padding_cells_say_padding(watch):
     expect(stage.caption).to_contain_text("of them zeros of the padding")
 
 
+@pytest.mark.slow
 def test_a_click_pins_and_escape_unpins(stage, page):
     stage = stage("step=9")
     stage.point_at("x", 18)

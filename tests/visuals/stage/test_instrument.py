@@ -14,6 +14,7 @@ pytestmark = pytest.mark.browser
 WARPS = "order=warps"
 
 
+@pytest.mark.slow
 # -- loop ------------------------------------------------------------------------------------------
 def test_a_loop_repeats_its_steps(watch, page):
     stage = watch("step=4&speed=8")

@@ -88,6 +88,7 @@ UNTIL_BACK = """root => new Promise(done => {
 })"""
 
 
+@pytest.mark.slow
 def test_a_scene_after_going_back_starts_at_step_0(stage, page):
     stage = stage("step=3")
     page.evaluate("history.pushState(history.state, '', '?other=1&step=3')")
@@ -102,6 +103,7 @@ def test_a_scene_after_going_back_starts_at_step_0(stage, page):
     stage.at_step(0)
 
 
+@pytest.mark.slow
 def test_a_closed_stage_does_not_change_the_url(stage, page):
     stage = stage("step=3")
     stage.root.evaluate(  # in one go: an open player would write its step back

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import TOY_STEPS, Stage, frames, preset
+from tests.helpers.harness import TIMEOUT_MS, TOY_STEPS, Stage, frames, preset
 
 pytestmark = pytest.mark.browser
 
@@ -23,9 +23,17 @@ def notice(page):
 
 # -- there and back --------------------------------------------------------------------------------
 def place(stage, name, index):
-    """Returns where a cell is in its stage, and its width, in CSS pixels."""
-    cell, box = stage.cell(name, index), stage.root.bounding_box()
-    return cell["x"] - box["x"], cell["y"] - box["y"], cell["width"]
+    """Returns where a cell is from the centre of the canvas, and its width, in CSS pixels."""
+    cell, box = stage.cell(name, index), stage.root.locator("canvas").first.bounding_box()
+    return cell["x"] - box["x"] - box["width"] / 2, cell["y"] - box["y"] - box["height"] / 2, cell["width"]
+
+
+def wait_for_place(stage, name, index, expected, abs):
+    """Waits until a cell is where it is expected: a stage is laid out again while what is above it loads."""
+    end = time.monotonic() + TIMEOUT_MS / 1000
+    while (now := place(stage, name, index)) != pytest.approx(expected(), abs=abs) and time.monotonic() < end:
+        stage.page.wait_for_timeout(50)
+    assert now == pytest.approx(expected(), abs=abs)
 
 
 @pytest.mark.slow
@@ -53,11 +61,7 @@ def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
     expect(again.root).to_have_attribute("data-pinned", "")
     expect(other.locator("[data-do=speed]")).to_have_text("2×")
     expect(other.locator("[data-do=loop]")).to_have_text("loop 11–13")
-    # Until what is above the two stages has its height.
-    end = time.monotonic() + 20
-    while (there := place(again, "D", 11)) != (here := place(stage, "D", 11)) and time.monotonic() < end:
-        other.wait_for_timeout(50)
-    assert there == pytest.approx(here, abs=1.5)
+    wait_for_place(again, "D", 11, lambda: place(stage, "D", 11), abs=1.5)
     assert query_parameters(other) == parameters  # opening does not rewrite the URL
     # Default settings are not in the URL.
     stage.root.focus()
@@ -69,19 +73,40 @@ def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
 @pytest.mark.slow
 def test_zoomed_cells_stay_while_the_window_has_another_size(stage, page):
     stage = stage()
+    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     stage.root.evaluate("root => root.player.setPin({ name: 'D', index: 150 })")
     stage.root.focus()
     for _ in range(3):
         page.keyboard.press("z")
     expect(page).to_have_url(re.compile("zoom=3.375,"))
     before, zoom = place(stage, "D", 150), query_parameters(page)["zoom"]
-    root, layout_size = stage.root.element_handle(), stage.root.evaluate("root => root.player.sizeKey")
+    root = stage.root.element_handle()
     for width, height in ((1280, 720), (700, 1000), (1440, 900)):
         page.set_viewport_size({"width": width, "height": height})
-        same = "===" if width == 1440 else "!=="
-        page.wait_for_function(f"([root, size]) => root.player.sizeKey {same} size", arg=[root, layout_size])
-    assert place(stage, "D", 150) == pytest.approx(before, abs=1)
+        page.wait_for_function(f"root => root.player.part.canvas.clientWidth <= {width}", arg=root)
+    wait_for_place(stage, "D", 150, lambda: before, abs=1)
     assert query_parameters(page)["zoom"] == zoom
+
+
+def test_a_stage_ends_with_its_window_when_what_is_above_it_grows(stage, page):
+    stage = stage()
+    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    ends = "root => Math.abs(innerHeight - 10 - root.getBoundingClientRect().bottom) < 1"
+    root = stage.root.element_handle()
+    page.wait_for_function(ends, arg=root)
+    bottom = page.evaluate(
+        """async (root) => {
+            const block = document.querySelector("[data-testid=stMainBlockContainer] > [data-testid=stVerticalBlock]");
+            const line = document.createElement("div");
+            line.style.minHeight = "60px";
+            block.prepend(line);
+            for (let frame = 0; frame < 5; frame++) await new Promise(requestAnimationFrame);
+            return innerHeight - 10 - root.getBoundingClientRect().bottom;
+        }""",
+        root,
+    )
+    assert abs(bottom) < 1
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from visuals import stage
 from visuals.stage.standalone import takeaway
 
 MODULES = sorted(stage.HERE.glob("*.js"))
-LIMIT = 89_000  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them
+LIMIT = 90_000  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them
 
 # Declarations at the left margin, which all joined modules share.
 _TOP = re.compile(

@@ -349,6 +349,7 @@ def test_an_unknown_view_is_the_whole_page(stage, page):
     expect(page.locator("h1")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_pictures_below_belong_to_the_last_change(stage, page):
     stage("C=3")
     pictures = page.locator(".kt-pictures img")

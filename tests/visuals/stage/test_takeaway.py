@@ -18,6 +18,7 @@ from visuals.stage.routes import LAST_FRAME_EXTRA_MS
 pytestmark = pytest.mark.browser
 
 STEP = 7
+TAKE_MS = 240_000  # a GIF of 300 frames takes 20 s on an idle machine
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -28,7 +29,7 @@ def take(page, tmp_path):
     def download(kind):
         if not page.locator("[data-panel=take]").is_visible():
             Stage(page).do("take")
-        with page.expect_download(timeout=60_000) as started:
+        with page.expect_download(timeout=TAKE_MS) as started:
             page.locator(f"[data-take={kind}]").click()
         path = tmp_path / started.value.suggested_filename
         started.value.save_as(path)
@@ -215,6 +216,7 @@ def check_equal(array, data):
         np.testing.assert_array_equal(np.ravel(array), data)
 
 
+@pytest.mark.slow
 # -- standalone page -------------------------------------------------------------------------------
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_plays_from_a_file_without_a_network(watch, page, take, new_page, theme):

@@ -109,6 +109,7 @@ def test_routes_answer_in_the_language_of_the_player():
     assert '<html lang="en">' in answer("/stage/standalone.html")[2]
 
 
+@pytest.mark.slow
 # -- the page --------------------------------------------------------------------------------------
 @pytest.mark.browser
 def test_controls_explanations_and_downloads_are_translated(new_page, tmp_path):

@@ -12,7 +12,7 @@ from kernels import records
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from kernels.records.statistics import within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.strip.evidence import Evidence
 from visuals.strip.limits import LAUNCH, ROOF, limiting
 from visuals.strip.strip import Run, Size, strip

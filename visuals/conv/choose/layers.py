@@ -15,7 +15,7 @@ from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.records.statistics import fastest
-from visuals.charts import units
+from visuals import units
 from visuals.conv.choose.families import family, short
 from visuals.conv.choose.race import style
 

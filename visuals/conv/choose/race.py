@@ -16,7 +16,7 @@ from pathlib import Path
 from kernels.i18n import decimal, mark, tr
 from kernels.model.rung import Rung
 from kernels.records.statistics import within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.conv.choose.families import FAMILIES, family
 
 Row = Mapping

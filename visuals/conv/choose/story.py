@@ -13,7 +13,7 @@ from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
 from kernels.records import availability
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.roofline import roof_of
 from visuals.charts.story import Row, Story, capitalized, title
 from visuals.conv.choose.families import FAMILIES, family

@@ -12,7 +12,7 @@ from kernels.i18n import decimal, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.shape import ShapeError
 from kernels.records.statistics import within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.conv.choose.families import FAMILIES, family, short
 
 Row = Mapping

@@ -10,7 +10,7 @@ from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import Row, Story, extremes, recorded_at, title
 from visuals.conv.part import copies_per_pixel
 

@@ -15,7 +15,8 @@ from kernels.ladders import find
 from kernels.model.program import WORKSPACE
 from kernels.model.rung import Ladder, Rung
 from kernels.records import statistics
-from visuals.charts import conclusions, units
+from visuals import units
+from visuals.charts import conclusions
 from visuals.charts.bars import FONT
 from visuals.charts.sweeps import DASHES, HUES, SYMBOLS
 from visuals.conv.fft import story

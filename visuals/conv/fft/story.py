@@ -11,7 +11,7 @@ from kernels.i18n import cached, mark, tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import Row, Story, extremes, recorded_at, title
 
 RUNG = fft.RUNGS[0]

@@ -8,7 +8,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import cached, mark, tr, trn
 from kernels.model.preset import Preset
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import Row, Story, extremes, recorded_at
 from visuals.conv.part import copies_per_pixel
 

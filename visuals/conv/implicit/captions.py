@@ -9,7 +9,7 @@ import numpy as np
 from kernels.conv.shape import ConvShape
 from kernels.i18n import decimal, tr, trn
 from kernels.model.fast_division import Magic, magic
-from visuals.charts import units
+from visuals import units
 from visuals.conv.implicit.plan import RUNGS, Plan
 
 (

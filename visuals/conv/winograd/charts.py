@@ -20,7 +20,8 @@ from kernels.conv.winograd import positions, tiles_of
 from kernels.conv.winograd_cpu import R, input_tiles, output_maps, round_up_to_4, transform_2d
 from kernels.i18n import mark, tr, trn
 from kernels.model.verify import relative_error
-from visuals.charts import bars, units
+from visuals import units
+from visuals.charts import bars
 from visuals.charts.bars import FONT
 
 if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn

@@ -15,7 +15,6 @@ from kernels.conv.winograd import FUSED_TILES, positions, tiles_of
 from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.i18n import mark, tr
 from kernels.ladders import find
-from visuals.charts.units import bytes_
 from visuals.conv.winograd import halves
 from visuals.conv.winograd.halves import Halves
 from visuals.conv.winograd.part import (
@@ -33,6 +32,7 @@ from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources
+from visuals.units import bytes_
 
 ORDER = mark("explaining order")
 ORDER_NOTE = mark(

@@ -15,7 +15,6 @@ from kernels.conv.winograd import FILTER_BLOCK, positions, tiles_of
 from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
-from visuals.charts.units import bytes_
 from visuals.conv.winograd import halves
 from visuals.conv.winograd.fused import ORDER, common_tensors, counted, joined, overlap, readings
 from visuals.conv.winograd.halves import Halves
@@ -33,6 +32,7 @@ from visuals.scene.parts import Group, Sum, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
+from visuals.units import bytes_
 
 ORDER_NOTE = mark(
     "The stage shows one thread after the other in the transforms, and one position after the other in the products. On the "

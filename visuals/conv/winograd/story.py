@@ -11,7 +11,7 @@ from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from kernels.records.statistics import within_spread
-from visuals.charts import units
+from visuals import units
 from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at, title
 from visuals.conv.winograd import charts
 from visuals.conv.winograd.part import why_not

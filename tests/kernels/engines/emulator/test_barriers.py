@@ -115,7 +115,7 @@ def test_lanes_reach_an_unaligned_barrier_at_different_lines():
     np.testing.assert_array_equal(emulate(source, {}, OUT, block=64)["out"], out)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     st.integers(1, 100), st.integers(1, 3), st.integers(-1, 9), st.sampled_from(["forward", "reversed", 4])
 )

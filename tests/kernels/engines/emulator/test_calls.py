@@ -44,7 +44,7 @@ def test_recursion_to_different_depths(order):
     assert_same(run["out"], np.array(expected, i32))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(1, 3), st.integers(1, 70), st.integers(0, 2**32 - 1))
 def test_ackermann_function_in_any_grid(grid, block, seed):
     source = """

@@ -188,6 +188,7 @@ def test_hardware_copies_take_at_least_the_counted_wavefronts(name):
         assert hardware >= counted, counter
 
 
+@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize(
     "source, counter", [key for key, reason in KNOWN.items() if reason == EXTRA_WAVEFRONTS]

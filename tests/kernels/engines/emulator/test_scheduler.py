@@ -136,7 +136,7 @@ __device__ void grid_sync(unsigned* arrived) {
 }"""
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(blocks=st.integers(1, 9), threads=st.integers(1, 70), order=st.integers(0, 99))
 def test_grid_barrier(blocks, threads, order):
     source = f"""{GRID_SYNC}
@@ -324,7 +324,7 @@ def test_long_finite_loops_are_not_endless():
     assert (run["out"] == 12000).all()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.integers(1, 12), min_size=3, max_size=3), st.integers(1, 40), st.integers(0, 5))
 def test_nested_finite_loops_are_not_endless(extents, threads, stop):
     """The limits are read again in each iteration, counters return to the same values, lanes leave at different

@@ -214,7 +214,7 @@ def test_every_architecture_runs(arch, cu):
 SCALARS = st.sampled_from(list(arguments.DTYPES))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(type_=SCALARS, data=st.data())
 def test_number_is_parsed_or_refused(type_, data):
     dtype = arguments.DTYPES[type_]
@@ -234,7 +234,7 @@ def test_number_is_parsed_or_refused(type_, data):
             arguments.parse(f"{type_}:1e400")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     type_=SCALARS,
     shape=st.lists(st.integers(1, 5), min_size=1, max_size=4),
@@ -252,7 +252,7 @@ def test_random_range_includes_its_limits(type_, shape, ends, seed):
         assert set(many.tolist()) == {3, 4, 5}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     text=st.text(max_size=40)
     | st.from_regex(r"(struct[0-9]{0,2}\{)?[a-z0-9]{0,4}:[0-9x²]{0,6}:[a-z0-9.]{0,8}\}?", fullmatch=True)
@@ -273,7 +273,7 @@ C_TYPES = {
 
 
 @needs_nvrtc
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(members=st.lists(st.sampled_from([*C_TYPES, "*", "{}"]), min_size=1, max_size=6))
 def test_struct_layout_equals_c(members, tmp_path_factory):
     """Each member is a different small number. The kernel reads it by the member's name."""

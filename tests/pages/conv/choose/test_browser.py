@@ -70,6 +70,7 @@ def test_presented_race_fills_the_frame_with_larger_text(server, page, predict, 
     expect(page.get_by_role("button", name="Run here")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_bar_lengths_match_the_times(server, page):
     page.emulate_media(reduced_motion="reduce")
     race = run_race(server, page, "predict=show&view=race")

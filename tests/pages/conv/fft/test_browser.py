@@ -36,6 +36,7 @@ def test_last_step_and_hover_show_the_product_of_a_frequency(watch):
     assert "this value is wrong. The output does not use it." in stage.point_at("d", 63)
 
 
+@pytest.mark.slow
 def test_padding_changes_url_and_scene(stage, page):
     stage = stage()
     expect(stage.root).to_have_attribute("data-scene", re.compile(" pad "))
@@ -49,6 +50,7 @@ def test_padding_changes_url_and_scene(stage, page):
     expect(page.locator(".st-key-card_wrap")).to_contain_text("20 of 36 outputs wrap around")
 
 
+@pytest.mark.slow
 def test_transform_size_changes_url_and_scene(stage, page):
     stage = stage("H=30&W=30&pad_h=1&pad_w=1")
     page.locator(".st-key-transform_chooser button").click()
@@ -58,6 +60,7 @@ def test_transform_size_changes_url_and_scene(stage, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"fft \(16, 16, 14, 14, 3, 3\)"))
 
 
+@pytest.mark.slow
 def test_run_measures_rows_on_cpu(page, server):
     page.goto(f"{server}/fft?engine=cpu&view=run")
     page.get_by_role("button", name="Run here").click()

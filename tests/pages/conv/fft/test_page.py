@@ -15,7 +15,7 @@ from pages.conv import controls
 from pages.conv.fft import address
 from pages.parts.run_settings import RunSettings
 from tests.helpers.page_runner import components, heads, open_page, texts
-from visuals.charts import units
+from visuals import units
 from visuals.conv.fft import story
 from visuals.conv.inputs import Inputs
 
@@ -64,6 +64,7 @@ def test_each_view_shows_only_its_part(view):
     assert "kt-title" not in html and "Spectra as pictures" not in html
 
 
+@pytest.mark.slow
 def test_url_sets_transform_size_and_padding():
     at = open_at(transform="16", room="too small", H="30", W="30", pad_h="1", pad_w="1", SPECTRA="8")
     assert "<b>4</b> transforms of <b>16×16</b>" in texts(at)  # side by side; with overlap there are 9

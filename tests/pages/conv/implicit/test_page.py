@@ -119,6 +119,7 @@ def test_the_map_of_a_launch():
     )
 
 
+@pytest.mark.slow
 def test_the_timeline_is_an_order_of_play():
     at = open_at(order="timeline")
     assert stages(at)[0].endswith("timeline")

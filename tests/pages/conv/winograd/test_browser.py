@@ -18,6 +18,7 @@ def expected_scene(**params):
     return address.card(params)
 
 
+@pytest.mark.slow
 def test_each_step_has_the_caption_of_the_scene(watch):
     stage, scene = watch(), expected_scene()
     for step in range(scene.steps):

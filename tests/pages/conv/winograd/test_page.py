@@ -15,7 +15,7 @@ from pages.conv.winograd import address, chapters, matrices
 from pages.conv.winograd.address import KERNELS
 from pages.parts.worker import worker
 from tests.helpers.page_runner import components, heads, open_page, press, stages, strip, texts
-from visuals.charts import units
+from visuals import units
 
 
 def open_at(**params):

@@ -58,7 +58,7 @@ def traced(s: ConvShape, x, w):
 
 
 # -- folded steps ----------------------------------------------------------------------------------
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(conv_shapes())
 def test_a_folded_scene_ends_its_products_with_the_same_values(s):
     scene = scene_of(s)[0]
@@ -75,7 +75,7 @@ def test_a_folded_scene_ends_its_products_with_the_same_values(s):
 
 
 # -- cells -----------------------------------------------------------------------------------------
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(conv_shapes())
 def test_every_output_is_the_sum_of_the_visible_products(s):
     scene, part, _, _, y = scene_of(s)
@@ -89,7 +89,7 @@ def test_every_output_is_the_sum_of_the_visible_products(s):
         np.testing.assert_array_equal(scene.cells("prod", t), scene.cells("win", t) * scene.cells("tap", t))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(conv_shapes())
 def test_seven_loop_variables_address_the_pixel_and_the_tap(s):
     """h and w of conv.cuh, computed here from the loop variables on the stage, address exactly what is copied."""
@@ -115,7 +115,7 @@ def test_seven_loop_variables_address_the_pixel_and_the_tap(s):
     assert term == scene.tensor("win").size
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes())
 def test_hovered_output_equals_the_sum_over_its_receptive_field(s):
     scene, part, *_ = scene_of(s)
@@ -236,7 +236,7 @@ def test_sectors_in_warp_order_equal_the_counters(s):
 
 
 @given(conv_shapes())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_why_not_names_shapes_that_are_too_large(s):
     part = part_shown(s)
     reason = direct_warps.why_not(s, part)

@@ -17,7 +17,7 @@ from pages.conv import address
 from pages.conv.fft import address as fft_address
 from tests.helpers.rows_of import a_row
 from tests.helpers.shapes import conv_shapes
-from visuals.charts import units
+from visuals import units
 from visuals.conv.fft import charts, story
 from visuals.conv.fft import waves as fft_waves
 from visuals.conv.fft.charts import Flops, crossing, curve, flops, tilings, with_taps
@@ -38,7 +38,6 @@ def row(rung: str, ms: float, **more):
 
 
 # -- over the filter's size ----------------------------------------------------------------------------
-@settings(deadline=None)
 @given(conv_shapes(), st.integers(1, 31))
 def test_padding_grows_with_the_filter_to_keep_the_output_size(s, taps):
     wider = with_taps(s, taps)
@@ -56,7 +55,7 @@ def test_same_padding_stays_same_padding():
         assert with_taps(RES2, taps) == ConvShape(32, 64, 56, 56, 64, taps, taps, pad=taps // 2)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(conv_shapes(), st.sampled_from(RUNG.tiles["FFT_TILE"]))
 def test_curve_equals_the_flops_of_the_rung(s, tile):
     tiles = {"FFT_TILE": tile, "SPECTRA": 32}
@@ -189,7 +188,7 @@ def test_the_fft_wins_in_a_recording_that_is_a_preset():
 
 
 # -- tilings -------------------------------------------------------------------------------------------
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(max_extent=3))
 def test_tiling_has_buffer_bytes_or_the_forbidding_rule(s):
     table = tilings(s, 32, {})

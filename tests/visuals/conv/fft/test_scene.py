@@ -88,7 +88,7 @@ def same_as_a_run(engine, s: ConvShape, tile: int) -> None:
     assert_close(a.y, buffers["y"][0, 0], a.max_output)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(conv_shapes(max_extent=3), st.sampled_from(TILES))
 def test_arrays_equal_those_of_the_cpu_engine(s, tile):
     same_as_a_run(cpu, s, tile)
@@ -103,7 +103,7 @@ def test_arrays_equal_those_of_the_emulated_kernels(tile):
     same_as_a_run(emulator, ConvShape(1, 2, 8, 9, 3, 3, 3, mode="convolution"), tile)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(), st.sampled_from(TILES))
 def test_arrays_equal_numpy_transforms_and_the_reference(s, tile):
     inputs = whole_numbers(s)
@@ -158,7 +158,7 @@ def cells_are_the_arrays(scene, a: Arrays) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(), st.sampled_from(TILES), st.sampled_from([PAD, TOO_SMALL]))
 def test_last_step_shows_the_arrays(s, tile, padding):
     a, scene, _ = scene_of(s, tile, padding)
@@ -181,7 +181,7 @@ def test_part_of_large_arrays_has_the_right_offset(s, tile):
     assert scene.tensor("xp").partial == ((p.rows, p.columns) != (a.rows, a.columns))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(), st.sampled_from(TILES))
 def test_magnitudes_and_phases_make_the_spectra(s, tile):
     """Both scenes together: |X| · e^(i phase) is the array, in every cell of X, W and Y."""
@@ -256,7 +256,7 @@ def test_the_steps_go_from_padding_to_picking():
 
 # -- annotations of cells ----------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(conv_shapes(max_extent=3), st.sampled_from(TILES))
 def test_annotations_have_the_numbers_of_the_arrays(s, tile):
     a, scene, _ = scene_of(s, tile)
@@ -281,7 +281,7 @@ def test_snap_to_integers_removes_only_float32_rounding():
 
 
 # -- wrap-around -------------------------------------------------------------------------------------
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(max_extent=3))
 def test_too_small_a_transform_gives_the_circular_sum(s):
     """Computed by the definition, index modulo the size. Only windows that extend over the end may be wrong."""

@@ -56,7 +56,7 @@ def parts_of(s: ConvShape):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(conv_shapes(), st.sampled_from((8, 16, 32, 0)), st.data())
 def test_the_last_step_shows_the_convolution(s, tile, data):
     scene, y = whole_numbers(s, part := data.draw(st.sampled_from(parts_of(s))), tile)
@@ -67,7 +67,7 @@ def test_the_last_step_shows_the_convolution(s, tile, data):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(conv_shapes())
 def test_the_output_is_that_of_the_emulated_kernels(s):
     s, (x, w) = s.with_(N=1), integers(s.with_(N=1))
@@ -79,7 +79,7 @@ def test_the_output_is_that_of_the_emulated_kernels(s):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(conv_shapes(), st.sampled_from((8, 16, 32)), st.data())
 def test_each_partial_sum_is_the_sum_of_the_terms_so_far(s, tile, data):
     scene, _ = whole_numbers(s, data.draw(st.sampled_from(parts_of(s))), tile)
@@ -102,7 +102,7 @@ def test_each_partial_sum_is_the_sum_of_the_terms_so_far(s, tile, data):
         assert (written.values[at_t][len(expected) :] == 0).all()  # of threads outside the matrix
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(conv_shapes(), st.sampled_from((8, 16, 32)), st.data())
 def test_every_tile_is_loaded_once_per_use(s, tile, data):
     scene, _ = whole_numbers(s, data.draw(st.sampled_from(parts_of(s))), tile)
@@ -137,7 +137,7 @@ def test_a_block_loads_the_cells_that_the_emulated_block_loads(s):
         np.testing.assert_array_equal(np.flatnonzero(scene.write("C").steps == store), np.sort(stored))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(), st.data())
 def test_each_step_lights_a_line_of_the_kernel_that_runs(s, data):
     scene, _ = whole_numbers(s, part := data.draw(st.sampled_from(parts_of(s))))

@@ -37,7 +37,7 @@ def scene_at(s, part, x, w, y):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(conv_shapes(), st.data())
 def test_last_step_shows_the_kernel_output(s, data):
     _, x, w, y = scene_of(s)
@@ -119,7 +119,7 @@ def test_cells_are_empty_until_their_step():
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(conv_shapes())
 def test_captions_describe_each_step(s):
     scene, *_ = scene_of(s)
@@ -136,7 +136,7 @@ def test_captions_describe_each_step(s):
         assert (f"{zeros} of them zeros of the padding" in caption) == (zeros > 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(conv_shapes())
 def test_copies_per_pixel_equals_the_count(s):
     part = Part(1, 1, s.P, s.Q, s.H, s.W)

@@ -31,7 +31,7 @@ def scene_and_trace(s: ConvShape):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(conv_shapes(max_extent=3).map(lambda s: s.with_(N=1)))
 def test_cells_equal_the_stores_of_the_kernel(s):
     scene, trace, counters = scene_and_trace(s)

@@ -25,12 +25,13 @@ def counted(rung: str, s: ConvShape, tiles: dict[str, int]) -> dict[str, int]:
     return session.counters.total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 @given(
     st.integers(1, 2), st.integers(2, 9), st.integers(3, 9), st.integers(3, 9), st.integers(1, 66),
     st.integers(1, 2), st.integers(0, 1), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_predicted_bytes_are_those_that_the_emulator_counts(rung, n, c, h, w, k, u, pad, flip):
     s = ConvShape(
         n,

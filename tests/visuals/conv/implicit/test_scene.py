@@ -21,7 +21,6 @@ from kernels.ladders import find
 from kernels.model.fast_division import magic
 from tests.helpers.shapes import conv_shapes
 from tests.visuals.scene.test_payload import check_same_pictures, decoded, read  # noqa: F401
-from visuals.charts.units import bytes_, share
 from visuals.conv.implicit import captions, story
 from visuals.conv.implicit.plan import RUNGS, Plan, why_not
 from visuals.conv.implicit.scene import implicit_scene
@@ -29,6 +28,7 @@ from visuals.scene.parts import SceneError
 from visuals.scene.payload import payload
 from visuals.scene.requests import lanes_of
 from visuals.scene.scene import Scene
+from visuals.units import bytes_, share
 
 PLAIN, MAGIC = RUNGS
 SETS = [dict(t) for t in find(MAGIC).tile_sets(CONV_PRESETS["toy"].shape)]
@@ -58,7 +58,7 @@ def matrix(s: ConvShape, y: np.ndarray) -> np.ndarray:
 
 # -- cells -----------------------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(conv_shapes(), st.sampled_from(SETS), st.sampled_from(RUNGS))
 def test_last_step_shows_the_convolution(s, tiles, rung):
     x, w = integers(s)
@@ -73,7 +73,7 @@ def test_last_step_shows_the_convolution(s, tiles, rung):
     assert np.isnan(scene.cells("D")).all()  # never stored
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(), st.sampled_from(SETS))
 def test_browser_sum_equals_the_output(s, tiles):
     scene = scene_of(s, tiles)
@@ -84,7 +84,7 @@ def test_browser_sum_equals_the_output(s, tiles):
         np.testing.assert_array_equal(total.ravel(), scene.cells("y"))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(), st.sampled_from(RUNGS))
 def test_matrix_annotation_has_the_pixel_address(s, rung):
     x, w = integers(s)
@@ -263,7 +263,7 @@ def test_remaining_tiles_are_one_step(tiles):
     payload(scene)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(conv_shapes(), st.sampled_from(SETS))
 def test_stage_is_never_overwritten_before_its_tile_is_multiplied(s, tiles):
     check_stages(scene_of(s, tiles), Plan(s, MAGIC, tiles))

@@ -70,7 +70,7 @@ def scale_of(s: ConvShape, m: int, x: np.ndarray, w: np.ndarray) -> float:
 
 # -- the last step ---------------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(shapes(), st.sampled_from(KERNELS), st.data())
 def test_last_step_shows_the_convolution(s, kernel, data):
     how, m = kernel
@@ -114,7 +114,7 @@ def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
             np.testing.assert_array_equal(shown, emulated_array)  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(shapes(), st.sampled_from([2, 4]))
 def test_fused_scene_has_the_transforms_of_the_cpu_kernels(s, m):
     x, w = integers(s)
@@ -149,7 +149,7 @@ def wrong_sums(scene: Scene, tolerance: float) -> int:
     return wrong
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shapes(max_size=8), st.sampled_from(KERNELS))
 def test_every_sum_equals_its_cell(s, kernel):
     how, m = kernel
@@ -199,7 +199,7 @@ def test_a_sum_that_breaks_the_contract_is_refused(fields, says):
 
 
 # -- tiles -------------------------------------------------------------------------------------------
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shapes(), st.sampled_from([2, 4, 6]))
 def test_tiles_read_the_pixels_of_the_kernel(s, m):
     """Like load_tile in winograd.cuh: T x T pixels from p - pad_h, q - pad_w on, zeros outside."""
@@ -420,7 +420,7 @@ def test_each_lane_of_the_fused_kernel_reads_and_writes_its_tile(m):
 
 
 # -- halves of a transform -----------------------------------------------------------------------------
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shapes(max_size=8), st.sampled_from(KERNELS))
 def test_second_half_of_each_transform_follows_from_the_first(s, kernel):
     """Xd Xᵀ, with the Xd on the stage, is what the next step writes for one channel and the first filter."""

@@ -129,7 +129,7 @@ def test_damaged_cache_is_ignored(files, tmp_path):
         assert value(folder) == 3
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=10),
     edited=st.integers(0, 5),

@@ -73,7 +73,7 @@ def _stars(flags: str, width: str, precision: str, drawn_stars: tuple[int, int])
 
 
 @needs_c_library
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(FLAGS, WIDTH, PRECISION, INTEGERS, st.tuples(STARS, STARS), st.integers(-(2**63), 2**63 - 1))
 @example("#", "", ".0", "o", (0, 0), 0)
 @example("0", "12", ".4", "d", (0, 0), -3)
@@ -85,7 +85,7 @@ def test_integers_are_formatted_as_in_c(flags, width, precision, conversion, dra
 
 @pytest.mark.slow
 @needs_c_library
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(FLAGS, WIDTH, PRECISION, FLOATS, st.tuples(STARS, STARS), st.floats())
 @example("", "", ".0", "a", (0, 0), 1.99)
 @example("#", "", "", "a", (0, 0), 0.0)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.rows_of import a_full_row, a_row
-from visuals.charts import compare, roofline, units
+from visuals import units
+from visuals.charts import compare, roofline
 from visuals.charts.story import device_comparison, fastest_library, shares
 
 
