@@ -12,10 +12,11 @@ import numpy as np
 
 from kernels import sources
 from kernels.engines.emulator.compiler import compile as compiler
+from kernels.ladders import ladder_of
 from kernels.model import values
-from kernels.model.program import INPUT, Launch
+from kernels.model.program import INPUT, Launch, Program
 from kernels.model.rung import Rung
-from kernels.runner import seeded_inputs
+from kernels.runner import inputs_of
 
 STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # relative to the largest number: two roundings of the type
 
@@ -99,7 +100,7 @@ def steps(rung: Rung, shape: Any, *entries: str, **tiles: int) -> Iterator[Case]
     program = rung.build(shape, tile_sizes)
 
     def arrays(n: int) -> dict[str, np.ndarray]:
-        arrays = seeded_inputs(program.of_role(INPUT))
+        arrays = inputs_of(ladder_of(rung.name), shape, program)
         arrays |= {b.name: unwritten(*b.shape, dtype=b.dtype) for b in program.buffers if b.role != INPUT}
         for previous in program.steps[:n]:
             previous.cpu(*(arrays[a] if isinstance(a, str) else a for a in previous.args))
@@ -110,5 +111,11 @@ def steps(rung: Rung, shape: Any, *entries: str, **tiles: int) -> Iterator[Case]
             defines = dict(launch.defines) or tiles
             parts = (*(f"{name.lower()}{value}" for name, value in defines.items()), *str(shape).split())
             name = "-".join((rung.name.partition("/")[0], launch.entry, *parts)).replace(",", ".")
-            output = next(a for a in reversed(launch.args) if isinstance(a, str))
-            yield Case(name, f"{shape} {tile_sizes}", launch, partial(arrays, n), (output,))
+            yield Case(name, f"{shape} {tile_sizes}", launch, partial(arrays, n), _written(program, launch))
+
+
+def _written(program: Program, launch: Launch) -> tuple[str, ...]:
+    """Returns the outputs of the program that a launch takes; of a launch that takes none, its last buffer."""
+    buffers = [a for a in launch.args if isinstance(a, str)]
+    results = {b.name for b in program.outputs}
+    return tuple(a for a in buffers if a in results) or (buffers[-1],)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -15,10 +15,10 @@ from kernels.engines.protocol import Engine
 from kernels.ladders import LADDERS, ladder_of
 from kernels.machine.timing import Budget
 from kernels.model import values
-from kernels.model.program import INPUT, OUTPUT, Buffer, Launch, Program, RefusedError, RuleError
+from kernels.model.program import INPUT, Buffer, Launch, Program, RefusedError, RuleError
 from kernels.model.result import Measurement, Result
 from kernels.model.rung import Ladder, Rung
-from kernels.model.verify import agrees, relative_error
+from kernels.model.verify import Reference, agrees, by_output, relative_error
 from kernels.records import availability
 from kernels.run_settings import RunSettings, check_trace
 
@@ -38,7 +38,7 @@ class _Candidate:
     tiles: dict[str, int]  # all of them
     program: Program
     session: Any = None  # of its engine
-    output: np.ndarray | None = None
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def run(
@@ -89,7 +89,7 @@ def compare(
     if not candidates:
         return []
     progress(0.0, REFERENCE)
-    arrays, reference, scale = _reference(ladder, shape, candidates[0].program.of_role(INPUT), settings)
+    arrays, reference = _reference(ladder, shape, candidates[0].program, settings)
     measured = measure and machine.MEASURES
     if measured:
         progress(0.1, CEILINGS)
@@ -102,10 +102,10 @@ def compare(
                 0.1 + 0.3 * i / len(candidates),
                 VERIFYING.format(kernel=c.rung.title_on(settings.engine_name())),
             )
-            if (output := _open(machine, c, arrays, trace, refused)) is not None:
+            if outputs := _open(machine, c, arrays, trace, refused):
                 verified.append(c)
-                bound = c.rung.scale(shape, c.tiles, arrays) if c.rung.scale else scale
-                c.output = _verified(c.rung, settings.engine_name(), output, reference, bound)
+                expected = rung_reference(c.rung, shape, c.tiles, arrays, reference)
+                c.outputs = _verified(c.rung, settings.engine_name(), outputs, expected)
         measurements = [None] * len(verified)
         if measured and verified:
             sessions = [c.session for c in verified]
@@ -121,15 +121,19 @@ def compare(
 
 
 def _result(
-    c: _Candidate, engine: str, shape: Any, reference: np.ndarray, measurement: Measurement | None
+    c: _Candidate,
+    engine: str,
+    shape: Any,
+    reference: Mapping[str, Reference],
+    measurement: Measurement | None,
 ) -> Result:
     return Result(
         rung=c.rung.name,
         engine=engine,
         shape=shape,
         tiles=c.tiles,
-        output=c.output,
-        error=relative_error(c.output, reference),
+        outputs=c.outputs,
+        error=max(relative_error(out, reference[name][0]) for name, out in c.outputs.items()),
         measurement=measurement,
         predicted=c.rung.cost(shape, c.program),
         counters=c.session.counters,
@@ -234,7 +238,7 @@ def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
     """Raises RuleError with the bytes if the candidates' buffers, all allocated at once, exceed the engine's free memory,
     or if host memory cannot hold inputs and output beside their float64 reference."""
     needed = sum(p.nbytes() for p in programs)
-    inputs, output = programs[0].nbytes(INPUT), programs[0].nbytes(OUTPUT)
+    inputs, output = programs[0].nbytes(INPUT), sum(b.nbytes for b in programs[0].outputs)
     # Twice the width; |x|, |w| and the padded input again; result, scale and one term of each.
     host = inputs + 2 * (3 * inputs + 3 * output)
     demands = {engine: needed, "cpu": host + (needed if engine == "cpu" else 0)}
@@ -284,32 +288,62 @@ def seeded_inputs(buffers: Sequence[Buffer], seed: int = 0) -> dict[str, np.ndar
     return {b.name: values.random(rng, b) for b in buffers}
 
 
+def inputs_of(ladder: Ladder, shape: Any, program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+    """Returns random values for each input of a program of a ladder, and those that follow from them."""
+    return _checked_inputs(ladder, shape, program.of_role(INPUT), {}, seed)
+
+
+def rung_reference(
+    rung: Rung,
+    shape: Any,
+    tiles: Mapping[str, int],
+    arrays: Mapping[str, np.ndarray],
+    reference: Mapping[str, Reference],
+) -> dict[str, Reference]:
+    """Returns (float64 result, error scale) of each output, with the scale of the rung if it has one of its own."""
+    if not rung.scale:
+        return dict(reference)
+    scales = by_output(rung.scale(shape, tiles, arrays), tuple(reference))
+    return {name: (ref, scales.get(name, scale)) for name, (ref, scale) in reference.items()}
+
+
 def _reference(
-    ladder: Ladder, shape: Any, buffers: tuple[Buffer, ...], settings: RunSettings
-) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Returns the inputs by name, the float64 result and its error scale."""
+    ladder: Ladder, shape: Any, program: Program, settings: RunSettings
+) -> tuple[dict[str, np.ndarray], dict[str, Reference]]:
+    """Returns the inputs by name, and (float64 result, error scale) of each output."""
+    inputs, outputs = program.of_role(INPUT), tuple(b.name for b in program.outputs)
     if not settings.inputs:
-        return _seeded_reference(ladder.name, shape, buffers, settings.seed)
-    arrays = _checked_inputs(buffers, settings.inputs, settings.seed)
-    return arrays, *ladder.reference(shape, **arrays)
+        return _seeded_reference(ladder.name, shape, inputs, outputs, settings.seed)
+    arrays = _checked_inputs(ladder, shape, inputs, settings.inputs, settings.seed)
+    return arrays, by_output(ladder.reference(shape, **arrays), outputs)
 
 
 @lru_cache(maxsize=1)  # a sweep over tiles or modes needs the same one many times
-def _seeded_reference(ladder_name: str, shape: Any, buffers: tuple[Buffer, ...], seed: int):
-    arrays = seeded_inputs(buffers, seed)
-    return arrays, *LADDERS[ladder_name].reference(shape, **arrays)
+def _seeded_reference(
+    ladder_name: str, shape: Any, buffers: tuple[Buffer, ...], outputs: tuple[str, ...], seed: int
+):
+    ladder = LADDERS[ladder_name]
+    arrays = _checked_inputs(ladder, shape, buffers, {}, seed)
+    return arrays, by_output(ladder.reference(shape, **arrays), outputs)
 
 
 def _checked_inputs(
-    buffers: Sequence[Buffer], inputs: Mapping[str, np.ndarray], seed: int
+    ladder: Ladder, shape: Any, buffers: Sequence[Buffer], inputs: Mapping[str, np.ndarray], seed: int
 ) -> dict[str, np.ndarray]:
-    """Returns every input in its buffer's shape and type: those passed checked, the others seeded random."""
+    """Returns every input in its buffer's shape and type: those passed checked, the others seeded random or, if the ladder
+    derives them, computed from the rest."""
     names = [b.name for b in buffers]
     for name in inputs:
         if name not in names:
             raise RuleError(f"no input {name!r}; there are: {', '.join(names)}")
     arrays = seeded_inputs([b for b in buffers if b.name not in inputs], seed)
-    return arrays | {b.name: values.checked(b, inputs[b.name]) for b in buffers if b.name in inputs}
+    arrays |= {b.name: values.checked(b, inputs[b.name]) for b in buffers if b.name in inputs}
+    derived = ladder.derive(shape, arrays) if ladder.derive else {}
+    return arrays | {
+        b.name: values.checked(b, derived[b.name])
+        for b in buffers
+        if b.name in derived and b.name not in inputs
+    }
 
 
 # -- running ---------------------------------------------------------------------------------------
@@ -319,36 +353,42 @@ def _open(
     arrays: Mapping[str, np.ndarray],
     trace: int | None,
     refused: Refused | None,
-) -> np.ndarray | None:
-    """Opens the session of a candidate and returns its output. None if this machine cannot run it: `refused` gets its name
-    and the reason. A program that fails leaves no session open."""
+) -> dict[str, np.ndarray]:
+    """Opens the session of a candidate and returns its outputs. None of them if this machine cannot run it: `refused` gets
+    its name and the reason. A program that fails leaves no session open."""
     try:
         session = machine.open(c.program, arrays, trace)
         try:
-            output = session.verify_run()
+            first = session.verify_run()
+            names = [b.name for b in c.program.outputs]
+            outputs = {names[0]: first} | {name: session.fetch(name) for name in names[1:]}
         except BaseException:
             session.close()
             raise
     except RuleError as e:
         if refused and isinstance(e, RefusedError):
             refused(c.rung.name, str(e))
-            return None
+            return {}
         raise type(e)(f"{c.rung.name}: {e}") from None
     c.session = session
-    return output
+    return outputs
 
 
 def _verified(
-    rung: Rung, engine: str, output: np.ndarray, reference: np.ndarray, scale: np.ndarray
-) -> np.ndarray:
-    """Returns a copy of an output that agrees with the reference. VerificationError if it does not."""
-    if not agrees(output, reference, scale, rung.tolerance):
-        error = relative_error(output, reference)
-        raise VerificationError(
-            f"{rung.name} on {engine} disagrees with the float64 reference (relative L2 error {error:.1e}); "
-            "nothing unverified gets a time"
-        )
-    return np.array(output)
+    rung: Rung, engine: str, outputs: Mapping[str, np.ndarray], expected: Mapping[str, Reference]
+) -> dict[str, np.ndarray]:
+    """Returns copies of outputs that agree with the reference. VerificationError names the first that does not."""
+    if set(outputs) != set(expected):
+        raise VerificationError(f"{rung.name} computes {', '.join(outputs)}, not {', '.join(expected)}")
+    for name, out in outputs.items():
+        ref, scale = expected[name]
+        if not agrees(out, ref, scale, rung.tolerance):
+            which = f"{name} of {rung.name}" if len(outputs) > 1 else rung.name
+            raise VerificationError(
+                f"{which} on {engine} disagrees with the float64 reference "
+                f"(relative L2 error {relative_error(out, ref):.1e}); nothing unverified gets a time"
+            )
+    return {name: np.array(out) for name, out in outputs.items()}
 
 
 def _ceilings(machine: Engine) -> dict | None:

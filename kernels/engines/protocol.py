@@ -31,7 +31,10 @@ class Session(Protocol):
     trace: object | None  # what it traced
 
     def verify_run(self) -> np.ndarray:
-        """Runs once with output and workspace poisoned with NaN. Returns the output as a NumPy array."""
+        """Runs once with outputs and workspace poisoned with NaN. Returns the first output as a NumPy array."""
+
+    def fetch(self, name: str) -> np.ndarray:
+        """Returns the content of a buffer after the last run."""
 
     def close(self) -> None: ...
 

@@ -35,6 +35,8 @@ class Buffer:
     shape: tuple[int, ...]
     dtype: str = "float32"
     positive: bool = False  # an input without values below 0, a variance say
+    below: int = 0  # an input of whole numbers in 0 .. below - 1, labels say; 0: no such bound
+    in_place: bool = False  # an input that the program overwrites with a result: the weights of an optimiser
 
     @property
     def nbytes(self) -> int:
@@ -112,6 +114,15 @@ class Program:
 
     def of_role(self, role: str) -> tuple[Buffer, ...]:
         return tuple(b for b in self.buffers if b.role == role)
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """Returns the buffers that hold results: the outputs, then the inputs that are overwritten."""
+        return self.of_role(OUTPUT) + self.in_place
+
+    @property
+    def in_place(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.buffers if b.in_place)
 
     def nbytes(self, *roles: str) -> int:
         """Returns the bytes of the buffers with these roles (of all if none is given)."""

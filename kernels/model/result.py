@@ -94,12 +94,17 @@ class Result:
     engine: str
     shape: Any
     tiles: Mapping[str, int]
-    output: np.ndarray
-    error: float  # relative L2 error against the float64 reference
+    outputs: Mapping[str, np.ndarray]  # by buffer name
+    error: float  # relative L2 error against the float64 reference: of several outputs the largest
     measurement: Measurement | None
     predicted: Cost
     counters: Any = None
     trace: Any = None
+
+    @property
+    def output(self) -> np.ndarray:
+        """Returns the first output."""
+        return next(iter(self.outputs.values()))
 
     def to_json(self) -> dict:
         counted = {"counters": self.counters.to_json()} if self.counters else {}

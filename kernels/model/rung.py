@@ -172,16 +172,22 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A family of rungs that compute the same thing. `reference(shape, **inputs)` gives
-    (float64 result, float64 error scale)."""
+    """A family of rungs that compute the same thing.
+
+    `reference(shape, **inputs)` gives (result, error scale) in float64; of a program with several outputs such a pair
+    for each, by the buffer's name. Whole numbers have the scale 0: they must be exact.
+    """
 
     name: str
     shape: Callable[..., Any]  # the shape's class, made from its params()
     parse: Callable[[str], Any]
-    reference: Callable[..., tuple[np.ndarray, np.ndarray]]
+    reference: Callable[..., Any]
     rungs: tuple[Rung, ...]
     presets: Mapping[str, Any]
     engines: tuple[str, ...] = ENGINES  # those that run its rungs
+    # Returns, by name, the inputs that are results of an earlier kernel (the indices of maxima, a saved mean), from the
+    # others: derive(shape, inputs). None: every input is free.
+    derive: Callable[[Any, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
     swept: tuple[str, ...] | None = None  # presets recorded hot and at other tile sizes too; None: all
     work: str = mark("the definition")  # what the FLOPs of a shape are those of
     inputs: str = mark("inputs")  # what its inputs are called in a chart of memory

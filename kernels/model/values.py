@@ -15,8 +15,10 @@ def is_whole(dtype: np.dtype | str) -> bool:
 
 def random(rng: np.random.Generator, b: Buffer) -> np.ndarray:
     """Returns random values for a buffer: standard normal float32 (absolute values if the buffer is positive), rounded
-    to its type; whole numbers uniform in -127 .. 127 (0 .. 127 if the type has no sign)."""
+    to its type; whole numbers uniform in -127 .. 127 (0 .. 127 if the type has no sign), or in the buffer's range."""
     dtype = np.dtype(b.dtype)
+    if b.below:
+        return rng.integers(0, b.below, b.shape, dtype)
     if is_whole(dtype):
         low = -MAX_RANDOM_INT if dtype.kind == "i" else 0
         return rng.integers(low, MAX_RANDOM_INT, b.shape, dtype, endpoint=True)
@@ -37,7 +39,7 @@ def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
     if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
         raise RuleError(f"input {b.name} must hold numbers, got {array.dtype}")
     if is_whole(dtype):
-        return _whole(b, array, dtype)
+        return _whole(b, array)
     with np.errstate(over="ignore"):  # the check below reports overflow with the input's name
         array = array.astype(dtype)
     if not np.isfinite(array.astype(np.float32) if dtype.itemsize < 4 else array).all():
@@ -47,14 +49,13 @@ def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
     return array
 
 
-def _whole(b: Buffer, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    limits = np.iinfo(dtype)
+def _whole(b: Buffer, array: np.ndarray) -> np.ndarray:
+    limits = np.iinfo(b.dtype)
+    low, high = (0, b.below - 1) if b.below else (limits.min, limits.max)
     wide = array.astype(np.float64)
-    if not ((wide == np.rint(wide)) & (limits.min <= wide) & (wide <= limits.max)).all():
-        raise RuleError(
-            f"input {b.name} must hold whole numbers in {limits.min} .. {limits.max} ({b.dtype}); it does not"
-        )
-    return array.astype(dtype)
+    if not ((wide == np.rint(wide)) & (low <= wide) & (wide <= high)).all():
+        raise RuleError(f"input {b.name} must hold whole numbers in {low} .. {high} ({b.dtype}); it does not")
+    return array.astype(b.dtype)
 
 
 def poison(dtype: np.dtype | str) -> float | int:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+
+Reference = tuple[np.ndarray, np.ndarray]  # (result, error scale), float64
+
+
+def by_output(expected: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Returns what is expected of each output by its name: of a program with one output it stands alone."""
+    return dict(expected) if isinstance(expected, Mapping) else dict(zip(names, (expected,), strict=True))
 
 
 def relative_error(out: np.ndarray, ref: np.ndarray) -> float:
@@ -13,9 +21,9 @@ def relative_error(out: np.ndarray, ref: np.ndarray) -> float:
     for o, r in blocks(out, ref):
         if not np.isfinite(o).all():
             return float("inf")
-        delta = o - r
+        delta = np.subtract(o, r, dtype=np.float64)
         difference += float(delta @ delta)
-        norm += float(r @ r)
+        norm += float(np.dot(r.astype(np.float64, copy=False), r))
     if norm == 0:
         return 0.0 if difference == 0 else float("inf")
     return float(np.sqrt(difference / norm))

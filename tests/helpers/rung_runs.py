@@ -24,8 +24,8 @@ from kernels.engines.emulator.memory import Global
 from kernels.ladders import ladder_of
 from kernels.model.program import INPUT, Launch, Program, RuleError
 from kernels.model.rung import Rung
-from kernels.model.verify import agrees, relative_error
-from kernels.runner import seeded_inputs
+from kernels.model.verify import agrees, by_output, relative_error
+from kernels.runner import inputs_of, rung_reference
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -43,15 +43,39 @@ def computed(
     The output is not compared with the reference. Missing inputs are seeded; `options` are the emulator's.
     """
     program = rung.build(shape, rung.check(shape, tiles))
-    inputs = inputs or seeded_inputs(program.of_role(INPUT))
+    inputs = inputs or inputs_of(ladder_of(rung.name), shape, program)
     session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
     return np.array(session.verify_run()), inputs
+
+
+def computed_outputs(
+    engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, options=None
+) -> tuple[dict[str, np.ndarray], Arrays]:
+    """Returns (outputs by name, inputs) of a rung with several outputs, as `computed` does."""
+    program = rung.build(shape, rung.check(shape, tiles))
+    inputs = inputs or inputs_of(ladder_of(rung.name), shape, program)
+    session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
+    session.verify_run()
+    return {b.name: np.array(session.fetch(b.name)) for b in program.outputs}, inputs
 
 
 def reference_and_scale(rung: Rung, shape: Any, tiles: Mapping[str, int] | None, inputs: Arrays):
     """Returns (reference, scale of the rung's tolerance), float64, as the runner computes them."""
     ref, scale = ladder_of(rung.name).reference(shape, **inputs)
     return ref, rung.scale(shape, rung.check(shape, tiles), inputs) if rung.scale else scale
+
+
+def verified_outputs(
+    engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, options=None
+) -> dict[str, np.ndarray]:
+    """Returns the outputs of `computed_outputs` after comparing each with the float64 reference as the runner does."""
+    out, inputs = computed_outputs(engine, rung, shape, tiles, inputs, options)
+    reference = by_output(ladder_of(rung.name).reference(shape, **inputs), tuple(out))
+    expected = rung_reference(rung, shape, rung.check(shape, tiles), inputs, reference)
+    for name, (ref, scale) in expected.items():
+        error = relative_error(out[name], ref)
+        assert agrees(out[name], ref, scale, rung.tolerance), f"{name} {rung.name} {shape} {tiles} {error}"
+    return out
 
 
 def verified_output(

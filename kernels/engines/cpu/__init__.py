@@ -59,6 +59,7 @@ class Session:
 
     def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
         self.program = program
+        self._inputs = inputs
         self.arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
         self._timeline: list[dict] = []
         self.first_run_s = 0.0
@@ -70,6 +71,8 @@ class Session:
         self._timeline = []
         for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
             self.arrays.pop(b.name, None)
+        for b in self.program.in_place:
+            self.arrays[b.name] = np.array(self._inputs[b.name])
         tracemalloc.start()
         try:
             self._stage(ALLOCATED[INPUT])
@@ -87,7 +90,10 @@ class Session:
             self.first_run_s = time.perf_counter() - start
         finally:
             tracemalloc.stop()
-        return self.arrays[self.program.of_role(OUTPUT)[0].name]
+        return self.fetch(self.program.outputs[0].name)
+
+    def fetch(self, name: str) -> np.ndarray:
+        return self.arrays[name]
 
     def _stage(self, at: str) -> None:
         """Append the most bytes by role since the previous stage."""

@@ -22,7 +22,7 @@ from kernels.machine.ceilings import (
     median,
 )
 from kernels.machine.timing import Budget, warm_up
-from kernels.model.program import INPUT, OUTPUT, RefusedError, RuleError
+from kernels.model.program import INPUT, RefusedError, RuleError
 
 MAX_COPY = 1 << 30  # bytes read by one copy
 MAX_PINNED = 1 << 30  # bytes: pinning more takes seconds, and no other program can use that memory meanwhile
@@ -147,24 +147,24 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
 
 # -- copies ------------------------------------------------------------------------------------
 def copies(session: Session) -> dict | None:
-    """Returns medians in ms by the wall clock: all inputs to the device and the output back.
+    """Returns medians in ms by the wall clock: all inputs to the device and all outputs back.
 
     Host memory is NumPy's (pageable), then pinned. None for more than MAX_PINNED bytes, or if the system pins no more.
     """
     inputs = [session.arrays[b.name] for b in session.program.of_role(INPUT)]
-    output = session.arrays[session.program.of_role(OUTPUT)[0].name]
-    if sum(a.nbytes for a in (*inputs, output)) > MAX_PINNED:
+    outputs = [session.arrays[b.name] for b in session.program.outputs]
+    if sum(a.nbytes for a in (*inputs, *outputs)) > MAX_PINNED:
         return None
     stream, times = session.stream, {}
     hosts = {"pageable": lambda like: np.empty(like.shape, like.dtype), "pinned": _pinned}
     for kind, empty_like in hosts.items():
         try:
             sources = [(device, _fetched(device, empty_like(device))) for device in inputs]
-            target = _fetched(output, empty_like(output))
+            targets = [(device, _fetched(device, empty_like(device))) for device in outputs]
         except RefusedError:
             return None
         times[f"h2d_{kind}"], times["n"] = median(lambda s=sources: _to_device(s, stream), COPIES)
-        times[f"d2h_{kind}"], _ = median(lambda t=target: _to_host(output, t, stream), COPIES)
+        times[f"d2h_{kind}"], _ = median(lambda t=targets: _to_host(t, stream), COPIES)
     return times
 
 
@@ -193,8 +193,9 @@ def _to_device(sources, stream) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def _to_host(device, host: np.ndarray, stream) -> float:
+def _to_host(targets, stream) -> float:
     start = time.perf_counter()
-    device.data.copy_to_host_async(host.ctypes.data, host.nbytes, stream)
+    for device, host in targets:
+        device.data.copy_to_host_async(host.ctypes.data, host.nbytes, stream)
     stream.synchronize()
     return (time.perf_counter() - start) * 1e3

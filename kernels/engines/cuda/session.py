@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -35,8 +35,8 @@ class Session:
                         self._hook.stage(at, role)
                     self.arrays[b.name] = cupy.empty(b.shape, b.dtype)
         self._allocations = len(self._hook.timeline)
-        for b in program.of_role(INPUT):
-            self.arrays[b.name].set(np.ascontiguousarray(inputs[b.name]), stream=self.stream)
+        self._in_place = {b.name: inputs[b.name] for b in program.in_place}
+        self._set({b.name: inputs[b.name] for b in program.of_role(INPUT)})
         self._calls = [self._call_of(step) for step in program.steps]
 
     @property
@@ -52,6 +52,10 @@ class Session:
         stack.enter_context(cupy.cuda.using_allocator(self._pool.malloc))
         stack.enter_context(self._hook)
         return stack
+
+    def _set(self, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, array in arrays.items():
+            self.arrays[name].set(np.ascontiguousarray(array), stream=self.stream)
 
     def _call_of(self, step: Step) -> Callable[[], None]:
         args = tuple(
@@ -76,6 +80,7 @@ class Session:
     def verify_run(self) -> np.ndarray:
         for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
             poison(self.arrays[b.name], self.stream)
+        self._set(self._in_place)
         del self._hook.timeline[self._allocations :]
         with refused_when_full(), self.stream, self._accounted():
             for step, call in zip(self.program.steps, self._calls, strict=True):
@@ -84,9 +89,13 @@ class Session:
                 self._hook.add_external(getattr(call, "workspace_bytes", 0))
             for call in self._calls:  # a library with its own memory copies its result here
                 getattr(call, "copy_result", lambda: None)()
-            out = self.arrays[self.program.of_role(OUTPUT)[0].name].get(stream=self.stream)
+        return self.fetch(self.program.outputs[0].name)
+
+    def fetch(self, name: str) -> np.ndarray:
+        with self.stream:
+            host = self.arrays[name].get(stream=self.stream)
         self.stream.synchronize()
-        return out
+        return host
 
     def close(self) -> None:
         self.stream.synchronize()

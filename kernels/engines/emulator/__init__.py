@@ -57,11 +57,14 @@ class Session:
             if b.role in (OUTPUT, WORKSPACE)
         }
         self.memory = device_memory(arrays | empty, list(arrays))
+        self._in_place = {b.name: arrays[b.name] for b in program.in_place}
         self.counters: Counters | None = None
         self.trace: tuple[BlockTrace, ...] | None = None
 
     def verify_run(self) -> np.ndarray:
         runs, uncounted = [], []
+        for name, array in self._in_place.items():
+            self.memory.write(name, array)
         for step in self.program.steps:
             if isinstance(step, Launch):
                 runs.append(self._launch(step))
@@ -71,7 +74,10 @@ class Session:
         self.counters = add_up([r.counters for r in runs], uncounted)
         if self.options.trace_block is not None:
             self.trace = tuple(r.trace for r in runs)
-        return self.memory.array(self.program.of_role(OUTPUT)[0].name)
+        return self.fetch(self.program.outputs[0].name)
+
+    def fetch(self, name: str) -> np.ndarray:
+        return self.memory.array(name)
 
     def _launch(self, step: Launch):
         check(step)
@@ -88,7 +94,7 @@ class Session:
         arrays = {a: self.memory.array(a) for a in step.args if isinstance(a, str)}
         step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
         for b in self.program.buffers:
-            if b.name in arrays and b.role != INPUT:
+            if b.name in arrays and (b.role != INPUT or b.in_place):
                 self.memory.write(b.name, arrays[b.name])
 
     def close(self) -> None:
