@@ -18,7 +18,7 @@ from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.model.verify import agrees
 from kernels.records import availability
-from kernels.runner import VerificationError, run
+from kernels.runner import VerificationError, run, seeded_inputs
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape, parse_softmax
@@ -103,7 +103,7 @@ SPOILT = {"NaN": np.nan, "+infinity": np.inf, "nothing but -infinity": -np.inf}
 @pytest.mark.parametrize("at", [0, 33, slice(None)], ids=["first", "within", "all"])
 def test_infinities_and_nans_give_what_the_reference_gives(name, case, at):
     shape = SoftmaxShape(3, 75)
-    inputs = rung_runs.seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
+    inputs = seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
     inputs["x"][1, slice(None) if SPOILT[case] == -np.inf else at] = SPOILT[case]
     ref, _ = softmax_ladder.reference(shape, **inputs)
     assert np.isnan(ref).any(axis=1).tolist() == [False, True, False]
@@ -204,7 +204,7 @@ def test_fault_in_the_kernel_is_detected(fault):
     which, right, wrong = FAULTS[fault]
     rung, shape = RUNGS[f"softmax/{which}"], SoftmaxShape(2, 300)
     program = rung.build(shape, rung.check(shape, {"BLOCK": 128} if "BLOCK" in rung.tiles else None))
-    inputs = rung_runs.seeded_inputs(program.of_role("input"))
+    inputs = seeded_inputs(program.of_role("input"))
     inputs["x"][1, :130] = -np.inf if "-infinity" in fault else inputs["x"][1, :130]
     rung_runs.assert_fault_is_detected(rung, shape, program, inputs, right, wrong)
 
@@ -260,7 +260,7 @@ def test_predicted_bytes_equal_counted_bytes(name, shape):
     """Three reads and one write, two and one, or one and one, exact to the byte."""
     rung = RUNGS[name]
     program = rung.build(shape, rung.default_tiles)
-    session = emulator.open(program, rung_runs.seeded_inputs(program.of_role("input")))
+    session = emulator.open(program, seeded_inputs(program.of_role("input")))
     session.verify_run()
     total, cost = session.counters.total, rung.cost(shape, program)
     assert total["bytes_ld"] == 4 * softmax_ladder.reads(name) * shape.elements
@@ -287,7 +287,7 @@ def test_cpu_engine_allocates_no_second_matrix(name):
     """It allocates at most a maximum and a sum per row, and NumPy's temporaries for them."""
     shape = SoftmaxShape(512, 1000)
     program = RUNGS[name].build(shape, RUNGS[name].default_tiles)
-    session = cpu.Session(program, rung_runs.seeded_inputs(program.of_role("input")))
+    session = cpu.Session(program, seeded_inputs(program.of_role("input")))
     session.verify_run()
     assert session.memory.workspace < 4 * shape.elements / 20
 
@@ -337,7 +337,7 @@ def test_pytorch_writes_softmax_of_the_rows_to_y_on_our_stream(monkeypatch):
     shape = SoftmaxShape(3, 17)
     program = softmax_ladder.LIBRARY.build(shape, {})
     (step,) = program.steps
-    inputs = rung_runs.seeded_inputs(program.of_role("input"))
+    inputs = seeded_inputs(program.of_role("input"))
     arrays = inputs | {"y": np.full((3, 17), np.nan, np.float32)}
     step.bind(*(arrays[a] for a in step.args))()
     ref, scale = softmax_ladder.reference(shape, **inputs)
