@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,25 @@ class Buffer:
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements `offset` and following of a buffer, in a shape and under a name of their own: one of the weights that
+    lie in one buffer."""
+
+    name: str
+    of: str
+    offset: int
+    shape: tuple[int, ...]
+
+    def __post_init__(self):
+        if self.offset < 0:
+            raise ValueError(f"{self.name} begins before {self.of}")
+
+    def cut(self, array: Any) -> Any:
+        """Returns the view of the buffer's array, NumPy's or CuPy's."""
+        return array.reshape(-1)[self.offset : self.offset + math.prod(self.shape)].reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -111,6 +131,7 @@ Step = Launch | LibraryCall | HostLoop
 class Program:
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
+    views: tuple[View, ...] = ()  # of buffers; a step takes one by its name
 
     def of_role(self, role: str) -> tuple[Buffer, ...]:
         return tuple(b for b in self.buffers if b.role == role)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.model.program import WORKSPACE, Buffer, HostLoop, LibraryCall, Program, Step
+from kernels.model.program import WORKSPACE, Buffer, HostLoop, LibraryCall, Program, Step, View
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,13 @@ class Viewed:
         )
 
 
-def compose(tensors: Sequence[Buffer], parts: Iterable[Part]) -> Program:
-    """Returns the program that runs each part in order on the shared tensors.
+def compose(tensors: Sequence[Buffer], parts: Iterable[Part], views: Sequence[View] = ()) -> Program:
+    """Returns the program that runs each part in order on the shared tensors and views of them.
 
     ValueError names a part whose buffer has other bytes or another type than its tensor, or names an unknown tensor.
     """
     known = {t.name: t for t in tensors}
+    known |= {v.name: Buffer(v.name, known[v.of].role, v.shape, known[v.of].dtype) for v in views}
     steps: list[Step] = []
     owned: list[Buffer] = []
     for part in parts:
@@ -73,7 +74,7 @@ def compose(tensors: Sequence[Buffer], parts: Iterable[Part]) -> Program:
             _check(part, b, known)
         owned += part.owned()
         steps += part.steps()
-    return Program((*tensors, *owned), tuple(steps))
+    return Program((*tensors, *owned), tuple(steps), tuple(views))
 
 
 def _check(part: Part, b: Buffer, known: Mapping[str, Buffer]) -> None:
@@ -93,11 +94,12 @@ def _check(part: Part, b: Buffer, known: Mapping[str, Buffer]) -> None:
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     """Returns, of each workspace buffer that a step uses, its first and its last step."""
     workspace = {b.name for b in program.of_role(WORKSPACE)}
+    whole = {view.name: view.of for view in program.views}
     used: dict[str, tuple[int, int]] = {}
     for n, step in enumerate(program.steps):
-        for a in step.args:
-            if isinstance(a, str) and a in workspace:
-                used[a] = used.get(a, (n, n))[0], n
+        for name in (whole.get(a, a) for a in step.args if isinstance(a, str)):
+            if name in workspace:
+                used[name] = used.get(name, (n, n))[0], n
     return used
 
 

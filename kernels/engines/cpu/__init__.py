@@ -82,6 +82,7 @@ class Session:
                         b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in buffers
                     }
                     self._stage(ALLOCATED[role])
+            self.arrays |= {view.name: view.cut(self.arrays[view.of]) for view in self.program.views}
             start = time.perf_counter()
             for step in self.program.steps:
                 tracemalloc.reset_peak()

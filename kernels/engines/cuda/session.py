@@ -34,6 +34,7 @@ class Session:
                     if i == 0:
                         self._hook.stage(at, role)
                     self.arrays[b.name] = cupy.empty(b.shape, b.dtype)
+        self.arrays |= {view.name: view.cut(self.arrays[view.of]) for view in program.views}
         self._allocations = len(self._hook.timeline)
         self._in_place = {b.name: inputs[b.name] for b in program.in_place}
         self._set({b.name: inputs[b.name] for b in program.of_role(INPUT)})

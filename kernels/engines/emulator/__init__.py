@@ -57,6 +57,8 @@ class Session:
             if b.role in (OUTPUT, WORKSPACE)
         }
         self.memory = device_memory(arrays | empty, list(arrays))
+        for view in program.views:
+            self.memory.add_view(view)
         self._in_place = {b.name: arrays[b.name] for b in program.in_place}
         self.counters: Counters | None = None
         self.trace: tuple[BlockTrace, ...] | None = None

@@ -6,10 +6,13 @@ errors. Addresses are the kernel's own 64-bit integers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from kernels.model.program import View
 
 ALIGN = 256  # as cudaMalloc aligns, at least
 GUARD = 512  # unused bytes between buffers
@@ -148,6 +151,14 @@ class Global(Space):
 
     def address(self, name: str) -> int:
         return GLOBAL_BASE + next(p.start for p in self.regions if p.name == name)
+
+    def add_view(self, view: View) -> None:
+        """Give a part of a buffer a name of its own."""
+        whole = next(p for p in self.regions if p.name == view.of)
+        start = whole.start + view.offset * whole.dtype.itemsize
+        stop = start + math.prod(view.shape) * whole.dtype.itemsize
+        assert stop <= whole.stop, f"{view.name} is beyond {view.of}"
+        self.regions.append(Region(view.name, start, stop, view.shape, whole.dtype))
 
     def array(self, name: str) -> np.ndarray:
         """Returns a copy of a buffer's current content."""

@@ -8,7 +8,7 @@ import pytest
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator.launch import Options
 from kernels.ladders import find
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, View
 from kernels.softmax.shape import SoftmaxShape
 from kernels.training.compose import Part, compose, live_bytes
 
@@ -65,3 +65,38 @@ def test_an_unknown_tensor_is_refused():
 
 def test_a_tensor_lives_from_its_first_use_to_its_last():
     assert live_bytes(chain()) == [{"between": 96}, {"between": 96}]
+
+
+# -- views ------------------------------------------------------------------------------------------
+def halves():
+    """Returns softmax of the second half of x into the first half of y."""
+    tensors = Buffer("x", INPUT, (48,)), Buffer("y", OUTPUT, (50,)), Buffer("t", WORKSPACE, (30,))
+    views = View("x2", "x", 24, (4, 6)), View("y1", "y", 0, (24,)), View("middle", "t", 3, (4, 6))
+    parts = Part("to", ONLINE, {"x": "x2", "y": "middle"}), Part("from", ONLINE, {"x": "middle", "y": "y1"})
+    return compose(tensors, parts, views)
+
+
+@pytest.mark.parametrize("engine", [cpu, emulator], ids=["cpu", "emulator"])
+def test_a_step_reads_and_writes_a_part_of_a_buffer(engine):
+    x = np.random.default_rng(0).standard_normal(48, dtype=np.float32)
+    session = engine.Session(halves(), {"x": x}, *([Options()] if engine is emulator else []))
+    for _ in range(2):  # a second check poisons the whole buffer again
+        y = session.verify_run()
+        np.testing.assert_allclose(
+            y[:24].reshape(4, 6), softmax(softmax(x[24:].reshape(4, 6).astype(float))), rtol=1e-5
+        )
+        assert np.isnan(y[24:]).all()
+        np.testing.assert_array_equal(session.fetch("y1"), y[:24])
+
+
+def test_a_part_of_a_tensor_keeps_all_of_it():
+    assert live_bytes(halves()) == [{"t": 120}, {"t": 120}]
+
+
+def test_a_view_beyond_its_buffer_is_refused():
+    tensors = (Buffer("x", INPUT, (24,)),)
+    view = View("late", "x", 1, (24,))
+    with pytest.raises((AssertionError, ValueError)):
+        emulator.Session(compose(tensors, (), (view,)), {"x": np.zeros(24, np.float32)}, Options())
+    with pytest.raises(ValueError, match="begins before"):
+        View("early", "x", -1, (2,))
