@@ -12,6 +12,7 @@ from kernels.gemm import ladder as gemm_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
+from kernels.optimizer import ladder as optimizer_ladder
 from kernels.softmax import ladder as softmax_ladder
 
 LADDERS: dict[str, Ladder] = {
@@ -26,6 +27,7 @@ LADDERS: dict[str, Ladder] = {
         attention_cpu_ladder.LADDER,
         *memory_ladder.LADDERS,
         *elementwise_ladder.LADDERS,
+        *optimizer_ladder.LADDERS,
     )
 }
 
