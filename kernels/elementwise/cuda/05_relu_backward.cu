@@ -18,5 +18,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) relu_backward(
     int count) {
   int i = blockIdx.x * BLOCK + threadIdx.x;
   if (i >= count) return;
-  dx[i] = kept[i] > 0 ? dy[i] : 0.0f;
+  float gradient = dy[i];
+  dx[i] = kept[i] > 0 ? gradient : 0.0f;
 }

@@ -14,5 +14,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) relu_backward_bits(
   int i = blockIdx.x * BLOCK + threadIdx.x;
   if (i >= count) return;
   unsigned word = mask[i / 32];
-  dx[i] = word >> i % 32 & 1 ? dy[i] : 0.0f;
+  float gradient = dy[i];
+  dx[i] = word >> i % 32 & 1 ? gradient : 0.0f;
 }

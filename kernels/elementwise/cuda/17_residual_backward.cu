@@ -15,7 +15,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) residual_backward(
     int count) {
   int i = blockIdx.x * BLOCK + threadIdx.x;
   if (i >= count) return;
-  float gradient = y[i] > 0.0f ? dy[i] : 0.0f;
+  float gradient = dy[i];
+  gradient = y[i] > 0.0f ? gradient : 0.0f;
   da[i] = gradient;
   db[i] += gradient;
 }
