@@ -188,8 +188,8 @@ FAULTS = [
     (
         "sgd/float4",
         "03_sgd_float4",
-        "load_four(sum[k], v, i + 4 * BLOCK * k, chunk.y)",
-        "load_four(sum[k], v, i, chunk.y)",
+        "store_four(v, i + 4 * BLOCK * k, chunk.y,",
+        "store_four(v, i + 4 * BLOCK * k, chunk.y + 1,",
     ),
     ("adam/float4", "adam.cuh", "sqrtf(v) * by.root + by.eps", "sqrtf(v * by.root) + by.eps"),
     ("adam/one-launch", "05_adam_chunks", "i += BLOCK", "i += 2 * BLOCK"),
