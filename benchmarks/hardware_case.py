@@ -52,7 +52,7 @@ class Case:
             actual = outputs[name].astype(np.float64)
             limit = (
                 0.0
-                if expected.dtype.kind == "i"
+                if expected.dtype.kind in "iu"
                 else STEP.get(expected.dtype.name, 1e-4) * float(np.abs(expected).max())
             )
             wrong = ~(np.abs(actual - expected) <= limit)  # NaN is wrong too
@@ -110,7 +110,7 @@ def steps(rung: Rung, shape: Any, *entries: str, **tiles: int) -> Iterator[Case]
         if isinstance(launch, Launch) and (not entries or launch.entry in entries):
             defines = dict(launch.defines) or tiles
             parts = (*(f"{name.lower()}{value}" for name, value in defines.items()), *str(shape).split())
-            name = "-".join((rung.name.partition("/")[0], launch.entry, *parts)).replace(",", ".")
+            name = "-".join((rung.name.partition("/")[0], *launch.name.split(), *parts)).replace(",", ".")
             yield Case(name, f"{shape} {tile_sizes}", launch, partial(arrays, n), _written(program, launch))
 
 

@@ -11,13 +11,15 @@ from kernels.attention import ladder as attention_ladder
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
+from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.shape import GemmShape
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape
-from kernels.model.rung import Rung
+from kernels.model.rung import Ladder, Rung
+from kernels.optimizer import ladder as optimizer_ladder
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -205,4 +207,45 @@ SOFTMAX = tuple(
         (SoftmaxShape(3, 77), {"BLOCK": 32, "WARPS": 1}),
     )
     for case in steps(rung, shape, **{name: value for name, value in tiles.items() if name in rung.tiles})
+)
+
+# -- elementwise layers ------------------------------------------------------------------------------------
+# Aligned maps; maps of an odd size with small blocks. Each with what ReLU keeps, and in both layouts.
+_ALIGNED, _UNALIGNED = (2, 8, 16, 16), (3, 5, 7, 11)
+_FIELDS = {"relu": {"keep": ("y", "bytes", "bits")}, "bias": {"layout": ("nchw", "nhwc")}}
+
+
+def _elementwise(ladder: Ladder, rung: Rung) -> Iterator[Case]:
+    ((field, values),) = _FIELDS.get(ladder.name.partition("-")[0], {"": ()}).items()
+    for fields in [{field: value} for value in values] or [{}]:
+        yield from steps(rung, ladder.shape(*_ALIGNED, **fields))
+        unaligned = ladder.shape(*_UNALIGNED, **fields)
+        yield from steps(rung, unaligned, **_smallest(rung, unaligned))
+
+
+ELEMENTWISE = tuple(
+    {
+        (case.launch.source, case.name.partition("-")[2]): case  # two rungs may have a launch in common
+        for ladder in elementwise_ladder.LADDERS
+        for rung in ladder.rungs
+        if not rung.library
+        for case in _elementwise(ladder, rung)
+    }.values()
+)
+
+
+# -- optimisers --------------------------------------------------------------------------------------------
+# One aligned tensor; tensors at the edges of a chunk. A launch per tensor has one tensor.
+def _optimizer(ladder: Ladder, rung: Rung) -> Iterator[Case]:
+    yield from steps(rung, ladder.shape("8192"))
+    ragged = ladder.shape("1001" if rung.name.endswith("per-tensor") else "1 63 300 4099")
+    yield from steps(rung, ragged, **_smallest(rung, ragged))
+
+
+OPTIMIZER = tuple(
+    case
+    for ladder in optimizer_ladder.LADDERS
+    for rung in ladder.rungs
+    if not rung.library
+    for case in _optimizer(ladder, rung)
 )

@@ -5,7 +5,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv, attention, fusion, softmax and memory; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, memory, elementwise and optimizer; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -30,6 +30,7 @@ from kernels.attention import ladder as attention_ladder
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
+from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
@@ -38,6 +39,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
+from kernels.optimizer import ladder as optimizer_ladder
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -71,6 +73,10 @@ MEMORY = {
     "banks": (BanksShape(301, 5, 2), BanksShape(7, 32)),
     "layout": (LayoutShape(3, 5, 7, 11), LayoutShape(1, 1, 1, 1)),
 }
+# Maps with planes of an odd size, and rows; each layer's other fields in ELEMENTWISE_FIELDS.
+ELEMENTWISE = ((3, 5, 7, 9), (1, 3, 1, 1), (37, 70, 1, 1))
+ELEMENTWISE_FIELDS = {"keep": ("y", "bytes", "bits"), "layout": ("nchw", "nhwc")}
+OPTIMIZER = "1 63 300 4099"
 
 
 def runs(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
@@ -115,9 +121,25 @@ def _softmax():
     yield from ((rung, *SOFTMAX) for rung in softmax_ladder.RUNGS)
 
 
+def _elementwise():
+    for ladder in elementwise_ladder.LADDERS:
+        (field, values), *_ = [
+            *((name, v) for name, v in ELEMENTWISE_FIELDS.items() if hasattr(ladder.shape, name)), ("", ())
+        ]  # fmt: skip
+        options = [{field: value} for value in values] or [{}]
+        shapes = [ladder.shape(*extents, **fields) for extents in ELEMENTWISE for fields in options]
+        yield from ((rung, shapes, ()) for rung in ladder.rungs)
+
+
+def _optimizer():
+    for ladder in optimizer_ladder.LADDERS:
+        shape = ladder.shape(OPTIMIZER, weight_decay=0.125)
+        yield from ((rung, (shape,), ()) for rung in ladder.rungs)
+
+
 RUNS = {
     "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
-    "memory": _memory,
+    "memory": _memory, "elementwise": _elementwise, "optimizer": _optimizer,
 }  # fmt: skip
 
 

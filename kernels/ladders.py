@@ -5,12 +5,14 @@ from __future__ import annotations
 from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention import ladder as attention_ladder
 from kernels.conv import ladder as conv_ladder
+from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
+from kernels.optimizer import ladder as optimizer_ladder
 from kernels.softmax import ladder as softmax_ladder
 
 LADDERS: dict[str, Ladder] = {
@@ -24,6 +26,8 @@ LADDERS: dict[str, Ladder] = {
         gemm_cpu_ladder.LADDER,
         attention_cpu_ladder.LADDER,
         *memory_ladder.LADDERS,
+        *elementwise_ladder.LADDERS,
+        *optimizer_ladder.LADDERS,
     )
 }
 

@@ -1,0 +1,107 @@
+"""PyTorch's optimisers on CuPy's arrays, on the current stream: its foreach and its fused implementation.
+
+The tensors are parts of the given arrays, which PyTorch updates in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels.libraries import torch as torch_library
+from kernels.optimizer.shape import AdamShape, SgdShape, parser
+
+
+class _Optimizer:
+    """A call that updates every tensor of the arrays. `workspace_bytes`: what PyTorch's allocator reports for the first
+    call."""
+
+    SHAPE: type
+    ARRAYS: int
+
+    def __init__(self, *args: Any):
+        self.torch = torch_library.load()
+        text, self.shape = bytes(args[-1]).decode(), None
+        self.shape = parser(self.SHAPE)(text)
+        arrays = [torch_library.as_tensor(self.torch, array) for array in args[: self.ARRAYS]]
+        self.lists = [
+            [array[first : first + count] for first, count in self.shape.tensors] for array in arrays
+        ]
+        self.workspace_bytes: int | None = None
+
+    def __call__(self) -> None:
+        with torch_library.on_current_stream(self.torch), self.torch.no_grad():
+            self.run() if self.workspace_bytes is not None else self._first_run()
+
+    def _first_run(self) -> None:
+        cuda = self.torch.cuda
+        cuda.reset_peak_memory_stats()
+        before = cuda.memory_allocated()
+        self.run()
+        self.workspace_bytes = cuda.max_memory_allocated() - before
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+
+class SgdForeach(_Optimizer):
+    """The operations of torch.optim.SGD(foreach=True), each over all tensors."""
+
+    SHAPE, ARRAYS = SgdShape, 3
+
+    def run(self) -> None:
+        s, torch, (w, g, v) = self.shape, self.torch, self.lists
+        if s.weight_decay:
+            g = torch._foreach_add(g, w, alpha=s.weight_decay)
+        torch._foreach_mul_(v, s.momentum)
+        torch._foreach_add_(v, g, alpha=1.0)
+        torch._foreach_add_(w, v, alpha=-s.lr)
+
+
+class SgdFused(_Optimizer):
+    """torch.optim.SGD(fused=True)."""
+
+    SHAPE, ARRAYS = SgdShape, 3
+
+    def run(self) -> None:
+        s, (w, g, v) = self.shape, self.lists
+        self.torch._fused_sgd_(
+            w, g, v, weight_decay=s.weight_decay, momentum=s.momentum, lr=s.lr, dampening=0.0, nesterov=False,
+            maximize=False, is_first_step=False,
+        )  # fmt: skip
+
+
+class AdamForeach(_Optimizer):
+    """torch.optim.Adam(foreach=True): the function that its step() calls, at the same step each time."""
+
+    SHAPE, ARRAYS = AdamShape, 4
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.steps = [self.torch.tensor(0.0) for _ in self.shape.counts]  # on the host, as step() keeps them
+
+    def run(self) -> None:
+        s, (w, g, m, v) = self.shape, self.lists
+        for step in self.steps:
+            step.fill_(s.step - 1)
+        self.torch.optim.adam.adam(
+            w, g, m, v, [], self.steps, foreach=True, amsgrad=False, beta1=s.beta1, beta2=s.beta2, lr=s.lr,
+            weight_decay=s.weight_decay, eps=s.eps, maximize=False,
+        )  # fmt: skip
+
+
+class AdamFused(_Optimizer):
+    """torch.optim.Adam(fused=True): the function that its step() calls, at the same step each time."""
+
+    SHAPE, ARRAYS = AdamShape, 4
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        count = float(self.shape.step)
+        self.steps = [self.torch.full((), count, device="cuda") for _ in self.shape.counts]
+
+    def run(self) -> None:
+        s, (w, g, m, v) = self.shape, self.lists
+        self.torch._fused_adam_(
+            w, g, m, v, [], self.steps, lr=s.lr, beta1=s.beta1, beta2=s.beta2, weight_decay=s.weight_decay,
+            eps=s.eps, amsgrad=False, maximize=False,
+        )  # fmt: skip
