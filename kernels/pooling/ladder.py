@@ -52,6 +52,7 @@ from kernels.pooling.shape import (
 BLOCK_TILES = {"BLOCK": BLOCKS}
 PATCH_TILES = {"BLOCK": BLOCKS, "HIGH": HIGH, "WIDE": WIDE}
 PATCH_SETS = ({}, {"BLOCK": 128, "HIGH": 2}, {"HIGH": 1, "WIDE": 1}, {"WIDE": 8})
+SERIAL = 512  # terms of one sum whose roundings the tolerance allows
 MAX, MAX_BACKWARD = ("x", "y", "index"), ("dy", "index", "dx")
 AVG, AVG_BACKWARD = ("x", "y"), ("dy", "dx")
 
@@ -363,6 +364,12 @@ def spread_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
     yield from index_rules({"N*C*H*W": s.pixels}, tiles["BLOCK"] * 4 * tiles.get("PER", 1))
 
 
+def one_after_another(s: GlobalShape, tiles: Tiles, inputs) -> np.ndarray:
+    """Returns the error scale, float64 [N, C], of a sum of all pixels one after another: its roundings add up."""
+    _, scale = reference.global_avg_pool(s, **inputs)
+    return scale * (1 + s.area / SERIAL)
+
+
 def global_cost(s: GlobalShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes, 0)
 
@@ -387,6 +394,7 @@ GLOBAL_AVG_POOL = Ladder(
             cost=global_cost,
             rules=global_rules,
             tolerance=TOLERANCE,
+            scale=one_after_another,
             tiles=BLOCK_TILES,
             cpu_title=mark("pixel after pixel of all planes"),
         ),

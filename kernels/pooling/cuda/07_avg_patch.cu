@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) avg_patch(
           row_sum += patch[down * STRIDE_H + r][across * STRIDE_W + s];
         sum += row_sum;
       }
-      mean[across] = sum / divisor(p, place.q + across, shape);
+      mean[across] = __fdividef(sum, divisor(p, place.q + across, shape));
     }
     store_row<ACROSS, float, float2, float4>(
         y + (size_t)p * shape.Q, mean, place.q, shape.Q);
