@@ -13,6 +13,7 @@ from kernels.memory import ladder as memory_ladder
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
 from kernels.optimizer import ladder as optimizer_ladder
+from kernels.pooling import ladder as pooling_ladder
 from kernels.softmax import ladder as softmax_ladder
 
 LADDERS: dict[str, Ladder] = {
@@ -28,6 +29,7 @@ LADDERS: dict[str, Ladder] = {
         *memory_ladder.LADDERS,
         *elementwise_ladder.LADDERS,
         *optimizer_ladder.LADDERS,
+        *pooling_ladder.LADDERS,
     )
 }
 
