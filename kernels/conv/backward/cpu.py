@@ -149,17 +149,25 @@ def _read(dy: np.ndarray, n, k, p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 # -- gradient of the filters ---------------------------------------------------------------------------
 def dweight_direct(x: np.ndarray, dy: np.ndarray, dw: np.ndarray, s: np.void, layer: np.void) -> None:
-    """Compute dw [K,C/groups,R,S] tap by tap: each is a sum over all images and output pixels."""
+    """Compute dw [K,C/groups,R,S] tap by tap: the sum over all images of the sums of their rows."""
     groups, (N, K, P, Q) = int(layer["groups"]), dy.shape
-    grouped = dy.reshape(N, groups, K // groups, P, Q)
-    pixels = x.reshape(N, groups, dw.shape[1], *x.shape[2:])
+    gradient = dy.reshape(N, groups, K // groups, P, Q).swapaxes(2, 3)  # [N, groups, P, K/groups, Q]
+    pixels = np.moveaxis(
+        x.reshape(N, groups, dw.shape[1], *x.shape[2:]), 2, -1
+    )  # [N, groups, H, W, C/groups]
     out = dw.reshape(groups, K // groups, *dw.shape[1:])
+    out[...] = 0
     for r, t, rows, columns, p, q in _taps(s):
-        out[..., r, t] = np.einsum("ngkpq,ngcpq->gkc", grouped[..., p, q], pixels[..., rows, columns])
+        for n in range(N):
+            of_rows = gradient[n][:, p, :, q] @ pixels[n][:, rows, columns]  # [groups, P, K/groups, C/groups]
+            out[..., r, t] += of_rows.sum(axis=1)
 
 
 def gemm_sum(tile: int):
-    """Returns a function for C = the sum over n of A[n] x B[n] transposed, like 26_gemm_sum.cu, by square tiles of C."""
+    """Returns a function for C = the sum over n of A[n] x B[n] transposed, like 26_gemm_sum.cu.
+
+    It computes square tiles of C, in steps along the inner dimension, with a sum for each n.
+    """
 
     def gemm(A: np.ndarray, B: np.ndarray, C: np.ndarray, rows, cols, inner, batch) -> None:
         A, B, C = A.reshape(batch, rows, inner), B.reshape(batch, cols, inner), C.reshape(rows, cols)
@@ -167,8 +175,9 @@ def gemm_sum(tile: int):
             for j in range(0, cols, tile):
                 square = C[i : i + tile, j : j + tile]
                 square[...] = 0
-                for An, Bn in zip(A, B, strict=True):
-                    square += An[i : i + tile] @ Bn[j : j + tile].T
+                for An, Bn in zip(A[:, i : i + tile], B[:, j : j + tile], strict=True):
+                    steps = range(0, inner, tile)
+                    square += sum(An[:, k : k + tile] @ Bn[:, k : k + tile].T for k in steps)
 
     return gemm
 

@@ -12,8 +12,7 @@ from kernels.model.launch import ampere, rung_factory
 from kernels.model.rung import Ladder
 
 GEMM_TILES = {"BLOCK": common.BLOCKS, "TILE": common.TILES}
-# Compiled ahead: the fastest sizes of the forward kernel at some layer, and the smallest.
-SETS = (IMPLICIT_SETS[0], IMPLICIT_SETS[1], IMPLICIT_SETS[2], IMPLICIT_SETS[3], IMPLICIT_SETS[6])
+SETS = IMPLICIT_SETS  # compiled ahead: the fastest sizes of the forward kernel at some layer
 MATCHING = ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups")
 
 _dinput = rung_factory("conv-dinput", common.cost, TOLERANCE)

@@ -37,8 +37,10 @@ extern "C" __global__ void gemm_sum(
       tile_a[thread_row][thread_col] = a_inside ? A[k] : 0.0f;
       tile_b[thread_row][thread_col] = b_inside ? B[k] : 0.0f;
       __syncthreads();
+      float tile_sum = 0.0f;
       for (int k = 0; k < TILE; ++k)
-        image_sum += tile_a[thread_row][k] * tile_b[thread_col][k];
+        tile_sum += tile_a[thread_row][k] * tile_b[thread_col][k];
+      image_sum += tile_sum;
       __syncthreads();
     }
     sum += image_sum;
