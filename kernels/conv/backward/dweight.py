@@ -74,10 +74,12 @@ def terms_of_part(s: ConvShape, tiles: Tiles) -> int:
     """Returns how many output pixels a block adds, a multiple of BK: the choice with the smallest estimated time.
 
     The tiles of the gradient are few, so the sum over N*P*Q is cut into parts until the SMs of an H200 have equal
-    work. The estimate is the blocks of the busiest SM times the terms of each, with PART_OVERHEAD.
+    work. The estimate is the time of the busiest SM: its rounds of blocks times the terms of each, with
+    PART_OVERHEAD.
     """
     inner, BK = s.N * s.PQ, tiles["BK"]
     blocks = ceil(s.CRS, tiles["BN"]) * ceil(s.filters, tiles["BM"]) * s.groups
+    resident = resident_blocks(tiles)
     fewest = ceil(inner, MAX_TERMS)
     most = max(fewest, min(ceil(inner, 4 * BK), MAX_GRID_YZ // s.groups, 8 * SMS))
 
@@ -85,9 +87,18 @@ def terms_of_part(s: ConvShape, tiles: Tiles) -> int:
         return ceil(ceil(inner, BK), parts) * BK
 
     def estimate(parts: int) -> int:
-        return ceil(blocks * ceil(inner, terms(parts)), SMS) * (terms(parts) + PART_OVERHEAD)
+        rounds, rest = divmod(ceil(blocks * ceil(inner, terms(parts)), SMS), resident)
+        busy = rounds * resident + (max(rest, ceil(3 * resident, 4)) if rest else 0)
+        return busy * (terms(parts) + PART_OVERHEAD)
 
     return terms(min(range(fewest, most + 1), key=estimate))
+
+
+def resident_blocks(tiles: Tiles) -> int:
+    """Returns how many blocks share an SM, as RESIDENT in implicit.cuh. With less than about three quarters of them an
+    SM waits for memory."""
+    room = 384 if tiles["TM"] * tiles["TN"] > 32 else 512
+    return max(1, room // implicit.threads(tiles))
 
 
 def build_atomics(s: ConvShape, tiles: Tiles) -> Program:

@@ -219,7 +219,8 @@ RESNET = [f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)]
 @pytest.mark.parametrize("key", RESNET)
 @pytest.mark.parametrize("name", IMPLICIT)
 def test_some_set_of_tile_sizes_gives_every_sm_of_an_h200_work(name, key):
-    """The busiest of 132 SMs has at most a fifth more blocks than the average."""
+    """The busiest of 132 SMs has at most a tenth more blocks than the average. With every set a quarter more, if the sum
+    is split."""
     s, rung = BACKWARD_PRESETS[key].shape, OURS[name]
     programs = [rung.build(s, tiles) for tiles in rung.tile_sets(s)]
     grids = [
@@ -229,9 +230,9 @@ def test_some_set_of_tile_sizes_gives_every_sm_of_an_h200_work(name, key):
         if "implicit" in step.source or "atomics" in step.source
     ]
     blocks = [int(np.prod(grid)) for grid in grids]
-    assert any(ceil(n, dweight.SMS) * dweight.SMS <= 1.2 * n for n in blocks), blocks
-    if "dweight" in name:  # the sum is split for it, whatever the tile
-        assert all(ceil(n, dweight.SMS) * dweight.SMS <= 1.2 * n for n in blocks), blocks
+    assert any(ceil(n, dweight.SMS) * dweight.SMS <= 1.1 * n for n in blocks), blocks
+    if "dweight" in name:
+        assert all(ceil(n, dweight.SMS) * dweight.SMS <= 1.25 * n for n in blocks), blocks
 
 
 @pytest.mark.parametrize("key", BACKWARD_PRESETS)
