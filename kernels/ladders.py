@@ -6,6 +6,8 @@ from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention import ladder as attention_ladder
 from kernels.conv import ladder as conv_ladder
 from kernels.elementwise import ladder as elementwise_ladder
+from kernels.conv.backward import ladder as conv_backward
+from kernels.conv.backward.transpose import TRANSPOSE
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
@@ -30,6 +32,9 @@ LADDERS: dict[str, Ladder] = {
         *elementwise_ladder.LADDERS,
         *optimizer_ladder.LADDERS,
         *pooling_ladder.LADDERS,
+        conv_backward.DINPUT,
+        conv_backward.DWEIGHT,
+        TRANSPOSE,
     )
 }
 

@@ -120,7 +120,7 @@ def _implicit(source: str, s: ConvShape, tiles: Tiles, *extra_args: np.void) -> 
 
 def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
-    yield from _tile_rules(tiles)
+    yield from tile_rules(tiles)
     yield from max_rules("groups (grid.z)", s.groups, MAX_GRID_YZ)
     yield from max_rules(tr("K/groups/BM blocks (grid.y)"), ceil(s.filters, BM), MAX_GRID_YZ)
     yield from index_rules({"N*C*H*W": s.elements["x"]}, 0)
@@ -129,7 +129,7 @@ def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from index_rules({"C/groups*R*S": s.CRS}, PART + tiles["STAGES"] * BK)
 
 
-def _tile_rules(tiles: Tiles) -> Iterator[str]:
+def tile_rules(tiles: Tiles) -> Iterator[str]:
     """Yields the rules on tiles: whole warps, one tile per warp, whole rounds of copies.
 
     Each warp copies a row of the data matrix.

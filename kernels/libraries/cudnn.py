@@ -1,4 +1,5 @@
-"""cuDNN 9 by ctypes: its convolution forward, algorithm by algorithm, FP32 without TF32, on the current stream.
+"""cuDNN 9 by ctypes: its convolution, forward and both gradients, algorithm by algorithm, FP32 without TF32, on the
+current stream.
 
 The graph interface chooses the algorithm. The older interface, deprecated in cuDNN 9, lets the caller name it, and
 reports what each supports and needs. Signatures and numbers are those of cudnn_graph.h, cudnn_ops.h and cudnn_cnn.h of
@@ -11,7 +12,7 @@ import ctypes
 import importlib.util
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,12 @@ ALGORITHMS = {  # cudnnConvolutionFwdAlgo_t
     "IMPLICIT_GEMM": 0, "IMPLICIT_PRECOMP_GEMM": 1, "GEMM": 2, "DIRECT": 3, "FFT": 4, "FFT_TILING": 5,
     "WINOGRAD": 6, "WINOGRAD_NONFUSED": 7,
 }  # fmt: skip
+DATA_ALGORITHMS = {  # cudnnConvolutionBwdDataAlgo_t
+    "ALGO_0": 0, "ALGO_1": 1, "FFT": 2, "FFT_TILING": 3, "WINOGRAD": 4, "WINOGRAD_NONFUSED": 5,
+}  # fmt: skip
+FILTER_ALGORITHMS = {  # cudnnConvolutionBwdFilterAlgo_t; 4, WINOGRAD, is not implemented
+    "ALGO_0": 0, "ALGO_1": 1, "FFT": 2, "ALGO_3": 3, "WINOGRAD_NONFUSED": 5, "FFT_TILING": 6,
+}  # fmt: skip
 MATH = {0: "DEFAULT", 1: "TENSOR_OP", 2: "TENSOR_OP_ALLOW_CONVERSION", 3: "FMA"}  # cudnnMathType_t
 _FMA = 3  # FP32 multiply-adds only: neither TF32 nor tensor cores
 _NCHW, _FLOAT = 0, 0  # cudnnTensorFormat_t, cudnnDataType_t
@@ -36,7 +43,7 @@ _int_p, _size_p, _pointer_p = ctypes.POINTER(_int), ctypes.POINTER(_size), ctype
 
 
 class Perf(ctypes.Structure):
-    """cudnnConvolutionFwdAlgoPerf_t."""
+    """cudnnConvolutionFwdAlgoPerf_t, and those of the two gradients: they have the same fields."""
 
     _fields_ = (
         ("algo", _int), ("status", _int), ("time", ctypes.c_float), ("memory", _size), ("determinism", _int),
@@ -58,14 +65,34 @@ _ARGUMENTS = {
     "cudnnSetConvolutionGroupCount": (_pointer, _int),
     "cudnnSetConvolutionMathType": (_pointer, _int),
     "cudnnDestroyConvolutionDescriptor": (_pointer,),
-    "cudnnGetConvolutionForwardWorkspaceSize": (*(_pointer,) * 5, _int, _size_p),
-    "cudnnConvolutionForward": (*(_pointer,) * 7, _int, _pointer, _size, *(_pointer,) * 3),
-    "cudnnGetConvolutionForwardAlgorithmMaxCount": (_pointer, _int_p),
-    "cudnnGetConvolutionForwardAlgorithm_v7": (*(_pointer,) * 5, _int, _int_p, ctypes.POINTER(Perf)),
-    "cudnnFindConvolutionForwardAlgorithmEx": (
-        *(_pointer,) * 8, _int, _int_p, ctypes.POINTER(Perf), _pointer, _size,
-    ),
 }  # fmt: skip
+for _direction in ("Forward", "BackwardData", "BackwardFilter"):  # these functions differ in their names only
+    _ARGUMENTS |= {
+        f"cudnnGetConvolution{_direction}WorkspaceSize": (*(_pointer,) * 5, _int, _size_p),
+        f"cudnnConvolution{_direction}": (*(_pointer,) * 7, _int, _pointer, _size, *(_pointer,) * 3),
+        f"cudnnGetConvolution{_direction}AlgorithmMaxCount": (_pointer, _int_p),
+        f"cudnnGetConvolution{_direction}Algorithm_v7": (
+            *(_pointer,) * 5, _int, _int_p, ctypes.POINTER(Perf),
+        ),
+        f"cudnnFindConvolution{_direction}AlgorithmEx": (
+            *(_pointer,) * 8, _int, _int_p, ctypes.POINTER(Perf), _pointer, _size,
+        ),
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One of cuDNN's three convolutions: its name in function names, its algorithms, and which descriptors its functions
+    take in which order: two inputs, then the output."""
+
+    name: str
+    algorithms: Mapping[str, int]
+    operands: tuple[str, str, str]
+
+
+FORWARD = Direction("Forward", ALGORITHMS, ("x", "w", "y"))
+BACKWARD_DATA = Direction("BackwardData", DATA_ALGORITHMS, ("w", "y", "x"))
+BACKWARD_FILTER = Direction("BackwardFilter", FILTER_ALGORITHMS, ("x", "y", "w"))
 
 
 # -- the library -----------------------------------------------------------------------------------
@@ -226,10 +253,10 @@ class AlgorithmReport:
 
 class Convolution:
     """cuDNN's descriptors of one convolution: `s` is the kernels' struct Conv, `maps` the channels of a filter
-    (C/groups)."""
+    (C/groups), `direction` what is computed."""
 
-    def __init__(self, cudnn: Cudnn, s: Any, maps: int):
-        self.cudnn = cudnn
+    def __init__(self, cudnn: Cudnn, s: Any, maps: int, direction: Direction = FORWARD):
+        self.cudnn, self.direction = cudnn, direction
         N, C, H, W, K, R, S, P, Q = (int(s[name]) for name in "NCHWKRSPQ")
         u, v, pad_h, pad_w = (int(s[name]) for name in ("u", "v", "pad_h", "pad_w"))
         mode = _CONVOLUTION if s["flip"] else _CROSS_CORRELATION
@@ -242,6 +269,8 @@ class Convolution:
         )
         cudnn.call("cudnnSetConvolutionGroupCount", self._conv, C // maps)
         cudnn.call("cudnnSetConvolutionMathType", self._conv, _FMA)
+        descriptors = {"x": self._x, "w": self._w, "y": self._y}
+        self._operands = tuple(descriptors[name] for name in direction.operands)
         self._one, self._zero = ctypes.c_float(1), ctypes.c_float(0)
 
     def _descriptor(self, kind: str, form: str, *fields: int) -> _pointer:
@@ -267,57 +296,66 @@ class Convolution:
 
     def workspace_bytes(self, algorithm: str) -> int:
         """Returns the bytes that the algorithm needs. UnsupportedError if cuDNN does not run it at this shape."""
-        nbytes, name = _size(), "cudnnGetConvolutionForwardWorkspaceSize"
+        nbytes, name = _size(), self._function("Get", "WorkspaceSize")
+        first, second, out = self._operands
         status = getattr(self.cudnn.library, name)(
             self.cudnn.handle,
-            self._x,
-            self._w,
+            first,
+            second,
             self._conv,
-            self._y,
-            ALGORITHMS[algorithm],
+            out,
+            self.direction.algorithms[algorithm],
             ctypes.byref(nbytes),
         )
         self._checked(algorithm, status, name)
         return nbytes.value
 
-    def forward(
-        self, algorithm: str, x: int, w: int, y: int, workspace: int, nbytes: int, stream: int
+    def _function(self, before: str, after: str = "") -> str:
+        return f"cudnn{before}Convolution{self.direction.name}{after}"
+
+    def run(
+        self, algorithm: str, first: int, second: int, out: int, workspace: int, nbytes: int, stream: int
     ) -> None:
-        """Queue y = x * w, each an address on the GPU. UnsupportedError as above: cuDNN reports some cases only here."""
-        name = "cudnnConvolutionForward"
+        """Queue the convolution of the direction's two inputs, each an address on the GPU.
+
+        UnsupportedError as above: cuDNN reports some cases only here.
+        """
+        name, operands = self._function(""), self._operands
         self.cudnn.call("cudnnSetStream", self.cudnn.handle, stream)
         status = getattr(self.cudnn.library, name)(
-            self.cudnn.handle, ctypes.addressof(self._one), self._x, x, self._w, w, self._conv,
-            ALGORITHMS[algorithm], workspace, nbytes, ctypes.addressof(self._zero), self._y, y,
+            self.cudnn.handle, ctypes.addressof(self._one), operands[0], first, operands[1], second, self._conv,
+            self.direction.algorithms[algorithm], workspace, nbytes, ctypes.addressof(self._zero), operands[2], out,
         )  # fmt: skip
         self._checked(algorithm, status, name)
 
     # -- reports of all algorithms -------------------------------------------------------------------
     def ranked(self) -> list[AlgorithmReport]:
         """Returns all algorithms by cuDNN's heuristic, best first; nothing runs."""
-        return self._reports(
-            "cudnnGetConvolutionForwardAlgorithm_v7", (self._x, self._w, self._conv, self._y), ()
-        )
+        first, second, out = self._operands
+        return self._reports(self._function("Get", "Algorithm_v7"), (first, second, self._conv, out), ())
 
-    def measured(self, x: int, w: int, y: int, workspace: int, nbytes: int) -> list[AlgorithmReport]:
-        """Returns all algorithms with their times: cuDNN runs each. y is overwritten."""
+    def measured(
+        self, first: int, second: int, out: int, workspace: int, nbytes: int
+    ) -> list[AlgorithmReport]:
+        """Returns all algorithms with their times: cuDNN runs each. The output is overwritten."""
+        operands = self._operands
         return self._reports(
-            "cudnnFindConvolutionForwardAlgorithmEx",
-            (self._x, x, self._w, w, self._conv, self._y, y),
+            self._function("Find", "AlgorithmEx"),
+            (operands[0], first, operands[1], second, self._conv, operands[2], out),
             (workspace, nbytes),
         )
 
     def _reports(self, name: str, before: tuple, after: tuple) -> list[AlgorithmReport]:
         max_count, count = _int(), _int()
         self.cudnn.call(
-            "cudnnGetConvolutionForwardAlgorithmMaxCount", self.cudnn.handle, ctypes.byref(max_count)
+            self._function("Get", "AlgorithmMaxCount"), self.cudnn.handle, ctypes.byref(max_count)
         )
         perfs = (Perf * max_count.value)()
         self.cudnn.call(name, self.cudnn.handle, *before, max_count.value, ctypes.byref(count), perfs, *after)
         return list(self._parse_reports(perfs[: count.value]))
 
     def _parse_reports(self, perfs: list[Perf]) -> Iterator[AlgorithmReport]:
-        names = {number: name for name, number in ALGORITHMS.items()}
+        names = {number: name for name, number in self.direction.algorithms.items()}
         for p in perfs:
             yield AlgorithmReport(
                 names.get(p.algo, f"algorithm {p.algo}"), self.cudnn.status_name(p.status), p.status == 0,
@@ -326,15 +364,30 @@ class Convolution:
 
 
 def bind(algorithm: str, x, w, y, s) -> Callable[[], None]:
-    """Bind one algorithm to float32 arrays of CuPy: x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q]."""
+    """Bind one forward algorithm to float32 arrays of CuPy: x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q]."""
+    return _bound(algorithm, Convolution(load(), s, w.shape[1]), x, w, y)
+
+
+def bind_data(algorithm: str, dy, w, dx, s) -> Callable[[], None]:
+    """Bind one algorithm of the input's gradient: dy [N,K,P,Q], w [K,C/groups,R,S], dx [N,C,H,W]."""
+    return _bound(algorithm, Convolution(load(), s, w.shape[1], BACKWARD_DATA), w, dy, dx)
+
+
+def bind_filter(algorithm: str, x, dy, dw, s) -> Callable[[], None]:
+    """Bind one algorithm of the filters' gradient: x [N,C,H,W], dy [N,K,P,Q], dw [K,C/groups,R,S]."""
+    return _bound(algorithm, Convolution(load(), s, dw.shape[1], BACKWARD_FILTER), x, dy, dw)
+
+
+def _bound(algorithm: str, convolution: Convolution, first, second, out) -> Callable[[], None]:
+    """Bind one algorithm to the arrays of a direction, in the order of its operands."""
     import cupy
 
-    convolution = Convolution(load(), s, w.shape[1])
     nbytes = convolution.workspace_bytes(algorithm)
     workspace = workspace_module.lazy_workspace(nbytes, f"cuDNN {algorithm}")
 
     def call() -> None:
         stream = cupy.cuda.get_current_stream().ptr
-        convolution.forward(algorithm, x.data.ptr, w.data.ptr, y.data.ptr, workspace(), nbytes, stream)
+        addresses = first.data.ptr, second.data.ptr, out.data.ptr
+        convolution.run(algorithm, *addresses, workspace(), nbytes, stream)
 
     return call

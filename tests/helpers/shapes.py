@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from kernels.attention.shape import AttentionShape
+from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import MODES, ConvShape
 from kernels.fusion.shape import KINDS, ChainShape
 from kernels.gemm.shape import GemmShape
@@ -48,6 +49,29 @@ def layer_shapes(draw, max_extent: int = 3, groups: bool = True) -> ConvShape:
         bias=draw(st.integers(0, 1)),
         relu=draw(st.integers(0, 1)),
     )
+
+
+def plain_layer_shapes(max_extent: int = 3) -> st.SearchStrategy[ConvShape]:
+    """Draws layer_shapes without bias and ReLU."""
+    return layer_shapes(max_extent).map(lambda s: s.with_(bias=0, relu=0))
+
+
+@st.composite
+def transpose_shapes(draw, max_extent: int = 3) -> TransposeShape:
+    """Draws transposed convolutions with any stride, padding, output padding, dilation and groups."""
+    count, strides = draw(st.integers(1, 3)), [draw(st.integers(1, 3)) for _ in "uv"]
+    taps, dilation = ([draw(st.integers(1, 3)) for _ in "hw"] for _ in range(2))
+    sizes, pads, output_pads = [], [], []
+    for stride, tap, step in zip(strides, taps, dilation, strict=True):
+        size, output_pad = draw(st.integers(1, 5)), draw(st.integers(0, stride - 1))
+        whole = (size - 1) * stride + step * (tap - 1) + 1 + output_pad
+        sizes.append(size), output_pads.append(output_pad)
+        pads.append(draw(st.integers(0, min(3, (whole - 1) // 2))))
+    C, K = (count * draw(st.integers(1, max_extent)) for _ in "CK")
+    return TransposeShape(
+        draw(st.integers(1, 3)), C, *sizes, K, *taps, stride=strides, pad=pads, output_pad=output_pads,
+        dilation=dilation, groups=count,
+    )  # fmt: skip
 
 
 @st.composite

@@ -1,0 +1,147 @@
+"""The shape of a transposed convolution, validated, and the convolution whose input gradient it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.conv.shape import ConvShape
+from kernels.i18n import tr
+from kernels.model.shape import Shape, ShapeError, integer, pair, parse
+
+
+@dataclass(frozen=True, init=False)
+class TransposeShape(Shape):
+    """A 2-D transposed convolution in NCHW: x [N,C,H,W] and w [C,K/groups,R,S] give y [N,K,P,Q].
+
+    P = (H-1)*u - 2*pad_h + dilation_h*(R-1) + output_pad_h + 1, and Q likewise. Several sizes P are the input of a
+    convolution with output H: output_pad chooses one of them, so it must be below the stride. `stride`, `pad`,
+    `output_pad` and `dilation` are one number or (vertical, horizontal); an axis has a name of its own, as in ConvShape.
+
+    Raises ShapeError, which names the broken rule.
+    """
+
+    N: int
+    C: int
+    H: int
+    W: int
+    K: int
+    R: int
+    S: int
+    u: int
+    v: int
+    pad_h: int
+    pad_w: int
+    output_pad_h: int
+    output_pad_w: int
+    dilation_h: int
+    dilation_w: int
+    groups: int
+
+    def __init__(
+        self, N, C, H, W, K, R, S, *, stride=1, pad=0, output_pad=0, dilation=1, u=None, v=None, pad_h=None, pad_w=None,
+        output_pad_h=None, output_pad_w=None, dilation_h=None, dilation_w=None, groups=1,
+    ):  # fmt: skip
+        axes = {
+            ("u", "v"): (pair("stride", stride), (u, v), 1),
+            ("pad_h", "pad_w"): (pair("pad", pad), (pad_h, pad_w), 0),
+            ("output_pad_h", "output_pad_w"): (
+                pair("output_pad", output_pad),
+                (output_pad_h, output_pad_w),
+                0,
+            ),
+            ("dilation_h", "dilation_w"): (pair("dilation", dilation), (dilation_h, dilation_w), 1),
+        }
+        for name, value in zip("NCHWKRS", (N, C, H, W, K, R, S), strict=True):
+            object.__setattr__(self, name, integer(name, value, 1))
+        for names, (shared, single, minimum) in axes.items():
+            for name, default, value in zip(names, shared, single, strict=True):
+                object.__setattr__(self, name, integer(name, default if value is None else value, minimum))
+        object.__setattr__(self, "groups", integer("groups", groups, 1))
+        self._check_output()
+
+    def _check_output(self) -> None:
+        """Check the output's size, and the rules of the convolution that goes the other way. ShapeError names the rule."""
+        for name, output_pad, stride_name, stride in (
+            ("output_pad_h", self.output_pad_h, "u", self.u),
+            ("output_pad_w", self.output_pad_w, "v", self.v),
+        ):
+            if output_pad >= stride:
+                got = f"{output_pad} >= {stride}"
+                raise ShapeError(
+                    tr(
+                        "{name} must be below the stride {stride}, got {got}",
+                        name=name,
+                        stride=stride_name,
+                        got=got,
+                    )
+                )
+        for name, size in (("P", self.P), ("Q", self.Q)):
+            if size < 1:
+                raise ShapeError(
+                    tr(
+                        "the padding must leave an output: {name} must be at least 1, got {got}",
+                        name=name,
+                        got=size,
+                    )
+                )
+        assert (self.conv.P, self.conv.Q) == (self.H, self.W)
+
+    @property
+    def P(self) -> int:
+        span = self.dilation_h * (self.R - 1) + 1
+        return (self.H - 1) * self.u - 2 * self.pad_h + span + self.output_pad_h
+
+    @property
+    def Q(self) -> int:
+        span = self.dilation_w * (self.S - 1) + 1
+        return (self.W - 1) * self.v - 2 * self.pad_w + span + self.output_pad_w
+
+    @property
+    def conv(self) -> ConvShape:
+        """Returns the convolution from y to x: the transposed convolution is the gradient of its input."""
+        return ConvShape(
+            self.N, self.K, self.P, self.Q, self.C, self.R, self.S, stride=(self.u, self.v),
+            pad=(self.pad_h, self.pad_w), dilation=(self.dilation_h, self.dilation_w), groups=self.groups,
+        )  # fmt: skip
+
+    @property
+    def x_shape(self) -> tuple[int, int, int, int]:
+        return self.N, self.C, self.H, self.W
+
+    @property
+    def w_shape(self) -> tuple[int, int, int, int]:
+        return self.C, self.K // self.groups, self.R, self.S
+
+    @property
+    def y_shape(self) -> tuple[int, int, int, int]:
+        return self.N, self.K, self.P, self.Q
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of the definition: two per tap of each input pixel, also where the padding cuts its output off."""
+        return self.conv.flops
+
+    @property
+    def bytes(self) -> int:
+        """Minimum traffic in bytes at FP32: each input read once, the output written once."""
+        return self.conv.bytes
+
+    def __str__(self) -> str:
+        text = f"N{self.N} C{self.C} {self.H}x{self.W} K{self.K} {self.R}x{self.S}"
+        for name, values, default in (
+            ("stride", (self.u, self.v), 1),
+            ("pad", (self.pad_h, self.pad_w), 0),
+            ("output pad", (self.output_pad_h, self.output_pad_w), 0),
+            ("dilation", (self.dilation_h, self.dilation_w), 1),
+        ):
+            if values != (default, default):
+                text += f" {name} {values[0]}" + (f",{values[1]}" if values[0] != values[1] else "")
+        return text + (f" groups {self.groups}" if self.groups > 1 else "")
+
+
+FIELDS = "N C H W K R S stride u v pad pad_h pad_w output_pad output_pad_h output_pad_w dilation dilation_h dilation_w groups".split()
+
+
+def parse_transpose(text: str) -> TransposeShape:
+    """Parse "N=1,C=2,H=3,W=3,K=1,R=3,S=3,stride=2" into a TransposeShape. Raises ShapeError if the text is malformed."""
+    return TransposeShape(**parse(text, FIELDS, "NCHWKRS"))
