@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention import ladder as attention_ladder
 from kernels.conv import ladder as conv_ladder
+from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
@@ -24,6 +25,7 @@ LADDERS: dict[str, Ladder] = {
         gemm_cpu_ladder.LADDER,
         attention_cpu_ladder.LADDER,
         *memory_ladder.LADDERS,
+        *cross_entropy_ladder.LADDERS,
     )
 }
 
