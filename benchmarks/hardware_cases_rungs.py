@@ -11,6 +11,7 @@ from kernels.attention import ladder as attention_ladder
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
+from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.shape import ChainShape
@@ -248,4 +249,16 @@ OPTIMIZER = tuple(
     for rung in ladder.rungs
     if not rung.library
     for case in _optimizer(ladder, rung)
+)
+# -- cross-entropy -----------------------------------------------------------------------------------------
+# Rows of whole sectors; rows that begin inside 16 bytes.
+CROSS_ENTROPY = tuple(
+    case
+    for ladder in cross_entropy_ladder.LADDERS
+    for rung in ladder.rungs
+    if not rung.library
+    for extents, tiles in (((16, 2048), {}), ((7, 333), {"BLOCK": 32, "LOADS": 1, "SPLITS": 2}))
+    for case in steps(
+        rung, ladder.shape(*extents), **{name: value for name, value in tiles.items() if name in rung.tiles}
+    )
 )

@@ -6,6 +6,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
 and likewise conv, attention, fusion, softmax, memory, elementwise and optimizer; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, memory and cross-entropy; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -30,6 +31,7 @@ from kernels.attention import ladder as attention_ladder
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
+from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
@@ -67,6 +69,7 @@ HALVES = (AttentionShape(1, 2, 61, 51), AttentionShape(2, 1, 140, 56, causal=1, 
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
+CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -137,9 +140,17 @@ def _optimizer():
         yield from ((rung, (shape,), ()) for rung in ladder.rungs)
 
 
+def _cross_entropy():
+    for ladder in cross_entropy_ladder.LADDERS:
+        shapes = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
+        swept, default = shapes
+        yield from ((rung, swept, default) for rung in ladder.rungs)
+
+
 RUNS = {
     "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
     "memory": _memory, "elementwise": _elementwise, "optimizer": _optimizer,
+    "cross-entropy": _cross_entropy,
 }  # fmt: skip
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention import ladder as attention_ladder
 from kernels.conv import ladder as conv_ladder
-from kernels.elementwise import ladder as elementwise_ladder
 from kernels.conv.backward import ladder as conv_backward
 from kernels.conv.backward.transpose import TRANSPOSE
+from kernels.cross_entropy import ladder as cross_entropy_ladder
+from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
@@ -35,6 +36,7 @@ LADDERS: dict[str, Ladder] = {
         conv_backward.DINPUT,
         conv_backward.DWEIGHT,
         TRANSPOSE,
+        *cross_entropy_ladder.LADDERS,
     )
 }
 

@@ -17,6 +17,7 @@ FORBIDDEN = {
     "visuals": {"pages"},
 }
 TOPICS = {"attention", "conv", "elementwise", "fusion", "gemm", "memory", "optimizer", "softmax"}
+TOPICS = {"attention", "conv", "cross_entropy", "fusion", "gemm", "memory", "softmax"}
 # Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 

@@ -74,6 +74,7 @@ SHAPES = {
     "fusion": "N=²", "add": "M=²", "stride": "n=²", "banks": "n=²", "layout": "N=²",
     "relu": "N=²", "relu-backward": "N=²", "bias": "N=²", "bias-backward": "N=²", "residual": "N=²",
     "residual-backward": "N=²", "sgd": "lr=²", "adam": "step=²",
+    "cross-entropy": "M=²", "cross-entropy-backward": "M=²", "cross-entropy-step": "M=²",
 }  # fmt: skip
 
 
