@@ -11,6 +11,7 @@ from kernels.gemm import ladder as gemm_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
+from kernels.norm import ladder as norm_ladder
 from kernels.softmax import ladder as softmax_ladder
 
 LADDERS: dict[str, Ladder] = {
@@ -24,6 +25,7 @@ LADDERS: dict[str, Ladder] = {
         gemm_cpu_ladder.LADDER,
         attention_cpu_ladder.LADDER,
         *memory_ladder.LADDERS,
+        *norm_ladder.LADDERS,
     )
 }
 

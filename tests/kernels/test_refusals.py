@@ -72,6 +72,8 @@ def test_numbers_of_every_shape_are_in_ascii(ladder, capsys):
 SHAPES = {
     "conv": "N=²", "gemm": "M=²", "loops": "M=²", "attention": "N=²", "attention-loops": "N=²", "softmax": "M=²",
     "fusion": "N=²", "add": "M=²", "stride": "n=²", "banks": "n=²", "layout": "N=²",
+    "batch-norm": "N=²", "batch-norm-inference": "N=²", "batch-norm-backward": "N=²",
+    "layer-norm": "M=²", "layer-norm-backward": "M=²", "rms-norm": "M=²", "rms-norm-backward": "M=²",
 }  # fmt: skip
 
 
