@@ -20,6 +20,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape
 from kernels.model.rung import Ladder, Rung
+from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
@@ -261,4 +262,31 @@ CROSS_ENTROPY = tuple(
     for case in steps(
         rung, ladder.shape(*extents), **{name: value for name, value in tiles.items() if name in rung.tiles}
     )
+)
+# -- norms -------------------------------------------------------------------------------------------------
+# Maps and rows of whole float4; odd extents with other tile sizes. The zeroing of sums is the same launch everywhere.
+_NORM = {
+    "maps": (((2, 8, 8, 12), {}), ((3, 5, 7, 9), {"BLOCK": 32, "BLOCKS": 12})),
+    "rows": (((16, 512), {}), ((7, 77), {"BLOCK": 32, "WARPS": 1, "PER": 4, "BLOCKS": 3})),
+}
+
+
+def _norm(ladder, rung: Rung) -> Iterator[Case]:
+    of_maps = ladder.name.startswith("batch")
+    for extents, tiles in _NORM["maps" if of_maps else "rows"]:
+        own = {name: value for name, value in tiles.items() if name in rung.tiles}
+        for layout in (("nchw",), ("nhwc",)) if of_maps else ((),):
+            shape = ladder.shape(*extents, *layout)
+            if not any(rung.rules(shape, rung.default_tiles | own)):
+                yield from (case for case in steps(rung, shape, **own) if case.launch.entry != "zero")
+
+
+NORM = tuple(
+    {
+        case.name: case  # two rungs may have a launch in common
+        for ladder in norm_ladder.LADDERS
+        for rung in ladder.rungs
+        if not rung.library
+        for case in _norm(ladder, rung)
+    }.values()
 )

@@ -7,6 +7,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
 
 and likewise conv, attention, fusion, softmax, memory, elementwise and optimizer; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, memory and cross-entropy; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, memory and norm; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -41,6 +42,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
+from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
@@ -70,6 +72,13 @@ FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRES
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
+# Maps in each layout, whose rows are whole float4 or not; rows of both sorts. For the ladders of maps and of rows.
+NORM_MAPS = tuple(
+    (*extents, layout)
+    for layout in ("nchw", "nhwc")
+    for extents in ((3, 5, 7, 9), (2, 8, 4, 6), (1, 1, 1, 1))
+)
+NORM_ROWS = ((5, 77), (3, 36), (1, 1))
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -147,10 +156,17 @@ def _cross_entropy():
         yield from ((rung, swept, default) for rung in ladder.rungs)
 
 
+def _norm():
+    for ladder in norm_ladder.LADDERS:
+        extents = NORM_MAPS if ladder.name.startswith("batch") else NORM_ROWS
+        yield from ((rung, [ladder.shape(*e) for e in extents], ()) for rung in ladder.rungs)
+
+
 RUNS = {
     "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
     "memory": _memory, "elementwise": _elementwise, "optimizer": _optimizer,
     "cross-entropy": _cross_entropy,
+    "norm": _norm,
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from kernels.gemm import ladder as gemm_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
+from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.pooling import ladder as pooling_ladder
 from kernels.softmax import ladder as softmax_ladder
@@ -37,6 +38,7 @@ LADDERS: dict[str, Ladder] = {
         conv_backward.DWEIGHT,
         TRANSPOSE,
         *cross_entropy_ladder.LADDERS,
+        *norm_ladder.LADDERS,
     )
 }
 

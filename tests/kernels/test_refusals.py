@@ -75,6 +75,8 @@ SHAPES = {
     "relu": "N=²", "relu-backward": "N=²", "bias": "N=²", "bias-backward": "N=²", "residual": "N=²",
     "residual-backward": "N=²", "sgd": "lr=²", "adam": "step=²",
     "cross-entropy": "M=²", "cross-entropy-backward": "M=²", "cross-entropy-step": "M=²",
+    "batch-norm": "N=²", "batch-norm-inference": "N=²", "batch-norm-backward": "N=²",
+    "layer-norm": "M=²", "layer-norm-backward": "M=²", "rms-norm": "M=²", "rms-norm-backward": "M=²",
 }  # fmt: skip
 
 
