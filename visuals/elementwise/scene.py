@@ -1,0 +1,243 @@
+"""Elementwise layers as scenes: one warp a step, as the emulator executed it. A backward scene has the same tensors at the
+same places as the forward scene, and its arrows run the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kernels.elementwise.shape import BITS, WORD, BiasShape, MapsShape
+from kernels.i18n import decimal, mark, tr
+from kernels.ladders import find, ladder_of
+from kernels.model.program import RuleError
+from visuals.elementwise import sums
+from visuals.elementwise.captions import (
+    LAST,
+    OPERATIONS,
+    POSITIVE,
+    TURN,
+    TURNS,
+    VALUES,
+    WIDTH,
+    WORDS,
+    lit,
+    template,
+)
+from visuals.elementwise.plan import (
+    BALLOT,
+    IDLE,
+    SUMMED,
+    Step,
+    bits_of,
+    channels,
+    link_of,
+    operation,
+    steps_of,
+)
+from visuals.scene.parts import Annotation, Captions, Group, Reading, Source, Tensor
+from visuals.scene.program_traces import TracedProgram, traced
+from visuals.scene.recorder import Recorder
+from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of
+from visuals.scene.scene import Scene
+from visuals.scene.source import margin, resources, source_of
+
+MAX_ELEMENTS = 2048
+NOTE = mark("The picture shows one warp per step, block by block, as the emulator executed them.")
+ROLES = {
+    "x": "input", "a": "input", "b": "filter", "y": "output", "mask": "workspace", "sum": "workspace", "sums": "workspace",
+    "dx": "input", "da": "input", "db": "filter", "dy": "output",
+}  # fmt: skip
+TITLES = {
+    "dx": mark("dx, the gradient of x"), "da": mark("da, the gradient of a"), "db": mark("db, the gradient of b"),
+    "dy": mark("dy, the gradient of y"), "mask": mark("mask, what is kept"), "sum": mark("a + b, written to memory"),
+    "sums": mark("sums of the parts"),
+}  # fmt: skip
+# Where a tensor stands: what the forward pass reads, and its gradient, on the left; y and dy on the right.
+LEFT, MIDDLE, RIGHT = ("x", "a", "b", "dx", "da", "db"), ("sum", "sums", "mask"), ("dy", "y")
+
+
+def elementwise_scene(rung: str, s: MapsShape, tiles: Mapping[str, int], seed: int = 0) -> Scene:
+    """Returns the scene of one of our rungs at a shape. RuleError above MAX_ELEMENTS elements, or with too many blocks."""
+    if s.elements > MAX_ELEMENTS:
+        raise RuleError(
+            tr(
+                "at most {most} elements are shown, {shape} has {count}",
+                most=decimal(f"{MAX_ELEMENTS:,}"), shape=s, count=decimal(f"{s.elements:,}"),
+            )
+        )  # fmt: skip
+    t = traced(rung, s, tuple(sorted(tiles.items())), seed)
+    r, kinds = Recorder(), _Kinds()
+    summed: dict[str, Tensor] = {}
+    for n, of in enumerate(t.launches):
+        kinds.launch(of)
+        if of.launch.entry in SUMMED:
+            summed |= sums.record(r, kinds, t, s, n)
+        else:
+            _record(r, kinds, t, rung, s, n)
+    tensors = {b.name: _tensor(t, s, b.name) for b in t.program.buffers}
+    source, *others = kinds.sources(t)
+    return Scene(
+        key=f"{rung} {s} {seed} " + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
+        title=tr(find(rung).title),
+        tensors=(*tensors.values(), *summed.values()),
+        groups=_groups(tensors, summed),
+        steps=r.steps,
+        step_name=tr("step") if summed else tr("warp"),
+        order_name=tr(ORDER),
+        order_note=f"{tr(NOTE)} {tr(ORDER_NOTE)}",
+        writes=r.writes(),
+        reads=r.reads(),
+        readings=(
+            Reading(tr("bytes read from global memory"), r.so_far("read"), "counted"),
+            Reading(tr("bytes written to global memory"), r.so_far("written"), "counted"),
+        ),
+        captions=r.captions(kinds.templates),
+        annotations=tuple(_annotations(t, ladder_of(rung).name, s)),
+        source=source,
+        next_sources=tuple(others),
+        lanes=r.lanes(),
+    )
+
+
+class _Kinds:
+    """The kinds of steps of a program: for each its caption's template, and the line of its launch that it lights."""
+
+    def __init__(self):
+        self.templates: list[str] = []
+        self._launches: list = []
+        self._lit: list[list[str]] = []  # by launch and step
+        self._numbers: dict[tuple[int, str], int] = {}
+
+    def launch(self, of) -> None:
+        self._launches.append(of)
+        self._lit.append([])
+
+    def number(self, kind: str, text: str, line: str) -> int:
+        """Returns the number of a kind of step of the current launch, and notes that a step of it follows."""
+        self._lit[-1].append(line)
+        key = len(self._launches) - 1, kind
+        if key not in self._numbers:
+            self._numbers[key] = len(self.templates)
+            self.templates.append(text)
+        return self._numbers[key]
+
+    def sources(self, t: TracedProgram) -> list[Source]:
+        """Returns the files of the launches, each from its first step on. Launches of one kernel share a file."""
+        found, since = [], 0
+        for of, lines in zip(self._launches, self._lit, strict=True):
+            marks = list(dict.fromkeys(lines))
+            found.append(
+                source_of(
+                    of.launch.source, marks, np.array([marks.index(line) for line in lines]),
+                    notes=margin(t.counters, of.file), detail=resources(of.launch), since=since,
+                )
+            )  # fmt: skip
+            since += len(lines)
+        return found
+
+
+# -- steps -----------------------------------------------------------------------------------------
+def _record(r: Recorder, kinds: _Kinds, t: TracedProgram, rung: str, s: MapsShape, n: int) -> None:
+    entry = t.launches[n].launch.entry
+    op = operation(ladder_of(rung).name, s, entry)
+    for step in steps_of(t, s, n):
+        number = kinds.number(step.kind, template(step.kind, op), lit(step.kind, entry))
+        counts = {"read": step.read_bytes, "written": step.written_bytes}
+        r.step(number, *_args(t, s, step, op), warp=step.warp, mask=mask_of(step.lanes), **counts)
+        for name, elements in step.reads.items():
+            r.look(name, elements)
+        for name, (cells, values) in step.writes.items():
+            r.put(name, values, cells)
+
+
+def _args(t: TracedProgram, s: MapsShape, step: Step, op: str) -> np.ndarray:
+    """Returns the numbers of a step's caption."""
+    args = np.zeros(WIDTH)
+    args[:4] = step.block, step.warp, len(step.lanes), step.element
+    if step.kind == IDLE:
+        return args
+    of = t.launches[step.launch]
+    last = min(step.element + 4 * len(step.lanes), s.elements) - 1
+    args[[TURN, TURNS, LAST]] = step.turn + 1, dict(of.launch.defines).get("PER", 1), last
+    if op in OPERATIONS:
+        numbers = [_number(t, s, step, name) for name in OPERATIONS[op][1]]
+        args[VALUES : VALUES + len(numbers)] = numbers
+    if step.kind == BALLOT:
+        args[[WORDS, POSITIVE]] = step.element // WORD, step.writes["mask"][1].sum()
+    return args
+
+
+def _number(t: TracedProgram, s: MapsShape, step: Step, name: str) -> float:
+    """Returns a number of the step's first element: its value in a buffer after the run, or before it; its channel."""
+    i = step.element
+    if name == "channel":
+        return channels(s)[i]
+    if name == "db after":  # of the atomic addition of the first lane
+        _cells, values = step.writes["db"]
+        return values[0]
+    if name == "mask":
+        return (bits_of(t.arrays["mask"]) if getattr(s, "keep", "") == BITS else t.flat["mask"])[i]
+    buffer, _, when = name.partition(" ")
+    return (t.before if when else t.flat)[buffer][link_of(s, buffer)[i]]
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+def _tensor(t: TracedProgram, s: MapsShape, name: str) -> Tensor:
+    """Returns a buffer as a tensor: maps of P rows and Q columns, or one row per pixel if the channels are neighbours."""
+    planes, rows, cols = s.N * s.C, s.P, s.Q
+    plane_name, note = tr("map"), f"N = {s.N}, C = {s.C}, {s.P} × {s.Q}"
+    if isinstance(s, BiasShape) and s.layout == "nhwc":
+        planes, rows, cols, plane_name, note = 1, s.N * s.P * s.Q, s.C, "", tr("one row per pixel")
+    if name == "sums":
+        (rows, cols), planes, plane_name, note = t.arrays["sums"].shape, 1, "", tr("one row per part")
+    elif t.arrays[name].shape == (s.C,):
+        planes, rows, cols, plane_name, note = 1, 1, s.C, "", tr("one number per channel")
+    elif name == "mask" and getattr(s, "keep", "") == BITS:
+        planes, rows, cols, plane_name, note = 1, s.words, WORD, "", tr("one row per word of 32 bits")
+    values = None
+    if name in t.inputs:
+        values = (
+            bits_of(t.inputs[name]) if note == tr("one row per word of 32 bits") else t.before[name]
+        ).astype(np.float32)
+    return Tensor(name, name, tr(TITLES[name]) if name in TITLES else name, ROLES[name], planes, rows, cols, values,
+                  note=note, plane_name=plane_name)  # fmt: skip
+
+
+def _groups(tensors: Mapping[str, Tensor], summed: Mapping[str, Tensor]) -> tuple[Group, ...]:
+    def row(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if name in tensors)
+
+    groups = [Group(tuple(filter(None, (row(LEFT), row(MIDDLE), row(RIGHT)))), "global", tr("global memory"))]
+    for space, title in (
+        ("registers", tr("one register of each thread")),
+        ("shared", tr("shared memory of the block")),
+    ):
+        if names := [name for name in summed if sums.SPACES[name.rstrip("0123456789")] == space]:
+            groups.append(Group(tuple((name,) for name in names), space, title))
+    return tuple(groups)
+
+
+# -- notes on cells ----------------------------------------------------------------------------------
+_FROM = mark("It belongs to the same element as the lit cells.")
+_ADDED = mark("The sum of the lit cells: all elements of channel {0}.")
+
+
+def _annotations(t: TracedProgram, ladder: str, s: MapsShape) -> list[Annotation]:
+    """Returns notes on the results: the cells that each was computed from, by the links of both directions."""
+    outputs = [b.name for b in t.program.outputs if b.name != "mask"]
+    others = [b.name for b in t.program.buffers if b.name not in (*outputs, "mask", "sum", "sums")]
+    if ladder == "bias-backward":
+        per_channel = [np.flatnonzero(channels(s) == c) for c in range(s.C)]
+        args = np.arange(s.C)[:, None]
+        return [
+            Annotation("db", Captions((tr(_ADDED),), np.zeros(s.C, int), args), {"dy": np.stack(per_channel)})
+        ]
+    found = []
+    for name in outputs:
+        count = s.elements
+        names = {other: link_of(s, other)[:, None] for other in others}
+        found.append(
+            Annotation(name, Captions((tr(_FROM),), np.zeros(count, int), np.zeros((count, 1))), names)
+        )
+    return found
