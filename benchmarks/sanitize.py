@@ -163,11 +163,17 @@ def _norm():
 
 
 RUNS = {
-    "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
-    "memory": _memory, "elementwise": _elementwise, "optimizer": _optimizer,
+    "gemm": _gemm,
+    "conv": _conv,
+    "attention": _attention,
+    "fusion": _fusion,
+    "softmax": _softmax,
+    "memory": _memory,
+    "elementwise": _elementwise,
+    "optimizer": _optimizer,
     "cross-entropy": _cross_entropy,
     "norm": _norm,
-}  # fmt: skip
+}
 
 
 def launches(name: str) -> list[Case]:
