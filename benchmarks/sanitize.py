@@ -5,7 +5,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv, attention, fusion, softmax, memory and cross-entropy; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, memory, cross-entropy and linear; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -36,6 +36,7 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.shape import GemmShape
+from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
@@ -67,6 +68,7 @@ FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRES
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
+LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -119,14 +121,19 @@ def _softmax():
 
 def _cross_entropy():
     for ladder in cross_entropy_ladder.LADDERS:
-        shapes = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
-        swept, default = shapes
+        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
+        yield from ((rung, swept, default) for rung in ladder.rungs)
+
+
+def _linear():
+    for ladder in linear_ladder.LADDERS:
+        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in LINEAR)
         yield from ((rung, swept, default) for rung in ladder.rungs)
 
 
 RUNS = {
     "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
-    "memory": _memory, "cross-entropy": _cross_entropy,
+    "memory": _memory, "cross-entropy": _cross_entropy, "linear": _linear,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
+from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
@@ -26,6 +27,7 @@ LADDERS: dict[str, Ladder] = {
         attention_cpu_ladder.LADDER,
         *memory_ladder.LADDERS,
         *cross_entropy_ladder.LADDERS,
+        *linear_ladder.LADDERS,
     )
 }
 
