@@ -17,6 +17,7 @@ from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.shape import GemmShape
+from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape
 from kernels.model.rung import Ladder, Rung
@@ -290,3 +291,18 @@ NORM = tuple(
         for case in _norm(ladder, rung)
     }.values()
 )
+
+# -- fully connected layers --------------------------------------------------------------------------------
+# Whole tiles of the default sizes; ragged edges with the smallest tiles, with and without copies of 16 bytes.
+LINEAR = tuple(
+    {
+        case.name: case  # two rungs may have a launch in common
+        for ladder in linear_ladder.LADDERS
+        for rung in ladder.rungs
+        if not rung.library
+        for extents, small in (((128, 128, 128), False), ((61, 45, 37), True), ((36, 72, 40), True))
+        for case in steps(
+            rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
+        )
+    }.values()
+) + tuple(steps(linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(61, 45, 37)))

@@ -8,6 +8,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
 and likewise conv, attention, fusion, softmax, memory, elementwise and optimizer; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, memory and cross-entropy; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, memory and norm; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, memory, cross-entropy and linear; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -39,6 +40,7 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.shape import GemmShape
+from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
@@ -79,6 +81,7 @@ NORM_MAPS = tuple(
     for extents in ((3, 5, 7, 9), (2, 8, 4, 6), (1, 1, 1, 1))
 )
 NORM_ROWS = ((5, 77), (3, 36), (1, 1))
+LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -151,8 +154,13 @@ def _optimizer():
 
 def _cross_entropy():
     for ladder in cross_entropy_ladder.LADDERS:
-        shapes = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
-        swept, default = shapes
+        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
+        yield from ((rung, swept, default) for rung in ladder.rungs)
+
+
+def _linear():
+    for ladder in linear_ladder.LADDERS:
+        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in LINEAR)
         yield from ((rung, swept, default) for rung in ladder.rungs)
 
 
@@ -173,6 +181,7 @@ RUNS = {
     "optimizer": _optimizer,
     "cross-entropy": _cross_entropy,
     "norm": _norm,
+    "linear": _linear,
 }
 
 

@@ -12,6 +12,7 @@ from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
+from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
@@ -39,6 +40,7 @@ LADDERS: dict[str, Ladder] = {
         TRANSPOSE,
         *cross_entropy_ladder.LADDERS,
         *norm_ladder.LADDERS,
+        *linear_ladder.LADDERS,
     )
 }
 

@@ -128,6 +128,48 @@ def values(P, V, out, N, d) -> Callable[[], None]:
     return _batched(P, V, out, int(N), int(d), int(N), 1.0, transposed=False)
 
 
+def product(
+    A, B, C, sizes, transposed: tuple[bool, bool] = (False, False), add: bool = False
+) -> Callable[[], None]:
+    """Bind C = A B, or C = A B + C with `add`, row-major float32: A [rows, inner], B [inner, cols] and C [rows, cols], with
+    sizes (rows, cols, inner). Where `transposed` says so, the array holds the transpose of A or of B.
+
+    cuBLAS is column-major: it reads the same bytes as C^T = B^T A^T.
+    """
+    library, handle, cupy = _cublas()
+    rows, cols, inner = (int(size) for size in sizes)
+    one, old = ctypes.c_float(1), ctypes.c_float(1 if add else 0)  # read at each call: keep them alive
+    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
+    operations = [_TRANSPOSE if is_transposed else _NO_TRANSPOSE for is_transposed in transposed]
+    lda, ldb = (rows if transposed[0] else inner), (inner if transposed[1] else cols)
+    args = (
+        handle, operations[1], operations[0], cols, rows, inner, ctypes.byref(one), b, ldb, a, lda,
+        ctypes.byref(old), c, cols,
+    )  # fmt: skip
+
+    def call() -> None:
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
+        _check(library.cublasSgemm_v2(*args))
+
+    return call
+
+
+def column_sums(A, sums, rows, cols) -> Callable[[], None]:
+    """Bind sums = the sums of the columns of row-major float32 A [rows, cols]: A^T times a vector of ones."""
+    library, handle, cupy = _cublas()
+    rows, cols = int(rows), int(cols)
+    ones = cupy.ones(rows, cupy.float32)
+    one, zero = ctypes.c_float(1), ctypes.c_float(0)  # read at each call: keep them alive
+    a, x, y = (ctypes.c_void_p(array.data.ptr) for array in (A, ones, sums))
+    args = (handle, _NO_TRANSPOSE, cols, rows, ctypes.byref(one), a, cols, x, 1, ctypes.byref(zero), y, 1)
+
+    def call(_ones=ones) -> None:  # keeps the vector alive
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
+        _check(library.cublasSgemv_v2(*args))
+
+    return call
+
+
 def copy(source, destination) -> Callable[[], None]:
     """Bind a copy of one array on the GPU to another."""
     import cupy
