@@ -77,7 +77,7 @@ SHAPES = {
     "cross-entropy": "M=²", "cross-entropy-backward": "M=²", "cross-entropy-step": "M=²",
     "batch-norm": "N=²", "batch-norm-inference": "N=²", "batch-norm-backward": "N=²",
     "layer-norm": "M=²", "layer-norm-backward": "M=²", "rms-norm": "M=²", "rms-norm-backward": "M=²",
-    "cross-entropy": "M=²", "cross-entropy-backward": "M=²", "cross-entropy-step": "M=²", "linear": "M=²", "linear-dinput": "M=²", "linear-dweight": "M=²",
+    "linear": "M=²", "linear-dinput": "M=²", "linear-dweight": "M=²",
 }  # fmt: skip
 
 
