@@ -8,6 +8,8 @@ from itertools import chain
 
 from benchmarks.hardware_case import Case, steps
 from kernels.attention import ladder as attention_ladder
+from kernels.attention.backward import ladder as attention_backward_ladder
+from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
@@ -171,6 +173,40 @@ ATTENTION = tuple(
         _attention("cublas", _HEADS.with_(dtype="fp16"), "softmax"),
         _attention("cublas", _CAUSAL.with_(dtype="bf16"), "softmax"),
     )
+)
+
+
+def _attention_backward(name: str, shape: AttentionShape, *entries: str, **tiles: int) -> Iterator[Case]:
+    rung = attention_backward_ladder.LADDER.rung(f"attention-backward/{name}")
+    return steps(rung, BackwardShape(**shape.params()), *entries, **tiles)
+
+
+_NEW = "row_dots", "softmax_gradient", "values_transposed"  # the other launches are the forward pass's
+_RECOMPUTE, _FLASH = ("recompute_keys", "recompute_queries"), ("flash_keys", "flash_queries")
+_MMA = "flash_mma_keys", "flash_mma_queries"
+ATTENTION_BACKWARD = tuple(
+    {
+        case.name: case  # dV and dK are two launches of one kernel
+        for case in chain(
+            _attention_backward("naive", _HEAD, *_NEW),
+            _attention_backward("naive", _HEADS, *_NEW[1:], TILE=8),
+            _attention_backward("recompute", _HEAD, *_RECOMPUTE),
+            _attention_backward("recompute", _CAUSAL, "row_dots", *_RECOMPUTE, BLOCK=128),
+            *(
+                chain(
+                    _attention_backward(name, _HEAD, *entries),
+                    _attention_backward(name, _CAUSAL, *entries, Br=8, Bc=16),
+                )
+                for name, entries in (("flash", ("flash_backward",)), ("flash-two-kernels", _FLASH))
+            ),
+            _attention_backward("flash", _HEADS, "zero"),
+            _attention_backward("flash-mma", _HEAD.with_(dtype="fp16"), "row_dots", *_MMA),
+            _attention_backward(
+                "flash-mma", _CAUSAL.with_(dtype="bf16"), "row_dots", *_MMA, Br=16, Bc=16, WM=16
+            ),
+            _attention_backward("flash-mma", _EIGHTS.with_(dtype="fp16"), *_MMA, Bc=64, WM=16),
+        )
+    }.values()
 )
 
 # -- fusion ------------------------------------------------------------------------------------------------

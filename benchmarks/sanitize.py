@@ -9,6 +9,7 @@ and likewise conv, attention, fusion, softmax, memory, elementwise and optimizer
 and likewise conv, attention, fusion, softmax, memory and cross-entropy; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, memory and norm; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, memory, cross-entropy and linear; all if none is named. The first line compiles everything,
+and likewise conv, attention, attention-backward, fusion, softmax and memory; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -30,6 +31,8 @@ from benchmarks import hardware_sass, report
 from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
 from kernels.attention import ladder as attention_ladder
+from kernels.attention.backward import ladder as attention_backward_ladder
+from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
@@ -124,6 +127,15 @@ def _attention():
         yield from ((rung, [s.with_(dtype=dtype) for s in HALVES], ()) for dtype in ("fp16", "bf16"))
 
 
+def _attention_backward():
+    """Yields the shapes of the forward pass; causal ones only for rungs without P and dS, as there."""
+    for rung in attention_backward_ladder.LADDER.rungs:
+        swept, causal = ([BackwardShape(**s.params()) for s in shapes] for shapes in (ATTENTION, CAUSAL))
+        yield rung, swept, () if rung.name.endswith("/naive") else causal
+        halves = [BackwardShape(**s.params()) for s in HALVES]
+        yield from ((rung, [s.with_(dtype=dtype) for s in halves], ()) for dtype in ("fp16", "bf16"))
+
+
 def _memory():
     yield from ((rung, MEMORY[ladder.name], ()) for ladder in memory_ladder.LADDERS for rung in ladder.rungs)
 
@@ -174,6 +186,12 @@ RUNS = {
     "gemm": _gemm,
     "conv": _conv,
     "attention": _attention,
+    "fusion": _fusion,
+    "softmax": _softmax,
+    "gemm": _gemm,
+    "conv": _conv,
+    "attention": _attention,
+    "attention-backward": _attention_backward,
     "fusion": _fusion,
     "softmax": _softmax,
     "memory": _memory,

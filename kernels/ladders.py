@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention import ladder as attention_ladder
+from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.backward import ladder as conv_backward
 from kernels.conv.backward.transpose import TRANSPOSE
@@ -27,6 +28,7 @@ LADDERS: dict[str, Ladder] = {
         conv_ladder.LADDER,
         gemm_ladder.LADDER,
         attention_ladder.LADDER,
+        attention_backward_ladder.LADDER,
         softmax_ladder.LADDER,
         fusion_ladder.LADDER,
         gemm_cpu_ladder.LADDER,

@@ -1,0 +1,124 @@
+# ruff: noqa: E741  # O and L are the names of the paper
+"""The float64 reference of attention's backward pass, with the scale of its rounding errors, and what the forward pass
+saves for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.reference import CHUNK, FLUSHED, ROUNDED, STEP, TOLERANCE
+from kernels.model.verify import Reference
+
+__all__ = ["TOLERANCE", "backward", "saved"]
+
+
+def saved(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns what the forward pass saves: O [B, H, N, d] in the type of V, and L float32 [B, H, N].
+
+    L = m + log(sum over the visible keys of exp(S - m)), S = scale * Q K^T, m the maximum of a row of S.
+    """
+    Q, K, V = inputs["Q"], inputs["K"], inputs["V"]
+    O, L = np.empty_like(V), np.empty(s.row_shape, np.float32)
+    q, k, v, o, l = (x.reshape(s.heads, s.N, -1) for x in (Q, K, V, O, L))
+
+    def compute(head: int) -> None:
+        keys, values = k[head].astype(np.float64), v[head].astype(np.float64)
+        for rows in _row_blocks(s):
+            scores = _scores(s, q[head, rows], keys, rows)
+            m = scores.max(axis=1, keepdims=True)
+            p = np.exp(scores - m)
+            total = p.sum(axis=1, keepdims=True)
+            o[head, rows] = p @ values / total
+            l[head, rows] = m + np.log(total)
+
+    _for_each_head(s, compute)
+    return {"O": O, "L": L}
+
+
+def backward(
+    s: BackwardShape,
+    Q: np.ndarray,
+    K: np.ndarray,
+    V: np.ndarray,
+    dO: np.ndarray,
+    O: np.ndarray,
+    L: np.ndarray,
+) -> dict[str, Reference]:
+    """Returns {"dQ", "dK", "dV"}: each (gradient, error scale), float64 [B, H, N, d], as FlashAttention-2 derives them.
+
+    P = exp(S - L), dV = P^T dO, dP = dO V^T, D = rowsum(dO * O), dS = P * (dP - D), dQ = scale * dS K,
+    dK = scale * dS^T Q. Hidden pairs have P = 0. `scale` is rounded to float32, as for a kernel.
+
+    The error of float32, as multiples of 2^-24 that are small: of S - L, a + |L| with a = scale * |Q| |K|^T. So P is
+    wrong by P * w, w = 1 + a + |L|. dP and D are wrong by b = |dO| |V|^T and c = rowsum(|dO * O|). dS is wrong by
+    t = P * (w * |dP - D| + b + c). The scales are the same products with P * w and t, on absolute values. With 16 bits P,
+    dS, O and the results are also rounded, which adds ROUNDED times each and STEP. Scores whose own error is large (a of
+    about 1e6 and more) have no meaning here: P is then wrong by a factor.
+    """
+    q, k, v, do, o, l = (x.reshape(s.heads, s.N, -1) for x in (Q, K, V, dO, O, L))
+    results = {name: np.zeros((2, s.heads, s.N, s.d)) for name in ("dQ", "dK", "dV")}
+
+    def compute(head: int) -> None:
+        keys, values = k[head].astype(np.float64), v[head].astype(np.float64)
+        for rows in _row_blocks(s):
+            _add_rows(
+                s, rows, q[head, rows], keys, values, do[head, rows], o[head, rows], l[head, rows],
+                {name: result[:, head] for name, result in results.items()},
+            )  # fmt: skip
+
+    _for_each_head(s, compute)
+    rounded, step = ROUNDED[s.dtype], STEP[s.dtype]
+    return {
+        name: (ref.reshape(s.qkv_shape), (scale + rounded * np.abs(ref) + step).reshape(s.qkv_shape))
+        for name, (ref, scale) in results.items()
+    }
+
+
+def _add_rows(s: BackwardShape, rows: slice, q, keys, values, do, o, l, results) -> None:
+    """Adds what the queries `rows` of one head contribute to its results, each [2, N, d]: gradients and their scales."""
+    factor, rounded, step = float(np.float32(s.factor)), ROUNDED[s.dtype], STEP[s.dtype]
+    q, do, o, l = (x.astype(np.float64) for x in (q, do, o, l))
+    with np.errstate(over="ignore", invalid="ignore"):
+        p = np.exp(_scores(s, q, keys, rows) - l)
+    visible = np.isfinite(_mask(s, rows))
+    w = 1 + abs(factor) * (np.abs(q) @ np.abs(keys).T) + np.abs(l)
+    b, c = np.abs(do) @ np.abs(values).T, np.abs(do * o).sum(axis=1, keepdims=True)
+    dp = do @ values.T - (do * o).sum(axis=1, keepdims=True)
+    ds = p * dp
+    p_error = p * (w + rounded) + (FLUSHED + step) * visible
+    t = p * (w * np.abs(dp) + b + (1 + rounded) * c) + rounded * np.abs(ds)
+    t += (FLUSHED * (b + c) + step) * visible
+    results["dQ"][0, rows] = factor * (ds @ keys)
+    results["dQ"][1, rows] = abs(factor) * (t @ np.abs(keys))
+    results["dK"][0] += factor * (ds.T @ q)
+    results["dK"][1] += abs(factor) * (t.T @ np.abs(q))
+    results["dV"][0] += p.T @ do
+    results["dV"][1] += p_error.T @ np.abs(do)
+
+
+# -- parts ----------------------------------------------------------------------------------------------
+def _scores(s: BackwardShape, q: np.ndarray, keys: np.ndarray, rows: slice) -> np.ndarray:
+    """Returns the scores of the queries `rows` with all keys, -infinity where hidden."""
+    return float(np.float32(s.factor)) * q.astype(np.float64) @ keys.T + _mask(s, rows)
+
+
+def _mask(s: BackwardShape, rows: slice) -> np.ndarray:
+    """Returns 0 where a key is visible to the queries `rows`, -infinity where it is hidden."""
+    queries = np.arange(s.N)[rows]
+    hidden = np.arange(s.N) > queries[:, None] if s.causal else np.zeros((len(queries), s.N), bool)
+    return np.where(hidden, -np.inf, 0.0)
+
+
+def _row_blocks(s: BackwardShape) -> list[slice]:
+    rows = max(1, CHUNK // s.N)
+    return [slice(first, first + rows) for first in range(0, s.N, rows)]
+
+
+def _for_each_head(s: BackwardShape, compute: Callable[[int], None]) -> None:
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        list(pool.map(compute, range(s.heads)))
