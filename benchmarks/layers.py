@@ -2,8 +2,8 @@
 
     python3 benchmarks/layers.py --out OUT [--seconds 300] [--budget 0.5] [LADDER ...]
 
-Without names: every ladder of a training step. A ladder's largest presets are measured, those that `--bytes` at least are
-moved at, or its largest one. Cold, samples interleaved. A row's share of the copy is the time of a copy of the same bytes
+Without names: every ladder of a training step. A ladder's presets that move `--bytes` or compute 5 GFLOP are measured,
+or its largest one. Cold, samples interleaved. A row's share of the copy is the time of a copy of the same bytes
 at the rate measured on this device, divided by its own time: 100 % is the limit of memory. Prints a table for each shape
 and writes OUT/layers.json. After --seconds no new shape is begun, and the shapes left out are printed.
 """
@@ -42,6 +42,7 @@ OTHERS = {
     "banks",
     "layout",
 }
+MIN_FLOPS = 5e9
 COLUMNS = (
     report.RUNG, Column("us", ".2f", lambda row: 1e3 * row["median_ms"]), report.SPREAD, report.SAMPLES,
     Column("GB/s", ".0f", "gb_per_s"), report.TFLOPS, Column("of copy", ".1%", "of_copy"),
@@ -49,10 +50,11 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def shapes(ladder: Ladder, min_bytes: int) -> list[Any]:
-    """Returns the shapes of a ladder's presets that move so many bytes, or the one that moves most."""
-    all_shapes = [preset.shape for preset in ladder.presets.values()]
-    return [s for s in all_shapes if s.bytes >= min_bytes] or [max(all_shapes, key=lambda s: s.bytes)]
+def shapes(ladder: Ladder, min_bytes: float) -> list[Any]:
+    """Returns the shapes of a ladder's presets that move so many bytes or compute MIN_FLOPS, or the one that moves most."""
+    all_shapes = list(dict.fromkeys(preset.shape for preset in ladder.presets.values()))
+    large = [s for s in all_shapes if s.bytes >= min_bytes or s.flops >= MIN_FLOPS]
+    return large or [max(all_shapes, key=lambda s: s.bytes)]
 
 
 def measured(ladder: Ladder, s: Any, copy_bytes_per_s: float, seconds: float) -> list[dict]:
