@@ -18,6 +18,8 @@ from kernels.gemm.shape import GemmShape
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape
 from kernels.model.rung import Rung
+from kernels.pooling import ladder as pooling_ladder
+from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -205,4 +207,20 @@ SOFTMAX = tuple(
         (SoftmaxShape(3, 77), {"BLOCK": 32, "WARPS": 1}),
     )
     for case in steps(rung, shape, **{name: value for name, value in tiles.items() if name in rung.tiles})
+)
+
+# -- pooling -----------------------------------------------------------------------------------------------
+# Rows of whole float4 and of none; windows that overlap.
+_POOLING = {
+    "max": (MaxPoolShape(2, 4, 16, 16, 3, 3, stride=2, pad=1), MaxPoolShape(1, 3, 13, 11, 3, 2, stride=(1, 2), pad=1, ceil=1)),
+    "avg": (AvgPoolShape(2, 4, 16, 16, 3, 3, stride=2, pad=1), AvgPoolShape(1, 3, 13, 11, 3, 2, stride=(1, 2), pad=1, include_pad=0)),
+    "global": (GlobalShape(2, 64, 16, 16), GlobalShape(3, 37, 9, 7)),
+}  # fmt: skip
+POOLING = tuple(
+    case
+    for ladder in pooling_ladder.LADDERS
+    for rung in ladder.rungs
+    if not rung.library
+    for shape in _POOLING[ladder.name.partition("-")[0]]
+    for case in steps(rung, shape)
 )

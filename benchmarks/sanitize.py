@@ -5,7 +5,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv, attention, fusion, softmax and memory; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, pooling and memory; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -38,6 +38,9 @@ from kernels.gemm.shape import GemmShape
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
+from kernels.pooling import ladder as pooling_ladder
+from kernels.pooling.presets import AVG_PRESETS, MAX_PRESETS
+from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -70,6 +73,19 @@ MEMORY = {
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
     "banks": (BanksShape(301, 5, 2), BanksShape(7, 32)),
     "layout": (LayoutShape(3, 5, 7, 11), LayoutShape(1, 1, 1, 1)),
+}
+
+# The windows of the presets, on small planes with rows of whole float4 if theirs have them; and two windows more.
+POOLING = {
+    "max": (
+        *(p.shape.with_(N=1, C=3, H=13, W=11 if p.shape.W % 4 else 12) for p in MAX_PRESETS.values()),
+        MaxPoolShape(1, 2, 7, 5, 2, 3, stride=(1, 2), pad=1, dilation=2, ceil=1),
+    ),
+    "avg": (
+        *(p.shape.with_(N=1, C=3, H=13, W=11 if p.shape.W % 4 else 12) for p in AVG_PRESETS.values()),
+        AvgPoolShape(1, 2, 7, 5, 2, 3, stride=(3, 1), pad=1, ceil=1, include_pad=0),
+    ),
+    "global": (GlobalShape(1, 9, 4, 12), GlobalShape(3, 7, 5, 7), GlobalShape(1, 1, 1, 1)),
 }
 
 
@@ -115,9 +131,15 @@ def _softmax():
     yield from ((rung, *SOFTMAX) for rung in softmax_ladder.RUNGS)
 
 
+def _pooling():
+    for ladder in pooling_ladder.LADDERS:
+        first, *others = POOLING[ladder.name.partition("-")[0]]
+        yield from ((rung, (first,), others) for rung in ladder.rungs)
+
+
 RUNS = {
     "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
-    "memory": _memory,
+    "memory": _memory, "pooling": _pooling,
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ FORBIDDEN = {
     "kernels": {"streamlit", "plotly", "visuals", "pages"},
     "visuals": {"pages"},
 }
-TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "softmax"}
+TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "pooling", "softmax"}
 # Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 

@@ -72,6 +72,8 @@ def test_numbers_of_every_shape_are_in_ascii(ladder, capsys):
 SHAPES = {
     "conv": "N=²", "gemm": "M=²", "loops": "M=²", "attention": "N=²", "attention-loops": "N=²", "softmax": "M=²",
     "fusion": "N=²", "add": "M=²", "stride": "n=²", "banks": "n=²", "layout": "N=²",
+    "max-pool": "N=²", "max-pool-backward": "N=²", "avg-pool": "N=²", "avg-pool-backward": "N=²", "global-avg-pool": "N=²",
+    "global-avg-pool-backward": "N=²",
 }  # fmt: skip
 
 
