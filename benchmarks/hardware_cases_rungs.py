@@ -25,6 +25,8 @@ from kernels.memory.shape import AddShape, BanksShape, LayoutShape
 from kernels.model.rung import Ladder, Rung
 from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
+from kernels.pooling import ladder as pooling_ladder
+from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -342,3 +344,18 @@ LINEAR = tuple(
         )
     }.values()
 ) + tuple(steps(linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(61, 45, 37)))
+# -- pooling -----------------------------------------------------------------------------------------------
+# Rows of whole float4 and of none; windows that overlap.
+_POOLING = {
+    "max": (MaxPoolShape(2, 4, 16, 16, 3, 3, stride=2, pad=1), MaxPoolShape(1, 3, 13, 11, 3, 2, stride=(1, 2), pad=1, ceil=1)),
+    "avg": (AvgPoolShape(2, 4, 16, 16, 3, 3, stride=2, pad=1), AvgPoolShape(1, 3, 13, 11, 3, 2, stride=(1, 2), pad=1, include_pad=0)),
+    "global": (GlobalShape(2, 64, 16, 16), GlobalShape(3, 37, 9, 7)),
+}  # fmt: skip
+POOLING = tuple(
+    case
+    for ladder in pooling_ladder.LADDERS
+    for rung in ladder.rungs
+    if not rung.library
+    for shape in _POOLING[ladder.name.partition("-")[0]]
+    for case in steps(rung, shape)
+)

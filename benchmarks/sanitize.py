@@ -10,6 +10,7 @@ and likewise conv, attention, fusion, softmax, memory and cross-entropy; all if 
 and likewise conv, attention, fusion, softmax, memory and norm; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, memory, cross-entropy and linear; all if none is named. The first line compiles everything,
 and likewise conv, attention, attention-backward, fusion, softmax and memory; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, pooling and memory; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -49,6 +50,9 @@ from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
 from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
+from kernels.pooling import ladder as pooling_ladder
+from kernels.pooling.presets import AVG_PRESETS, MAX_PRESETS
+from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -95,6 +99,19 @@ MEMORY = {
 ELEMENTWISE = ((3, 5, 7, 9), (1, 3, 1, 1), (37, 70, 1, 1))
 ELEMENTWISE_FIELDS = {"keep": ("y", "bytes", "bits"), "layout": ("nchw", "nhwc")}
 OPTIMIZER = "1 63 300 4099"
+
+# The windows of the presets, on small planes with rows of whole float4 if theirs have them; and two windows more.
+POOLING = {
+    "max": (
+        *(p.shape.with_(N=1, C=3, H=13, W=11 if p.shape.W % 4 else 12) for p in MAX_PRESETS.values()),
+        MaxPoolShape(1, 2, 7, 5, 2, 3, stride=(1, 2), pad=1, dilation=2, ceil=1),
+    ),
+    "avg": (
+        *(p.shape.with_(N=1, C=3, H=13, W=11 if p.shape.W % 4 else 12) for p in AVG_PRESETS.values()),
+        AvgPoolShape(1, 2, 7, 5, 2, 3, stride=(3, 1), pad=1, ceil=1, include_pad=0),
+    ),
+    "global": (GlobalShape(1, 9, 4, 12), GlobalShape(3, 7, 5, 7), GlobalShape(1, 1, 1, 1)),
+}
 
 
 def runs(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
@@ -195,6 +212,23 @@ RUNS = {
     "cross-entropy": _cross_entropy,
     "norm": _norm,
     "linear": _linear,
+}
+
+
+def _pooling():
+    for ladder in pooling_ladder.LADDERS:
+        first, *others = POOLING[ladder.name.partition("-")[0]]
+        yield from ((rung, (first,), others) for rung in ladder.rungs)
+
+
+RUNS = {
+    "gemm": _gemm,
+    "conv": _conv,
+    "attention": _attention,
+    "fusion": _fusion,
+    "softmax": _softmax,
+    "memory": _memory,
+    "pooling": _pooling,
 }
 
 

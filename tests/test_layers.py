@@ -20,6 +20,7 @@ TOPICS = {"attention", "conv", "elementwise", "fusion", "gemm", "memory", "optim
 TOPICS = {"attention", "conv", "cross_entropy", "fusion", "gemm", "memory", "softmax"}
 TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "norm", "softmax"}
 TOPICS = {"attention", "conv", "cross_entropy", "fusion", "gemm", "linear", "memory", "softmax"}
+TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "pooling", "softmax"}
 # Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 

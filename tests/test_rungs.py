@@ -95,7 +95,7 @@ def test_its_family_is_known(ladder, rung):
 
 # -- on the processor: nothing is measured under a wrong name -----------------------------------------
 # Words of a GPU that no name of a processor's algorithm has.
-GPU_WORDS = r"(?i)coalesc|bank|shared|warp|lane|thread|register|tensor|vector|mma|dp4a|async|launch|cu(?:BLAS|DNN|FFT|DA)|TF32"
+GPU_WORDS = r"(?i)coalesc|bank|shared|warp|(?<!p)lane|thread|register|tensor|vector|mma|dp4a|async|launch|cu(?:BLAS|DNN|FFT|DA)|TF32"
 NUMERIC_PARTS = (
     "m",
 )  # values of a closure that make another algorithm: F(2x2, 3x3) and F(4x4, 3x3). Others are tile sizes.

@@ -16,6 +16,7 @@ from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape, PoolS
 
 TOLERANCE = 1e-5  # allowed error of a sum, as a fraction of the scale
 NO_PIXEL = -1
+IN_CACHE = 2**16  # pixels of a few planes
 
 
 def padded(s: PoolShape, planes: np.ndarray, fill: float) -> np.ndarray:
@@ -27,6 +28,14 @@ def padded(s: PoolShape, planes: np.ndarray, fill: float) -> np.ndarray:
     )
     out[..., s.pad_h : s.pad_h + s.H, s.pad_w : s.pad_w + s.W] = planes
     return out
+
+
+def few_planes(s: PoolShape, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yields a few planes of each array [N, C, rows, cols] at a time, as views [planes, rows, cols]: they stay in a cache."""
+    step = max(1, IN_CACHE // (s.H * s.W))
+    flat = [a.reshape(s.planes, *a.shape[2:]) for a in arrays]
+    for first in range(0, s.planes, step):
+        yield tuple(a[first : first + step] for a in flat)
 
 
 def taps(s: PoolShape) -> Iterator[tuple[slice, slice]]:
@@ -52,12 +61,21 @@ def max_pool(s: MaxPoolShape, x: np.ndarray) -> dict[str, Reference]:
 def maxima(s: MaxPoolShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the largest values of the windows, in the type of x, and their places in the plane, int64."""
     y = np.full(s.y_shape, -np.inf, x.dtype)
-    index = np.full(s.y_shape, NO_PIXEL)
-    place, planes = places(s), padded(s, x, -np.inf)
-    for rows, cols in taps(s):
-        value, at = planes[..., rows, cols], np.broadcast_to(place[rows, cols], s.y_shape)
-        larger = (at != NO_PIXEL) & ((value > y) | np.isnan(value) | (index == NO_PIXEL))
-        y, index = np.where(larger, value, y), np.where(larger, at, index)
+    place, first = places(s), np.zeros((s.P, s.Q), np.int64)
+    for rows, cols in reversed(list(taps(s))):
+        at = place[rows, cols]
+        np.copyto(first, at, where=at != NO_PIXEL)
+    index = np.broadcast_to(first, s.y_shape).copy()
+    has_nan = np.isnan(x).any()
+    for part, largest, at in few_planes(s, x, y, index):
+        planes = padded(s, part, -np.inf)
+        for rows, cols in taps(s):
+            value = planes[..., rows, cols]
+            larger = value > largest
+            if has_nan:
+                larger |= np.isnan(value)
+            np.copyto(largest, value, where=larger)
+            np.copyto(at, place[rows, cols], where=larger)
     return y, index
 
 
@@ -92,12 +110,15 @@ def divisors(s: AvgPoolShape) -> np.ndarray:
 
 def avg_pool(s: AvgPoolShape, x: np.ndarray) -> Reference:
     """Returns y, float64 [N, C, P, Q], and its scale."""
-    x = x.astype(np.float64)
-    return _means(s, x), _means(s, np.abs(x))
+    y, scale = np.empty((2, *s.y_shape))
+    for part, y_part, scale_part in few_planes(s, x, y, scale):
+        part = part.astype(np.float64)
+        y_part[...], scale_part[...] = _means(s, part), _means(s, np.abs(part))
+    return y, scale
 
 
 def _means(s: AvgPoolShape, x: np.ndarray) -> np.ndarray:
-    planes, y = padded(s, x, 0), np.zeros(s.y_shape)
+    planes, y = padded(s, x, 0), np.zeros((len(x), s.P, s.Q))
     for rows, cols in taps(s):
         y += planes[..., rows, cols]
     return y / divisors(s)
@@ -105,12 +126,16 @@ def _means(s: AvgPoolShape, x: np.ndarray) -> np.ndarray:
 
 def avg_pool_backward(s: AvgPoolShape, dy: np.ndarray) -> Reference:
     """Returns dx, float64 [N, C, H, W], and its scale: each window adds dy / divisor to each of its pixels."""
-    share = dy.astype(np.float64) / divisors(s)
-    return _spread(s, share), _spread(s, np.abs(share))
+    dx, scale = np.empty((2, *s.x_shape))
+    by = divisors(s)
+    for gradient, dx_part, scale_part in few_planes(s, dy, dx, scale):
+        share = gradient.astype(np.float64) / by
+        dx_part[...], scale_part[...] = _spread(s, share), _spread(s, np.abs(share))
+    return dx, scale
 
 
 def _spread(s: AvgPoolShape, share: np.ndarray) -> np.ndarray:
-    planes = padded(s, np.zeros(s.x_shape), 0)
+    planes = padded(s, np.zeros((len(share), s.H, s.W)), 0)
     for rows, cols in taps(s):
         planes[..., rows, cols] += share
     return planes[..., s.pad_h : s.pad_h + s.H, s.pad_w : s.pad_w + s.W]
@@ -118,8 +143,12 @@ def _spread(s: AvgPoolShape, share: np.ndarray) -> np.ndarray:
 
 def global_avg_pool(s: GlobalShape, x: np.ndarray) -> Reference:
     """Returns y, float64 [N, C], and its scale."""
-    x = x.astype(np.float64)
-    return x.mean(axis=(2, 3)), np.abs(x).mean(axis=(2, 3))
+    means = [
+        (image.mean(axis=(1, 2), dtype=np.float64), np.abs(image).mean(axis=(1, 2), dtype=np.float64))
+        for image in x
+    ]
+    y, scale = (np.stack(column) for column in zip(*means, strict=True))
+    return y, scale
 
 
 def global_avg_pool_backward(s: GlobalShape, dy: np.ndarray) -> Reference:

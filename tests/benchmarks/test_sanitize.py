@@ -79,7 +79,7 @@ def test_race_is_an_error():
 
 
 def test_unknown_ladder_is_an_error(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["sanitize.py", "pooling"])
+    monkeypatch.setattr(sys, "argv", ["sanitize.py", "sorting"])
     with pytest.raises(SystemExit):
         sanitize.main()
-    assert f"no ladder pooling; there are: {', '.join(NAMES)}" in capsys.readouterr().err
+    assert f"no ladder sorting; there are: {', '.join(NAMES)}" in capsys.readouterr().err

@@ -78,6 +78,8 @@ SHAPES = {
     "batch-norm": "N=²", "batch-norm-inference": "N=²", "batch-norm-backward": "N=²",
     "layer-norm": "M=²", "layer-norm-backward": "M=²", "rms-norm": "M=²", "rms-norm-backward": "M=²",
     "linear": "M=²", "linear-dinput": "M=²", "linear-dweight": "M=²",
+    "max-pool": "N=²", "max-pool-backward": "N=²", "avg-pool": "N=²", "avg-pool-backward": "N=²", "global-avg-pool": "N=²",
+    "global-avg-pool-backward": "N=²",
 }  # fmt: skip
 
 
