@@ -6,12 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from kernels.model.program import View
+from kernels.optimizer.shape import OptimizerShape
 from kernels.training.graph import (
     ACTIVATION,
     BACKWARD,
     DATA,
     FORWARD,
     GRADIENT,
+    RESULT,
+    STATE,
+    UPDATE,
     WEIGHT,
     Graph,
     Node,
@@ -39,6 +46,7 @@ class Builder:
     def __init__(self, rungs: Mapping[str, str], sum_shape: Callable[[int], Any]):
         self.rungs, self._sum_shape = rungs, sum_shape
         self.tensors: dict[str, Tensor] = {}
+        self.weights: dict[str, tuple[int, ...]] = {}
         self.nodes: list[Node] = []
         self.steps: list[Step] = []
         self.phase, self.layer = FORWARD, ""
@@ -58,7 +66,19 @@ class Builder:
         return self._tensor(name, DATA, shape, dtype, below)
 
     def weight(self, name: str, *shape: int) -> str:
-        return self._tensor(f"{self.layer}.{name}", WEIGHT, shape)
+        """Adds a weight: a part of one buffer, beside the others."""
+        full = f"{self.layer}.{name}"
+        if full in self.weights:
+            raise ValueError(f"two weights are named {full}")
+        self.weights[full] = shape
+        return full
+
+    def weight_gradient(self, weight: str) -> str:
+        """Returns the gradient of a weight: the same part of the buffer of all gradients."""
+        return f"d {weight}"
+
+    def result(self, name: str, *shape: int) -> str:
+        return self._tensor(name, RESULT, shape)
 
     def activation(self, name: str, *shape: int, dtype: str = "float32") -> str:
         return self._tensor(f"{self.layer}.{name}", ACTIVATION, shape, dtype)
@@ -68,7 +88,7 @@ class Builder:
         name, n = f"d {tensor}", 2
         while name in self.tensors:
             name, n = f"d {tensor} {n}", n + 1
-        return self._tensor(name, GRADIENT, self.tensors[tensor].shape)
+        return self._tensor(name, GRADIENT, self.shape_of(tensor))
 
     def shape_of(self, tensor: str) -> tuple[int, ...]:
         return self.tensors[tensor].shape
@@ -91,7 +111,7 @@ class Builder:
         return result
 
     def learns(self, tensor: str) -> bool:
-        """Returns whether a gradient of this tensor is needed: of weights and of all that follows from them."""
+        """Returns whether a gradient of this tensor is needed: of all that follows from a weight."""
         return self.tensors[tensor].kind != DATA
 
     def receive(self, tensor: str, gradient: str) -> None:
@@ -104,7 +124,7 @@ class Builder:
             count *= extent
         total = self.gradient(tensor)
         self.node(
-            f"sum of {first} and {gradient}", "sum", self._sum_shape(count), a=first, b=gradient, y=total
+            f"sum of {first} and {gradient}", "sum", self._sum_shape(count), A=first, B=gradient, C=total
         )
         self._gradients[tensor] = total
 
@@ -116,8 +136,20 @@ class Builder:
             if step.result in self._gradients:
                 step.backward(self._gradients[step.result])
 
-    def gradient_of(self, weight: str) -> str:
-        return self._gradients[weight]
-
-    def graph(self) -> Graph:
-        return Graph(dict(self.tensors), tuple(self.nodes))
+    def updated(self, optimizer: str, shape: OptimizerShape, state: tuple[str, ...]) -> Graph:
+        """Returns the graph with the update of all weights. They lie in one buffer, as the optimiser's shape says, and so
+        do their gradients and each array of its state."""
+        self.phase, self.layer = UPDATE, "update"
+        extent = (shape.extent,)
+        self._tensor("weights", WEIGHT, extent)
+        self._tensor("gradients", GRADIENT, extent)
+        arrays = {name: self._tensor(f"state {name}", STATE, extent) for name in state}
+        table = np.array(shape.chunks, np.int32)
+        chunks = self._tensor("chunks", DATA, table.shape, "int32")
+        self.node("", optimizer, shape, w="weights", g="gradients", chunks=chunks, **arrays)
+        views = [
+            View(prefix + name, of, first, extents)
+            for prefix, of in (("", "weights"), ("d ", "gradients"))
+            for (name, extents), (first, _) in zip(self.weights.items(), shape.tensors, strict=True)
+        ]
+        return Graph(dict(self.tensors), tuple(self.nodes), tuple(views), table)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Program
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Program, View
 from kernels.model.rung import Ladder
 from kernels.model.verify import by_output
 from kernels.training.compose import Part, compose
@@ -59,6 +59,8 @@ class Node:
 class Graph:
     tensors: Mapping[str, Tensor]
     nodes: tuple[Node, ...]
+    views: tuple[View, ...]  # the weights in the buffer of all weights, likewise their gradients
+    chunks: np.ndarray  # the optimiser's table of them
 
     def of_kind(self, kind: str) -> tuple[Tensor, ...]:
         return tuple(t for t in self.tensors.values() if t.kind == kind)
@@ -82,7 +84,7 @@ def program(graph: Graph, find: Find) -> Program:
     overwritten = {
         part.tensors[b.name] for part in parts for b in part.program.in_place if b.name in part.tensors
     }
-    return compose([t.buffer(t.name in overwritten) for t in graph.tensors.values()], parts)
+    return compose([t.buffer(t.name in overwritten) for t in graph.tensors.values()], parts, graph.views)
 
 
 def reference(graph: Graph, find: Find, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -91,11 +93,17 @@ def reference(graph: Graph, find: Find, inputs: Mapping[str, np.ndarray]) -> dic
         name: np.asarray(a, np.float64) if np.asarray(a).dtype.kind == "f" else np.asarray(a)
         for name, a in inputs.items()
     }
+    values["gradients"] = np.zeros(graph.tensors["gradients"].shape)
+    values |= {view.name: view.cut(values[view.of]) for view in graph.views}
+    parts = {view.name for view in graph.views}
     for node in graph.nodes:
         ladder, built = find(node.rung), node_program(node, find)
         given = {b.name: values[node.tensors[b.name]].reshape(b.shape) for b in built.of_role(INPUT)}
         expected = by_output(ladder.reference(node.shape, **given), tuple(b.name for b in built.outputs))
         for name, (result, _) in expected.items():
-            if name in node.tensors:
-                values[node.tensors[name]] = result
+            tensor = node.tensors.get(name)
+            if tensor in parts:
+                values[tensor][...] = result.reshape(values[tensor].shape)
+            elif tensor:
+                values[tensor] = result
     return values

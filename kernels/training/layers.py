@@ -1,0 +1,183 @@
+"""The layers of a network: the nodes that each adds to a training step, forward and backward.
+
+A function takes the builder, the names of its input tensors and the layer's options, and returns the name of its result.
+Maps are [N, C, H, W], rows [M, K], float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from kernels.conv.shape import ConvShape
+from kernels.cross_entropy.shape import BackwardShape as CrossEntropyBackwardShape
+from kernels.cross_entropy.shape import CrossEntropyShape
+from kernels.elementwise.shape import BiasBackwardShape, ReluBackwardShape, ReluShape, ResidualShape
+from kernels.linear.shape import InputGradientShape, LinearShape, WeightGradientShape
+from kernels.memory.shape import AddShape
+from kernels.norm.shape import BatchNormBackwardShape, BatchNormShape
+from kernels.pooling.shape import GlobalShape, MaxPoolShape
+from kernels.training.builder import Builder
+
+
+def sum_shape(count: int) -> AddShape:
+    """Returns the shape of a sum of two tensors with so many elements."""
+    return AddShape(1, count)
+
+
+def as_maps(extents: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Returns the extents of any tensor as those of maps: rows [M, K] are M images of K channels of one pixel."""
+    return extents if len(extents) == 4 else (extents[0], math.prod(extents[1:]), 1, 1)
+
+
+def conv(b: Builder, x: str, K: int, R: int, stride: int = 1, pad: int = 0, bias: int = 1) -> str:
+    """Adds a convolution with K filters R x R."""
+    N, C, H, W = b.shape_of(x)
+    plain = ConvShape(N, C, H, W, K, R, R, stride=stride, pad=pad)
+    w, y = b.weight("w", *plain.w_shape), b.activation("y", *plain.y_shape)
+    biases = {"b": b.weight("b", K)} if bias else {}
+    b.node("", "conv", plain.with_(bias=bias), x=x, w=w, y=y, **biases)
+
+    def backward(dy: str) -> None:
+        dw = b.weight_gradient(w)
+        b.node("dw", "conv-dweight", plain, x=x, dy=dy, dw=dw)
+        if bias:
+            db = b.weight_gradient(biases["b"])
+            b.node("db", "bias-backward", BiasBackwardShape(*plain.y_shape), dy=dy, db=db)
+        if b.learns(x):
+            dx = b.gradient(x)
+            b.node("dx", "conv-dinput", plain, dy=dy, w=w, dx=dx)
+            b.receive(x, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+def relu(b: Builder, x: str) -> str:
+    """Adds max(x, 0). Its result is kept for the way back."""
+    extents = b.shape_of(x)
+    y = b.activation("y", *extents)
+    b.node("", "relu", ReluShape(*as_maps(extents)), x=x, y=y)
+
+    def backward(dy: str) -> None:
+        dx = b.gradient(x)
+        b.node("dx", "relu-backward", ReluBackwardShape(*as_maps(extents)), dy=dy, y=y, dx=dx)
+        b.receive(x, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+def maxpool(b: Builder, x: str, R: int) -> str:
+    """Adds max pooling by windows R x R that do not overlap. The index of each maximum is kept."""
+    s = MaxPoolShape(*b.shape_of(x), R, R)
+    y, index = b.activation("y", *s.y_shape), b.activation("index", *s.y_shape, dtype="int32")
+    b.node("", "max-pool", s, x=x, y=y, index=index)
+
+    def backward(dy: str) -> None:
+        dx = b.gradient(x)
+        b.node("dx", "max-pool-backward", s, dy=dy, index=index, dx=dx)
+        b.receive(x, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+def average(b: Builder, x: str) -> str:
+    """Adds the average of each map (global average pooling): [N, C, H, W] becomes [N, C]."""
+    s = GlobalShape(*b.shape_of(x))
+    y = b.activation("y", s.N, s.C)
+    b.node("", "global-avg-pool", s, x=x, y=y)
+
+    def backward(dy: str) -> None:
+        dx = b.gradient(x)
+        b.node("dx", "global-avg-pool-backward", s, dy=dy, dx=dx)
+        b.receive(x, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+def batchnorm(b: Builder, x: str) -> str:
+    """Adds batch norm in training. Mean and 1/std of each channel are kept."""
+    extents = b.shape_of(x)
+    C = extents[1]
+    gamma, beta = b.weight("gamma", C), b.weight("beta", C)
+    y, mean, invstd = b.activation("y", *extents), b.activation("mean", C), b.activation("invstd", C)
+    b.node(
+        "", "batch-norm", BatchNormShape(*extents), x=x, gamma=gamma, beta=beta, y=y, mean=mean, invstd=invstd
+    )
+
+    def backward(dy: str) -> None:
+        dx, dgamma, dbeta = b.gradient(x), b.weight_gradient(gamma), b.weight_gradient(beta)
+        b.node(
+            "dx", "batch-norm-backward", BatchNormBackwardShape(*extents), dy=dy, x=x, gamma=gamma, mean=mean,
+            invstd=invstd, dx=dx, dgamma=dgamma, dbeta=dbeta,
+        )  # fmt: skip
+        b.receive(x, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+def residual(b: Builder, x: str, shortcut: str) -> str:
+    """Adds max(x + shortcut, 0), the end of a residual block. Both get the same gradient."""
+    extents = b.shape_of(x)
+    y = b.activation("y", *extents)
+    b.node("", "residual", ResidualShape(*as_maps(extents)), a=x, b=shortcut, y=y)
+
+    def backward(dy: str) -> None:
+        dx = b.gradient(x)
+        b.node("dx", "relu-backward", ReluBackwardShape(*as_maps(extents)), dy=dy, y=y, dx=dx)
+        b.receive(x, dx)
+        b.receive(shortcut, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+def linear(b: Builder, x: str, N: int) -> str:
+    """Adds a fully connected layer with N outputs. Maps are seen as rows of their numbers."""
+    M, *rest = b.shape_of(x)
+    K = math.prod(rest)
+    W, bias, y = b.weight("W", N, K), b.weight("b", N), b.activation("y", M, N)
+    b.node("", "linear", LinearShape(M, N, K), x=x, W=W, b=bias, y=y)
+
+    def backward(dy: str) -> None:
+        dW, db = b.weight_gradient(W), b.weight_gradient(bias)
+        b.node("dW", "linear-dweight", WeightGradientShape(M, N, K), dy=dy, x=x, dW=dW, db=db)
+        if b.learns(x):
+            dx = b.gradient(x)
+            b.node("dx", "linear-dinput", InputGradientShape(M, N, K), dy=dy, W=W, dx=dx)
+            b.receive(x, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+def cross_entropy(b: Builder, x: str, labels: str, factor: str) -> None:
+    """Adds the loss of each row, and the way back from it. `factor` [M] is the gradient of each loss: 1/M for a mean."""
+    M, N = b.shape_of(x)
+    loss, lse = b.result("loss", M), b.activation("lse", M)
+    b.node("", "cross-entropy", CrossEntropyShape(M, N), x=x, labels=labels, loss=loss, lse=lse)
+
+    def backward(g: str) -> None:
+        dx = b.gradient(x)
+        b.node(
+            "dx",
+            "cross-entropy-backward",
+            CrossEntropyBackwardShape(M, N),
+            x=x,
+            labels=labels,
+            lse=lse,
+            g=g,
+            dx=dx,
+        )
+        b.receive(x, dx)
+
+    b.on_the_way_back(loss, backward)
+    b.go_back(loss, factor)
+
+
+LAYERS: Mapping[str, Callable[..., str]] = {
+    "conv": conv,
+    "relu": relu,
+    "maxpool": maxpool,
+    "average": average,
+    "batchnorm": batchnorm,
+    "residual": residual,
+    "linear": linear,
+}

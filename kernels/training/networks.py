@@ -1,0 +1,88 @@
+"""Networks as data: rows of layers, each with the layers that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kernels.i18n import mark
+
+IMAGE = "x"  # what the first layer reads
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer: its kind (kernels.training.layers.LAYERS), its name, its options, and the layers that it reads: the one
+    before unless they are named."""
+
+    kind: str
+    name: str
+    options: Mapping[str, int] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Network:
+    """Layers from an image [1, size, size] to `classes` numbers."""
+
+    name: str
+    title: str
+    size: int
+    classes: int
+    layers: tuple[Layer, ...]
+    source: str
+
+
+def _convolution(name: str, K: int, R: int, **options: int) -> Iterable[Layer]:
+    """Yields a convolution and its batch norm."""
+    yield Layer("conv", name, {"K": K, "R": R, "bias": 0, **options})
+    yield Layer("batchnorm", f"{name} norm")
+
+
+def _block(name: str, K: int, before: str, stride: int) -> Iterable[Layer]:
+    """Yields a residual block of two 3 x 3 convolutions. With a stride the shortcut is a 1 x 1 convolution."""
+    shortcut = before
+    if stride > 1:
+        shortcut = f"{name} shortcut"
+        yield Layer("conv", shortcut, {"K": K, "R": 1, "bias": 0, "stride": stride}, (before,))
+        yield Layer("batchnorm", f"{shortcut} norm")
+        shortcut = f"{shortcut} norm"
+    yield Layer("conv", f"{name} a", {"K": K, "R": 3, "pad": 1, "bias": 0, "stride": stride}, (before,))
+    yield Layer("batchnorm", f"{name} a norm")
+    yield Layer("relu", f"{name} a relu")
+    yield from _convolution(f"{name} b", K, 3, pad=1)
+    yield Layer("residual", name, {}, (f"{name} b norm", shortcut))
+
+
+LENET5 = Network(
+    "lenet5", "LeNet-5", 32, 10,
+    (
+        Layer("conv", "conv1", {"K": 6, "R": 5}),
+        Layer("relu", "relu1"),
+        Layer("maxpool", "pool1", {"R": 2}),
+        Layer("conv", "conv2", {"K": 16, "R": 5}),
+        Layer("relu", "relu2"),
+        Layer("maxpool", "pool2", {"R": 2}),
+        Layer("linear", "fc1", {"N": 120}),
+        Layer("relu", "relu3"),
+        Layer("linear", "fc2", {"N": 84}),
+        Layer("relu", "relu4"),
+        Layer("linear", "fc3", {"N": 10}),
+    ),
+    mark("LeCun et al., Proc. IEEE 86 (1998), with ReLU and max pooling in place of tanh and averages"),
+)  # fmt: skip
+
+RESIDUAL = Network(
+    "residual", mark("residual net"), 8, 10,
+    (
+        *_convolution("stem", 16, 3, pad=1),
+        Layer("relu", "stem relu"),
+        *_block("block1", 16, "stem relu", 1),
+        *_block("block2", 32, "block1", 2),
+        Layer("average", "average"),
+        Layer("linear", "fc", {"N": 10}),
+    ),
+    mark("two blocks as in He et al., arXiv 1512.03385"),
+)  # fmt: skip
+
+NETWORKS = {network.name: network for network in (LENET5, RESIDUAL)}

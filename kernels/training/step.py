@@ -1,0 +1,98 @@
+"""A training step of a network at a batch size: its graph, its first weights, its inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from kernels.ladders import ladder_of
+from kernels.model.program import Program
+from kernels.optimizer.shape import AdamShape, OptimizerShape, SgdShape, sizes_text
+from kernels.training import graph as graphs
+from kernels.training.builder import Builder
+from kernels.training.graph import Graph
+from kernels.training.layers import LAYERS, cross_entropy, sum_shape
+from kernels.training.networks import IMAGE, NETWORKS, Network
+
+LABELS, FACTOR, CHUNKS = "labels", "factor", "chunks"
+WEIGHTS, GRADIENTS = "weights", "gradients"
+# The rung of each operation: the fastest on a GPU, and the fastest of the NumPy implementations.
+ON_GPU = {
+    "conv": "conv/implicit-gemm-table", "conv-dinput": "conv-dinput/implicit-gemm", "conv-dweight": "conv-dweight/implicit-gemm",
+    "relu": "relu/float4", "relu-backward": "relu-backward/float4", "bias-backward": "bias-backward/two-launches",
+    "max-pool": "max-pool/patch", "max-pool-backward": "max-pool-backward/gather-patch",
+    "global-avg-pool": "global-avg-pool/warp", "global-avg-pool-backward": "global-avg-pool-backward/four-pixels",
+    "batch-norm": "batch-norm/split", "batch-norm-backward": "batch-norm-backward/split",
+    "residual": "residual/float4", "linear": "linear/split", "linear-dinput": "linear-dinput/tile",
+    "linear-dweight": "linear-dweight/split", "cross-entropy": "cross-entropy/online",
+    "cross-entropy-backward": "cross-entropy-backward/rows", "sum": "add/vector", "sgd": "sgd/float4", "adam": "adam/float4",
+}  # fmt: skip
+ON_CPU = ON_GPU | {
+    "conv": "conv/im2col-cublas", "conv-dinput": "conv-dinput/direct", "conv-dweight": "conv-dweight/direct",
+}  # fmt: skip
+OPTIMIZERS: Mapping[str, tuple[type[OptimizerShape], tuple[str, ...]]] = {
+    "sgd": (SgdShape, ("v",)),
+    "adam": (AdamShape, ("m", "v")),
+}
+
+
+def build(
+    network: Network, batch: int, rungs: Mapping[str, str], optimizer: str = "sgd", **factors: float
+) -> Graph:
+    """Returns the graph of one step: forward, backward, update. `factors` are those of the optimiser's shape."""
+    b = Builder(rungs, sum_shape)
+    results = {IMAGE: b.data(IMAGE, batch, 1, network.size, network.size)}
+    before = IMAGE
+    for layer in network.layers:
+        b.layer = layer.name
+        reads = [results[name] for name in layer.reads or (before,)]
+        results[layer.name] = LAYERS[layer.kind](b, *reads, **layer.options)
+        before = layer.name
+    b.layer = "loss"
+    labels = b.data(LABELS, batch, dtype="int32", below=network.classes)
+    cross_entropy(b, results[before], labels, b.data(FACTOR, batch))
+    shape_of, state = OPTIMIZERS[optimizer]
+    sizes = sizes_text(tuple(math.prod(extents) for extents in b.weights.values()))
+    return b.updated(optimizer, shape_of(sizes, **factors), state)
+
+
+@lru_cache(maxsize=16)
+def cached(
+    network: str, batch: int, cpu: bool, optimizer: str, factors: tuple[tuple[str, float], ...]
+) -> tuple[Graph, Program]:
+    """Returns the graph and the program of a step, with the rungs of a processor or of a GPU."""
+    graph = build(NETWORKS[network], batch, ON_CPU if cpu else ON_GPU, optimizer, **dict(factors))
+    return graph, graphs.program(graph, ladder_of)
+
+
+def first_weights(graph: Graph, seed: int = 0) -> np.ndarray:
+    """Returns all weights before training, float32: filters and matrices normal with variance 2 / (inputs of a sum) (He
+    et al., arXiv 1502.01852), factors of norms 1, everything else 0. The gaps between tensors are 0."""
+    rng = np.random.default_rng(seed)
+    flat = np.zeros(graph.tensors[WEIGHTS].shape, np.float32)
+    for view in graph.views:
+        if view.of != WEIGHTS:
+            continue
+        values = view.cut(flat)
+        if len(view.shape) > 1:
+            inputs = math.prod(view.shape[1:])
+            values[...] = rng.standard_normal(view.shape, np.float32) * np.float32(math.sqrt(2 / inputs))
+        elif view.name.endswith(".gamma"):
+            values[...] = 1
+    return flat
+
+
+def inputs(graph: Graph, images: np.ndarray, labels: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
+    """Returns every input of a first step: images [N, 1, H, W], labels [N], first weights, state 0."""
+    found = {
+        IMAGE: images,
+        LABELS: labels,
+        FACTOR: np.full(len(labels), 1 / len(labels), np.float32),
+        WEIGHTS: first_weights(graph, seed),
+        CHUNKS: graph.chunks,
+    }
+    states = {t.name: np.zeros(t.shape, np.float32) for t in graph.of_kind(graphs.STATE)}
+    return found | states
