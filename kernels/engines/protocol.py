@@ -36,6 +36,13 @@ class Session(Protocol):
     def fetch(self, name: str) -> np.ndarray:
         """Returns the content of a buffer after the last run."""
 
+    def put(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Replaces the content of inputs. Of an engine that measures."""
+
+    def execute(self, program: Program) -> None:
+        """Runs a program on the buffers once and waits for its end: the session's own, or one that differs from it in
+        the arguments of its steps only. Of an engine that measures."""
+
     def close(self) -> None: ...
 
 

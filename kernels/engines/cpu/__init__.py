@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -95,6 +95,14 @@ class Session:
 
     def fetch(self, name: str) -> np.ndarray:
         return self.arrays[name]
+
+    def put(self, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, array in arrays.items():
+            self.arrays[name] = np.ascontiguousarray(array)
+
+    def execute(self, program: Program) -> None:
+        self.program = program
+        self.run()
 
     def _stage(self, at: str) -> None:
         """Append the most bytes by role since the previous stage."""

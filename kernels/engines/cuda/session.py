@@ -54,6 +54,18 @@ class Session:
         stack.enter_context(self._hook)
         return stack
 
+    def put(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._set(arrays)
+
+    def execute(self, program: Program) -> None:
+        for n, (old, new) in enumerate(zip(self.program.steps, program.steps, strict=True)):
+            if new is not old and new != old:
+                self._calls[n] = self._call_of(new)
+        self.program = program
+        with self.stream:
+            self.run()
+        self.stream.synchronize()
+
     def _set(self, arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items():
             self.arrays[name].set(np.ascontiguousarray(array), stream=self.stream)
