@@ -191,7 +191,7 @@ def _tensor(t: TracedProgram, s: MapsShape, name: str) -> Tensor:
         planes, rows, cols, plane_name, note = 1, s.N * s.P * s.Q, s.C, "", tr("one row per pixel")
     if name == "sums":
         (rows, cols), planes, plane_name, note = t.arrays["sums"].shape, 1, "", tr("one row per part")
-    elif t.arrays[name].shape == (s.C,):
+    elif name in ("b", "db") and isinstance(s, BiasShape):
         planes, rows, cols, plane_name, note = 1, 1, s.C, "", tr("one number per channel")
     elif name == "mask" and getattr(s, "keep", "") == BITS:
         planes, rows, cols, plane_name, note = 1, s.words, WORD, "", tr("one row per word of 32 bits")
