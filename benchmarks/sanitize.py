@@ -167,12 +167,10 @@ def _softmax():
 
 def _elementwise():
     for ladder in elementwise_ladder.LADDERS:
-        (field, values), *_ = [
-            *((name, v) for name, v in ELEMENTWISE_FIELDS.items() if hasattr(ladder.shape, name)), ("", ())
-        ]  # fmt: skip
-        options = [{field: value} for value in values] or [{}]
-        shapes = [ladder.shape(*extents, **fields) for extents in ELEMENTWISE for fields in options]
-        yield from ((rung, shapes, ()) for rung in ladder.rungs)
+        named = [(name, values) for name, values in ELEMENTWISE_FIELDS.items() if hasattr(ladder.shape, name)]
+        options = [{name: value} for name, values in named for value in values] or [{}]
+        swept, *others = ([ladder.shape(*extents, **fields) for fields in options] for extents in ELEMENTWISE)
+        yield from ((rung, swept, chain(*others)) for rung in ladder.rungs if not rung.library)
 
 
 def _optimizer():

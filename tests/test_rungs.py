@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from kernels import sources
+from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion.ladder import PLANS as FUSION_PLANS
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch, RuleError
 from kernels.model.rung import INT8, TENSOR_CORES, UNITS, Ladder, Rung
+from kernels.optimizer import ladder as optimizer_ladder
 from kernels.records import recordings
 from kernels.runner import run
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
@@ -39,6 +41,10 @@ SCENES = {  # the rungs that a stage shows, by ladder
     "stride": {"stride/copy"},
     "banks": {"banks/plain", "banks/padded"},
     "layout": {"layout/along-w", "layout/along-c"},
+    **{
+        ladder.name: {rung.name for rung in ladder.rungs if not rung.library}
+        for ladder in (*elementwise_ladder.LADDERS, *optimizer_ladder.LADDERS)
+    },
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]

@@ -122,7 +122,7 @@ class Kind:
         for n, (first, count) in enumerate(s.tensors):
             args: tuple[Arg, ...] = *self.arrays, np.int32(first), np.int32(count), factors
             step = launch(self.files[0], (ceil(count, block),), block, args, self.on_tensor, tiles)
-            steps.append(replace(step, label=f"tensor {n}"))
+            steps.append(replace(step, label=f"parameter {n}"))
         return Program(buffers(s, *self.arrays), tuple(steps))
 
     def build_chunks(self, file: int) -> Callable[[OptimizerShape, Tiles], Program]:
@@ -154,7 +154,7 @@ def _rungs(kind: Kind, libraries: Mapping[str, tuple[str, str, Callable]]) -> tu
             "per-tensor",
             mark("a launch per tensor"),
             mark("Each tensor is updated by a launch of its own, one thread per element."),
-            kind.build_tensors, no_rules, BLOCKS, SMALL, cpu_title=mark("tensor after tensor"),
+            kind.build_tensors, no_rules, BLOCKS, SMALL, cpu_title=mark("parameter after parameter"),
         ),
         table_rung(
             "one-launch",

@@ -33,7 +33,7 @@ OPERATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "bias_backward_atomics": (
         mark("Element {3} is in channel {6}. [dy](output)[{3}] = {4} is added to [db](filter)[{6}], which is then {5}."),
-        ("dy", "db after", "channel"),
+        ("dy", "db_after", "channel"),
     ),
     "add": (
         mark("[sum](workspace)[{3}] = [a](input) + [b](filter) = {4} + {5} = {6}. It is written to memory."), ("a", "b", "sum"),
@@ -50,14 +50,14 @@ OPERATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "accumulate": (
         mark("[da](input)[{3}] = {4} is read again and added to [db](filter)[{3}]: {5} + {4} = {6}."),
-        ("da", "db before", "db"),
+        ("da", "db_before", "db"),
     ),
     "residual_backward": (
         mark(
             "[y](output)[{3}] is {4} and dy[{3}] is {5}. So [da](input)[{3}] = {6}. "
             "[db](filter)[{3}] held {7} and becomes {8}."
         ),
-        ("y", "dy", "da", "db before", "db"),
+        ("y", "dy", "da", "db_before", "db"),
     ),
 }  # fmt: skip
 WHO = mark("Block {0}, warp {1}, active lanes: {2}. Each has one element.")

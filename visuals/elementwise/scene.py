@@ -173,12 +173,12 @@ def _number(t: TracedProgram, s: MapsShape, step: Step, name: str) -> float:
     i = step.element
     if name == "channel":
         return channels(s)[i]
-    if name == "db after":  # of the atomic addition of the first lane
+    if name == "db_after":  # of the atomic addition of the first lane
         _cells, values = step.writes["db"]
         return values[0]
     if name == "mask":
         return (bits_of(t.arrays["mask"]) if getattr(s, "keep", "") == BITS else t.flat["mask"])[i]
-    buffer, _, when = name.partition(" ")
+    buffer, _, when = name.partition("_")
     return (t.before if when else t.flat)[buffer][link_of(s, buffer)[i]]
 
 
@@ -191,7 +191,7 @@ def _tensor(t: TracedProgram, s: MapsShape, name: str) -> Tensor:
         planes, rows, cols, plane_name, note = 1, s.N * s.P * s.Q, s.C, "", tr("one row per pixel")
     if name == "sums":
         (rows, cols), planes, plane_name, note = t.arrays["sums"].shape, 1, "", tr("one row per part")
-    elif t.arrays[name].shape == (s.C,):
+    elif name in ("b", "db") and isinstance(s, BiasShape):
         planes, rows, cols, plane_name, note = 1, 1, s.C, "", tr("one number per channel")
     elif name == "mask" and getattr(s, "keep", "") == BITS:
         planes, rows, cols, plane_name, note = 1, s.words, WORD, "", tr("one row per word of 32 bits")
@@ -219,25 +219,38 @@ def _groups(tensors: Mapping[str, Tensor], summed: Mapping[str, Tensor]) -> tupl
 
 
 # -- notes on cells ----------------------------------------------------------------------------------
-_FROM = mark("It belongs to the same element as the lit cells.")
+# Of an element of a result: the sentence, and the buffers whose numbers are in it, after the run or before it.
+_NOTES: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
+    "relu": {"y": (mark("max({0}, 0)."), ("x",))},
+    "relu-backward": {"dx": (mark("{0} of dy, and 0 where x was not positive."), ("dy",))},
+    "bias": {"y": (mark("{0} + {1}, the bias of its channel."), ("x", "b"))},
+    "residual": {"y": (mark("max({0} + {1}, 0)."), ("a", "b"))},
+    "residual-backward": {
+        "da": (mark("{0} of dy, and 0 where y is not positive: {1}."), ("dy", "y")),
+        "db": (mark("It was {0}. The gradient {1} was added to it."), ("db_before", "da")),
+    },
+}
 _ADDED = mark("The sum of the lit cells: all elements of channel {0}.")
 
 
 def _annotations(t: TracedProgram, ladder: str, s: MapsShape) -> list[Annotation]:
     """Returns notes on the results: the cells that each was computed from, by the links of both directions."""
-    outputs = [b.name for b in t.program.outputs if b.name != "mask"]
-    others = [b.name for b in t.program.buffers if b.name not in (*outputs, "mask", "sum", "sums")]
     if ladder == "bias-backward":
         per_channel = [np.flatnonzero(channels(s) == c) for c in range(s.C)]
         args = np.arange(s.C)[:, None]
         return [
             Annotation("db", Captions((tr(_ADDED),), np.zeros(s.C, int), args), {"dy": np.stack(per_channel)})
         ]
-    found = []
-    for name in outputs:
-        count = s.elements
-        names = {other: link_of(s, other)[:, None] for other in others}
-        found.append(
-            Annotation(name, Captions((tr(_FROM),), np.zeros(count, int), np.zeros((count, 1))), names)
-        )
-    return found
+    return [_annotation(t, s, name, *note) for name, note in _NOTES[ladder].items()]
+
+
+def _annotation(t: TracedProgram, s: MapsShape, name: str, text: str, numbers: Sequence[str]) -> Annotation:
+    args, lit_cells = [], {}
+    for number in numbers:
+        buffer, _, when = number.partition("_")
+        link = link_of(s, buffer)
+        args.append((t.before if when else t.flat)[buffer][link])
+        if buffer != name:
+            lit_cells[buffer] = link[:, None]
+    captions = Captions((tr(text),), np.zeros(s.elements, int), np.stack(args, axis=1))
+    return Annotation(name, captions, lit_cells)
