@@ -16,6 +16,7 @@ from kernels.fusion.ladder import PLANS as FUSION_PLANS
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch, RuleError
 from kernels.model.rung import INT8, TENSOR_CORES, UNITS, Ladder, Rung
+from kernels.pooling.ladder import LADDERS as POOLING
 from kernels.records import recordings
 from kernels.runner import run
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
@@ -23,6 +24,7 @@ from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.gemm.plan import PLANS as GEMM_PLANS
+from visuals.pooling.scene import PLANS as POOLING_PLANS
 from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
@@ -39,6 +41,10 @@ SCENES = {  # the rungs that a stage shows, by ladder
     "stride": {"stride/copy"},
     "banks": {"banks/plain", "banks/padded"},
     "layout": {"layout/along-w", "layout/along-c"},
+    **{
+        ladder.name: {rung.name for rung in ladder.rungs} & set(POOLING_PLANS)
+        for ladder in POOLING
+    },
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]
