@@ -18,6 +18,7 @@ from kernels.ladders import LADDERS
 from kernels.model.program import Launch, RuleError
 from kernels.model.rung import INT8, TENSOR_CORES, UNITS, Ladder, Rung
 from kernels.optimizer import ladder as optimizer_ladder
+from kernels.pooling.ladder import LADDERS as POOLING
 from kernels.records import recordings
 from kernels.runner import run
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
@@ -25,6 +26,7 @@ from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.gemm.plan import PLANS as GEMM_PLANS
+from visuals.pooling.scene import PLANS as POOLING_PLANS
 from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
@@ -44,6 +46,8 @@ SCENES = {  # the rungs that a stage shows, by ladder
     **{
         ladder.name: {rung.name for rung in ladder.rungs if not rung.library}
         for ladder in (*elementwise_ladder.LADDERS, *optimizer_ladder.LADDERS)
+        ladder.name: {rung.name for rung in ladder.rungs} & set(POOLING_PLANS)
+        for ladder in POOLING
     },
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
