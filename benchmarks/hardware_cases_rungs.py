@@ -303,7 +303,7 @@ CROSS_ENTROPY = tuple(
     )
 )
 # -- norms -------------------------------------------------------------------------------------------------
-# Maps and rows of whole float4; odd extents with other tile sizes. The zeroing of sums is the same launch everywhere.
+# Maps and rows of whole float4; odd extents with other tile sizes.
 _NORM = {
     "maps": (((2, 8, 8, 12), {}), ((3, 5, 7, 9), {"BLOCK": 32, "BLOCKS": 12})),
     "rows": (((16, 512), {}), ((7, 77), {"BLOCK": 32, "WARPS": 1, "PER": 4, "BLOCKS": 3})),
@@ -317,7 +317,7 @@ def _norm(ladder, rung: Rung) -> Iterator[Case]:
         for layout in (("nchw",), ("nhwc",)) if of_maps else ((),):
             shape = ladder.shape(*extents, *layout)
             if not any(rung.rules(shape, rung.default_tiles | own)):
-                yield from (case for case in steps(rung, shape, **own) if case.launch.entry != "zero")
+                yield from steps(rung, shape, **own)
 
 
 NORM = tuple(

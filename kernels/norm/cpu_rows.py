@@ -33,15 +33,20 @@ def three_reads(x, gamma, beta, y, mean, invstd, N, eps) -> None:
 
 
 def welford(x, gamma, beta, y, mean, invstd, N, eps) -> None:
-    """Merge mean and M2 of one tile of columns after the other, then compute y."""
-    moments = Moments(0, np.zeros(len(x), np.float32), np.zeros(len(x), np.float32))
-    for first in range(0, int(N), TILE):
-        part = x[:, first : first + TILE]
-        n = np.float32(part.shape[1])
-        of = part.sum(axis=1, dtype=np.float32) / n
-        moments = merge(moments, Moments(n, of, np.square(part - of[:, None]).sum(axis=1, dtype=np.float32)))
-    mean[...], invstd[...] = moments.mean, inverse_std(moments.M2 / np.float32(N), eps)
+    """Merge mean and M2 of one tile of columns after the other, a few rows at a time. Then compute y."""
+    for rows, of_mean, of_invstd in few_rows(x, mean[:, None], invstd[:, None]):
+        zeros = np.zeros(len(rows), np.float32)
+        moments = Moments(0, zeros, zeros)
+        for first in range(0, int(N), TILE):
+            moments = merge(moments, _moments(rows[:, first : first + TILE]))
+        of_mean[:, 0], of_invstd[:, 0] = moments.mean, inverse_std(moments.M2 / np.float32(N), eps)
     _normalize(x, gamma, beta, y, mean, invstd)
+
+
+def _moments(x: np.ndarray) -> Moments:
+    n = np.float32(x.shape[1])
+    mean = x.sum(axis=1, dtype=np.float32) / n
+    return Moments(n, mean, np.square(x - mean[:, None]).sum(axis=1, dtype=np.float32))
 
 
 def warp(x, gamma, beta, y, mean, invstd, M, N, eps) -> None:

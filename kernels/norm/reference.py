@@ -2,8 +2,8 @@
 
 Each function returns {output: (result, scale)}. Forward, the scale of the mean is the mean of absolute values. The
 standard deviation is a norm of x, apart from its mean: if each x is changed by at most t times its size, the standard
-deviation changes by at most t times the root mean square of x. This limits 1 / std, also where x is constant. An
-algorithm that is less exact has another limit for the variance (`sums_scale`).
+deviation changes by at most t times the root mean square of x. With t = ROUNDING this limits 1 / std, also where x is
+constant. An algorithm that is less exact has another limit for the variance (`sums_scale`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kernels.model.verify import Reference
 from kernels.norm.shape import EPS, MapsShape, RowsShape
 
 TOLERANCE = 1e-5  # allowed error of a rung, as a fraction of the scale
+ROUNDING = 2.0**-19  # allowed error of a float32 sum of numbers >= 0, relative: 32 roundings
 CHUNK = 2**20  # numbers at a time: limits the float64 copies in memory
 Outputs = dict[str, Reference]
 
@@ -53,20 +54,20 @@ def inverse(variance: np.ndarray) -> np.ndarray:
 
 
 def backward_limits(s: Statistics) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the variances that change of x by the tolerance can give: those of a backward stable algorithm."""
-    std, change = np.sqrt(s.variance), TOLERANCE * s.rms
+    """Returns the variances that a change of x by ROUNDING can give: those of a backward stable algorithm."""
+    std, change = np.sqrt(s.variance), ROUNDING * s.rms
     return np.square(np.maximum(std - change, 0)), np.square(std + change)
 
 
 def sums_limits(s: Statistics) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the variances that mean of x^2 - (mean of x)^2 can give, if both are wrong by the tolerance."""
-    change = TOLERANCE * (s.rms**2 + 2 * s.size * np.abs(s.mean))
+    """Returns the variances that mean of x^2 - (mean of x)^2 can give, if both are wrong by ROUNDING."""
+    change = ROUNDING * (s.rms**2 + 2 * s.size * np.abs(s.mean))
     return np.maximum(s.variance - change, 0), s.variance + change
 
 
 def invstd_scale(s: Statistics, limits: Limits) -> np.ndarray:
     low, high = limits(s)
-    return s.invstd + np.maximum(inverse(low) - s.invstd, s.invstd - inverse(high)) / TOLERANCE
+    return inverse(low) + np.maximum(inverse(low) - s.invstd, s.invstd - inverse(high)) / TOLERANCE
 
 
 def normalized(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, limits: Limits) -> Iterator[Reference]:

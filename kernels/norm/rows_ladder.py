@@ -242,7 +242,10 @@ def _atomics(source: str, cpu_function: Callable, centred: bool):
             f"norm/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, tiles, cpu_name="row_by_row"
         )
         sums = ("dgamma", "dbeta") if centred else ("dgamma",)
-        zeros = (replace(zero(name, s.N), label=f"zero of {name}") for name in sums)
+        zeros = (
+            replace(zero(name, s.N), label=f"zero of {name}", cpu_name=f"zero_{n}")
+            for n, name in enumerate(sums, 1)
+        )
         return Program(buffers, (*zeros, step))
 
     return build
