@@ -22,7 +22,7 @@ def cases() -> dict[str, Case]:
     """Returns every case by name, in the order of the launches."""
     all_cases = (
         *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION, *rungs.SOFTMAX,
-        *rungs.FUSION, *rungs.CROSS_ENTROPY, *rungs.LINEAR, *wmma.CASES,
+        *rungs.FUSION, *rungs.CROSS_ENTROPY, *rungs.LINEAR, *rungs.EMBEDDING, *wmma.CASES,
     )  # fmt: skip
     named = {case.name: case for case in all_cases}
     assert len(named) == len(all_cases), "two cases bear one name"

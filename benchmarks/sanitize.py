@@ -5,7 +5,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv, attention, fusion, softmax, memory, cross-entropy and linear; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, memory, cross-entropy, linear and embedding; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -31,6 +31,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy import ladder as cross_entropy_ladder
+from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
@@ -69,6 +70,7 @@ FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "c
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
+EMBEDDING = ((61, 45, 37), (37, 9, 36)), ((1, 1, 1), (40, 6, 12, "equal"), (70, 300, 8, "zipf"))
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -131,9 +133,16 @@ def _linear():
         yield from ((rung, swept, default) for rung in ladder.rungs)
 
 
+def _embedding():
+    for ladder in embedding_ladder.LADDERS:
+        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in EMBEDDING)
+        yield from ((rung, swept, default) for rung in ladder.rungs)
+
+
 RUNS = {
     "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
     "memory": _memory, "cross-entropy": _cross_entropy, "linear": _linear,
+    "embedding": _embedding,
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention import ladder as attention_ladder
 from kernels.conv import ladder as conv_ladder
 from kernels.cross_entropy import ladder as cross_entropy_ladder
+from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
@@ -28,6 +29,7 @@ LADDERS: dict[str, Ladder] = {
         *memory_ladder.LADDERS,
         *cross_entropy_ladder.LADDERS,
         *linear_ladder.LADDERS,
+        *embedding_ladder.LADDERS,
     )
 }
 

@@ -16,7 +16,7 @@ FORBIDDEN = {
     "kernels": {"streamlit", "plotly", "visuals", "pages"},
     "visuals": {"pages"},
 }
-TOPICS = {"attention", "conv", "cross_entropy", "fusion", "gemm", "linear", "memory", "softmax"}
+TOPICS = {"attention", "conv", "cross_entropy", "embedding", "fusion", "gemm", "linear", "memory", "softmax"}
 # Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 

@@ -72,7 +72,7 @@ def test_numbers_of_every_shape_are_in_ascii(ladder, capsys):
 SHAPES = {
     "conv": "N=²", "gemm": "M=²", "loops": "M=²", "attention": "N=²", "attention-loops": "N=²", "softmax": "M=²",
     "fusion": "N=²", "add": "M=²", "stride": "n=²", "banks": "n=²", "layout": "N=²",
-    "cross-entropy": "M=²", "cross-entropy-backward": "M=²", "cross-entropy-step": "M=²", "linear": "M=²", "linear-dinput": "M=²", "linear-dweight": "M=²",
+    "cross-entropy": "M=²", "cross-entropy-backward": "M=²", "cross-entropy-step": "M=²", "linear": "M=²", "linear-dinput": "M=²", "linear-dweight": "M=²", "embedding": "M=²", "embedding-backward": "M=²",
 }  # fmt: skip
 
 
