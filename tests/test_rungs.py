@@ -22,10 +22,12 @@ from visuals.attention.scene import SCENES as ATTENTION_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
+from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
+CROSS_ENTROPY = ("cross-entropy", "cross-entropy-backward", "cross-entropy-step")
 SCENES = {  # the rungs that a stage shows, by ladder
     "conv": {
         "conv/direct", "conv/im2col-gemm", "conv/im2col-cublas", "conv/fft", *IMPLICIT_RUNGS,
@@ -39,6 +41,7 @@ SCENES = {  # the rungs that a stage shows, by ladder
     "stride": {"stride/copy"},
     "banks": {"banks/plain", "banks/padded"},
     "layout": {"layout/along-w", "layout/along-c"},
+    **{name: {rung for rung in CROSS_ENTROPY_STEPS if rung.startswith(f"{name}/")} for name in CROSS_ENTROPY},
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]

@@ -3,7 +3,7 @@
 // Idea: in sorted order a token begins after all smaller tokens. One
 // block computes these sums, PER tokens a thread and BLOCK * PER in a
 // turn. The lanes of a warp add up their sums in five steps. The sums
-// of the warps meet in shared memory.
+// of the warps are in shared memory.
 // What limits it: one SM works alone, turn after turn.
 //
 // Launch: grid 1, block BLOCK, whole warps. BLOCK and PER are defines.
