@@ -15,6 +15,7 @@ from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
+from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
@@ -358,4 +359,19 @@ POOLING = tuple(
     if not rung.library
     for shape in _POOLING[ladder.name.partition("-")[0]]
     for case in steps(rung, shape)
+)
+
+# -- embeddings --------------------------------------------------------------------------------------------
+# Rows of whole sectors, some tokens repeated; ragged rows in several chunks; one token in all rows.
+EMBEDDING = tuple(
+    {
+        case.name: case  # two rungs sort in the same launches
+        for ladder in embedding_ladder.LADDERS
+        for rung in ladder.rungs
+        if not rung.library
+        for extents, small in (((96, 64, 128), False), ((61, 45, 37), True), ((40, 6, 12, "equal"), True))
+        for case in steps(
+            rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
+        )
+    }.values()
 )

@@ -11,6 +11,7 @@ and likewise conv, attention, fusion, softmax, memory and norm; all if none is n
 and likewise conv, attention, fusion, softmax, memory, cross-entropy and linear; all if none is named. The first line compiles everything,
 and likewise conv, attention, attention-backward, fusion, softmax and memory; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, pooling and memory; all if none is named. The first line compiles everything,
+and likewise conv, attention, fusion, softmax, memory, cross-entropy, linear and embedding; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -39,6 +40,7 @@ from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
+from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
@@ -89,6 +91,7 @@ NORM_MAPS = tuple(
 )
 NORM_ROWS = ((5, 77), (3, 36), (1, 1))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
+EMBEDDING = ((61, 45, 37), (37, 9, 36)), ((1, 1, 1), (40, 6, 12, "equal"), (70, 300, 8, "zipf"))
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -227,6 +230,25 @@ RUNS = {
     "softmax": _softmax,
     "memory": _memory,
     "pooling": _pooling,
+}
+
+
+def _embedding():
+    for ladder in embedding_ladder.LADDERS:
+        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in EMBEDDING)
+        yield from ((rung, swept, default) for rung in ladder.rungs)
+
+
+RUNS = {
+    "gemm": _gemm,
+    "conv": _conv,
+    "attention": _attention,
+    "fusion": _fusion,
+    "softmax": _softmax,
+    "memory": _memory,
+    "cross-entropy": _cross_entropy,
+    "linear": _linear,
+    "embedding": _embedding,
 }
 
 

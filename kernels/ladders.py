@@ -10,6 +10,7 @@ from kernels.conv.backward import ladder as conv_backward
 from kernels.conv.backward.transpose import TRANSPOSE
 from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
+from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
@@ -43,6 +44,7 @@ LADDERS: dict[str, Ladder] = {
         *cross_entropy_ladder.LADDERS,
         *norm_ladder.LADDERS,
         *linear_ladder.LADDERS,
+        *embedding_ladder.LADDERS,
     )
 }
 

@@ -21,6 +21,7 @@ TOPICS = {"attention", "conv", "cross_entropy", "fusion", "gemm", "memory", "sof
 TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "norm", "softmax"}
 TOPICS = {"attention", "conv", "cross_entropy", "fusion", "gemm", "linear", "memory", "softmax"}
 TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "pooling", "softmax"}
+TOPICS = {"attention", "conv", "cross_entropy", "embedding", "fusion", "gemm", "linear", "memory", "softmax"}
 # Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 

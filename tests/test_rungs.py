@@ -25,11 +25,13 @@ from visuals.attention.scene import SCENES as ATTENTION_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
+from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.pooling.scene import PLANS as POOLING_PLANS
 from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
+CROSS_ENTROPY = ("cross-entropy", "cross-entropy-backward", "cross-entropy-step")
 SCENES = {  # the rungs that a stage shows, by ladder
     "conv": {
         "conv/direct", "conv/im2col-gemm", "conv/im2col-cublas", "conv/fft", *IMPLICIT_RUNGS,
@@ -46,9 +48,9 @@ SCENES = {  # the rungs that a stage shows, by ladder
     **{
         ladder.name: {rung.name for rung in ladder.rungs if not rung.library}
         for ladder in (*elementwise_ladder.LADDERS, *optimizer_ladder.LADDERS)
-        ladder.name: {rung.name for rung in ladder.rungs} & set(POOLING_PLANS)
-        for ladder in POOLING
     },
+    **{ladder.name: {rung.name for rung in ladder.rungs} & set(POOLING_PLANS) for ladder in POOLING},
+    **{name: {rung for rung in CROSS_ENTROPY_STEPS if rung.startswith(f"{name}/")} for name in CROSS_ENTROPY},
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]
