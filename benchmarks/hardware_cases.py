@@ -21,7 +21,7 @@ EXCLUDED = {
 def cases() -> dict[str, Case]:
     """Returns every case by name, in the order of the launches."""
     all_cases = (
-        *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION, *rungs.SOFTMAX,
+        *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.CONV_BACKWARD, *rungs.ATTENTION, *rungs.SOFTMAX,
         *rungs.FUSION, *wmma.CASES,
     )  # fmt: skip
     named = {case.name: case for case in all_cases}

@@ -5,7 +5,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv, attention, fusion, softmax and memory; all if none is named. The first line compiles everything,
+and likewise conv, conv-backward, attention, fusion, softmax and memory; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -29,6 +29,9 @@ from benchmarks.hardware_counters import emulate, launch_on_gpu
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
+from kernels.conv.backward import ladder as conv_backward
+from kernels.conv.backward.transpose import TRANSPOSE
+from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
@@ -57,6 +60,18 @@ CONV = (
         ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
     ),
 )
+# Several parts of the filters' gradient; phases with different numbers of taps; groups.
+BACKWARD = (
+    (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), mode="convolution"),),
+    (
+        ConvShape(1, 1, 8, 8, 2, 3, 3),
+        ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(2, 1)),
+        ConvShape(1, 40, 7, 7, 50, 1, 1, stride=2),
+        ConvShape(2, 6, 11, 9, 10, 3, 3, stride=2, pad=1, groups=2),
+        ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
+    ),
+)
+TRANSPOSED = TransposeShape(2, 6, 5, 7, 10, 3, 2, stride=(3, 2), output_pad=(2, 1), dilation=(1, 3), groups=2)
 ATTENTION = (AttentionShape(1, 2, 61, 37), AttentionShape(2, 1, 36, 8, scale=-0.5))
 CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, causal=1))
 # In fp16 and in bf16: with and without copies of 16 bytes.
@@ -95,6 +110,12 @@ def _conv():
     yield from ((rung, *CONV) for rung in conv_ladder.LADDER.rungs)
 
 
+def _conv_backward():
+    for ladder in (conv_backward.DINPUT, conv_backward.DWEIGHT):
+        yield from ((rung, *BACKWARD) for rung in ladder.rungs)
+    yield from ((rung, (), (TRANSPOSED, TRANSPOSED.with_(groups=1))) for rung in TRANSPOSE.rungs)
+
+
 def _attention():
     """Yields causal shapes only for rungs without S: masked elements of S stay unwritten and cannot be compared."""
     for rung in attention_ladder.LADDER.rungs:
@@ -117,7 +138,7 @@ def _softmax():
 
 RUNS = {
     "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
-    "memory": _memory,
+    "memory": _memory, "conv-backward": _conv_backward,
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from kernels.model.rung import INT8, TENSOR_CORES, UNITS, Ladder, Rung
 from kernels.records import recordings
 from kernels.runner import run
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
+from visuals.conv.backward.scene import SCENES as BACKWARD_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
@@ -39,6 +40,10 @@ SCENES = {  # the rungs that a stage shows, by ladder
     "stride": {"stride/copy"},
     "banks": {"banks/plain", "banks/padded"},
     "layout": {"layout/along-w", "layout/along-c"},
+    **{
+        ladder: {name for name in BACKWARD_SCENES if name.startswith(f"{ladder}/")}
+        for ladder in ("conv-dinput", "conv-dweight")
+    },
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]

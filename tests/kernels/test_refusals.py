@@ -72,6 +72,7 @@ def test_numbers_of_every_shape_are_in_ascii(ladder, capsys):
 SHAPES = {
     "conv": "N=²", "gemm": "M=²", "loops": "M=²", "attention": "N=²", "attention-loops": "N=²", "softmax": "M=²",
     "fusion": "N=²", "add": "M=²", "stride": "n=²", "banks": "n=²", "layout": "N=²",
+    "conv-dinput": "N=²", "conv-dweight": "N=²", "conv-transpose": "N=²",
 }  # fmt: skip
 
 

@@ -89,9 +89,7 @@ def test_unsupported_is_reported_with_cudnns_status_for_workspace_and_run(status
             "WINOGRAD"
         )
     with pytest.raises(UnsupportedError, match=message):
-        convolution(Library(statuses={"cudnnConvolutionForward": status})).run(
-            "WINOGRAD", 1, 2, 3, 0, 0, 0
-        )
+        convolution(Library(statuses={"cudnnConvolutionForward": status})).run("WINOGRAD", 1, 2, 3, 0, 0, 0)
 
 
 @pytest.mark.parametrize("status", [2000, 4000, 5003])

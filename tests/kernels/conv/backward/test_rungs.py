@@ -125,7 +125,9 @@ def test_a_long_sum_of_positive_terms_keeps_its_digits(name):
     verified_output(cpu, OURS[name], s, inputs=inputs)
     ones = {"x": np.ones(s.x_shape, "f4"), "dy": np.ones(s.y_shape, "f4")}
     assert verified_output(cpu, OURS[name], s, inputs=ones) == s.N * s.PQ
-    assert s.N * s.PQ // dweight.terms_of_part(s, DWEIGHT_FAST.default_tiles) >= 49  # parts of at most 4,096 terms
+    assert (
+        s.N * s.PQ // dweight.terms_of_part(s, DWEIGHT_FAST.default_tiles) >= 49
+    )  # parts of at most 4,096 terms
 
 
 # -- races, orders, faults -------------------------------------------------------------------------------
