@@ -20,6 +20,7 @@ from kernels.records import recordings
 from kernels.runner import run
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
 from visuals.conv.backward.scene import SCENES as BACKWARD_SCENES
+from visuals.conv.backward.transpose import WORDINGS as TRANSPOSE_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
@@ -44,6 +45,7 @@ SCENES = {  # the rungs that a stage shows, by ladder
         ladder: {name for name in BACKWARD_SCENES if name.startswith(f"{ladder}/")}
         for ladder in ("conv-dinput", "conv-dweight")
     },
+    "conv-transpose": set(TRANSPOSE_SCENES),
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]

@@ -87,9 +87,6 @@ PRESETS: dict[str, Preset] = {
 }  # fmt: skip
 
 _rung = rung_factory("conv-transpose", cost, TOLERANCE)
-NO_SCENE = mark(
-    "its steps are those of the same kernel for the gradient of convolution's input, under other names"
-)
 
 TRANSPOSE = Ladder(
     name="conv-transpose",
@@ -111,7 +108,6 @@ TRANSPOSE = Ladder(
             _rules(common.image_rules),
             {"BLOCK": common.BLOCKS},
             cpu_title=mark("direct, tap by tap"),
-            no_scene=NO_SCENE,
         ),
         _rung(
             "gemm-atomics",
@@ -124,7 +120,6 @@ TRANSPOSE = Ladder(
             _rules(dinput.gemm_rules),
             GEMM_TILES,
             cpu_title=mark("blocked product + scatter"),
-            no_scene=NO_SCENE,
             cpu_tiles=("TILE",),
         ),
         _rung(
@@ -135,7 +130,6 @@ TRANSPOSE = Ladder(
             _rules(dinput.gemm_rules),
             GEMM_TILES,
             cpu_title=mark("blocked product + gather"),
-            no_scene=NO_SCENE,
             cpu_tiles=("TILE",),
         ),
         _rung(
@@ -151,7 +145,6 @@ TRANSPOSE = Ladder(
             *SETS,
             capability=ampere,
             cpu_title=mark("implicit GEMM by phases"),
-            no_scene=NO_SCENE,
             cpu_tiles=("BM", "BN", "BK"),
         ),
         *library.rungs(

@@ -1,4 +1,4 @@
-"""The scenes of convolution's gradients, by rung. Transposed convolution has those of the input's gradient."""
+"""The scenes of convolution's gradients, by rung. transpose.py has those of transposed convolution."""
 
 from __future__ import annotations
 
