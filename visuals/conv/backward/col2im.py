@@ -21,8 +21,8 @@ from visuals.scene.scene import Scene
 
 ATOMICS, GATHER = "conv-dinput/gemm-atomics", "conv-dinput/gemm-gather"
 ATOMICS_NOTE = mark(
-    "One window after another. On the GPU all windows are added at the same time. The L2 cache does the additions to one "
-    "pixel one after another, in an order that changes from run to run."
+    "One window after another. On the GPU all windows are added at the same time. The L2 cache does the additions to a "
+    "pixel one by one. Their order changes from run to run."
 )
 GATHER_NOTE = mark("One pixel after another. On the GPU all pixels are computed at the same time.")
 
@@ -31,12 +31,11 @@ GATHER_NOTE = mark("One pixel after another. On the GPU all pixels are computed 
 def atomics_kinds(s: ConvShape) -> frame.Kinds:
     add = "atomicAdd(&channel_gradient"
     window = tr(
-        "Thread {0} adds column {0} of the [gradient of the data matrix](workspace) to the window of output ({1}, {2})."
+        "Thread {0} adds column {0} of the [column gradients](workspace) to the window of output ({1}, {2})."
     )
     if s.C > 1:
         window = tr(
-            "{n} threads, one per channel, add column {0} of the [gradient of the data matrix](workspace) to the window of "
-            "output ({1}, {2}).",
+            "{n} threads, one per channel, add column {0} of the [column gradients](workspace) to the window of output ({1}, {2}).",
             n=s.C,
         )
     return {
@@ -196,7 +195,7 @@ def _tensors(found: frame.Run) -> list[Tensor]:
             tr("read in this order, not moved"),
         ),
         frame.matrix("dy", tr("gradient of the output"), "input", (s.K, s.PQ), found["dy"][0]),
-        frame.matrix("col", tr("gradient of the data matrix"), "workspace", (s.CRS, s.PQ)),
+        frame.matrix("col", tr("column gradients: those of the data matrix"), "workspace", (s.CRS, s.PQ)),
     ]
 
 

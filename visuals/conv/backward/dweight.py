@@ -26,8 +26,8 @@ DIRECT_NOTE = mark(
     "of a block run at the same time."
 )
 GEMM_NOTE = mark(
-    "One window after another, then one tile of the sum after another. On the GPU all windows are copied at the same time, "
-    "and all tiles of the result are computed at the same time."
+    "One window after another, then one tile of the sum after another. On the GPU all windows are copied at the same time. "
+    "Then all tiles of the result are computed at the same time."
 )
 
 
