@@ -36,7 +36,7 @@ def kinds_of(s: ConvShape, parts: int, atomics: bool) -> frame.Kinds:
             tr("Part {0} of {parts}: the block adds positions {1} to {2} of {n}.", parts=parts, n=s.N * s.PQ),
         ),
         "copy": (
-            "correlate(sum, stages",
+            "correlate(sum,",
             tr(
                 "Positions {1} to {2}: the block copies [gradients](workspace) and [pixels](input) into shared memory."
             )
@@ -44,11 +44,11 @@ def kinds_of(s: ConvShape, parts: int, atomics: bool) -> frame.Kinds:
             + tr("Zeros of the padding: {3}."),
         ),
         "barrier": (
-            "correlate(sum, stages",
+            "correlate(sum,",
             tr("All threads of the block wait until both tiles are complete."),
         ),
         "multiply": (
-            "correlate(sum, stages",
+            "correlate(sum,",
             tr("The products of positions {1} to {2} are added to the [sums](output) of part {0}."),
         ),
     }

@@ -106,8 +106,8 @@ def kinds_of(s: ConvShape) -> frame.Kinds:
         "Phase of pixel ({0}, {1}): {3} pixels of each channel. No tap reads them, so there is nothing to multiply."
     )
     return {
-        "start": ("Axis vertical = find_axis", start),
-        "empty": ("Axis vertical = find_axis", empty),
+        "start": ("vertical = find_axis", start),
+        "empty": ("vertical = find_axis", empty),
         "filters": ("source + (size_t)m * filter_area", filters),
         "data": ("output_gradient + (unsigned)(windows", data),
         "barrier": ("__syncthreads();", tr("All threads of the block wait until both tiles are complete.")),

@@ -82,7 +82,7 @@ def dweight_cost(s: ConvShape) -> str:
         n=decimal(f"{s.N * s.PQ:,}"),
     )
     if parts == 1:
-        return f"{sums} {tr('The implicit product adds it in one part.')}"
+        return " ".join((sums, tr("The implicit product adds it in one part.")))
     blocks = tr(
         "The gradient has only {blocks} tiles of {rows} × {columns}. Cut into {parts} parts, the sum keeps every SM at work.",
         blocks=ceil(s.CRS, tiles["BN"]) * ceil(s.filters, tiles["BM"]) * s.groups,

@@ -20,7 +20,7 @@ from tests.helpers.shapes import plain_layer_shapes, transpose_shapes
 pytestmark = pytest.mark.gpu
 LADDERS = {ladder.name: ladder for ladder in (DINPUT, DWEIGHT, TRANSPOSE)}
 RAGGED = ConvShape(3, 6, 19, 17, 70, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1, 2), groups=2)
-RES3 = DINPUT.presets["resnet50-res3-3x3-n32"].shape
+RES3 = DINPUT.presets["backward-resnet50-res3-3x3-n32"].shape
 
 
 def ours(ladder, shape) -> list[str]:

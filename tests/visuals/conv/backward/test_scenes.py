@@ -120,7 +120,7 @@ def test_holes_of_the_stride_are_empty_cells():
     holes = np.ones((5, 5), bool)
     holes[::2, ::2] = False
     assert np.isnan(spread[:, holes]).all()
-    plain = BACKWARD_PRESETS["toy"].shape
+    plain = BACKWARD_PRESETS["backward-toy"].shape
     assert "spread" not in [
         t.name for t in backward_scene(dinput.RUNG, plain, {}, inputs_of(dinput.RUNG, plain)).tensors
     ]

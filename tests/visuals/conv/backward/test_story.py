@@ -39,7 +39,7 @@ def test_additions_and_pixels():
 
 
 def test_parts_of_a_layer():
-    text = story.dweight_cost(BACKWARD_PRESETS["resnet50-res2-3x3-n32"].shape)
+    text = story.dweight_cost(BACKWARD_PRESETS["backward-resnet50-res2-3x3-n32"].shape)
     assert "Each of the 36,864 taps is a sum of 100,352 products" in text
     assert "The gradient has only 9 tiles of 64 × 64. Cut into 44 parts" in text
     assert "one part" in story.dweight_cost(ConvShape(1, 1, 4, 4, 1, 3, 3))
