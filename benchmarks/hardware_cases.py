@@ -23,7 +23,8 @@ def cases() -> dict[str, Case]:
     all_cases = (
         *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION,
         *rungs.SOFTMAX, *rungs.FUSION, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
-        *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING, *wmma.CASES,
+        *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING,
+        *rungs.CONV_BACKWARD, *wmma.CASES,
     )  # fmt: skip
     named = {case.name: case for case in all_cases}
     assert len(named) == len(all_cases), "two cases bear one name"

@@ -12,6 +12,7 @@ from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
+from kernels.conv.backward import ladder as conv_backward
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
@@ -134,6 +135,38 @@ CONV = tuple(
         _conv("direct", _FINISHED, "bias_relu"),
     )
 )  # fmt: skip
+
+# Whole tiles; several parts and phases, partly outside, more than one image.
+_STRIDED = ConvShape(2, 5, 18, 13, 37, 3, 3, stride=2, pad=1)
+
+
+def _backward(ladder, name: str, shape: ConvShape, *entries: str, **tiles: int) -> Iterator[Case]:
+    return steps(ladder.rung(f"{ladder.name}/{name}"), shape, *entries, **tiles)
+
+
+_DINPUT, _DWEIGHT = conv_backward.DINPUT, conv_backward.DWEIGHT
+_SMALLEST = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 4}
+CONV_BACKWARD = tuple(
+    chain(
+        *(_backward(_DINPUT, "direct", shape) for shape in (_PLAIN, _STRIDED)),
+        *(
+            _backward(_DINPUT, "gemm-atomics", shape, "gemm_transposed", "col2im_atomics")
+            for shape in (_PLAIN, _STRIDED)
+        ),
+        *(_backward(_DINPUT, "gemm-gather", shape, "col2im_gather") for shape in (_PLAIN, _STRIDED)),
+        _backward(_DINPUT, "implicit-gemm", _PLAIN),
+        _backward(_DINPUT, "implicit-gemm", _STRIDED, **_SMALLEST),
+        *(_backward(_DWEIGHT, "direct", shape) for shape in (_PLAIN, _STRIDED)),
+        *(_backward(_DWEIGHT, "im2col-gemm", shape, "gemm_sum") for shape in (_PLAIN, _STRIDED)),
+        *(
+            chain(
+                _backward(_DWEIGHT, name, _PLAIN, *entries),
+                _backward(_DWEIGHT, name, _STRIDED, *entries, **_SMALLEST),
+            )
+            for name, entries in (("implicit-gemm-atomics", ("dweight_atomics",)), ("implicit-gemm", ()))
+        ),
+    )
+)
 
 # -- attention ---------------------------------------------------------------------------------------------
 _HEAD = AttentionShape(1, 1, 128, 64)

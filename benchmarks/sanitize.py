@@ -12,6 +12,7 @@ and likewise conv, attention, fusion, softmax, memory, cross-entropy and linear;
 and likewise conv, attention, attention-backward, fusion, softmax and memory; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, pooling and memory; all if none is named. The first line compiles everything,
 and likewise conv, attention, fusion, softmax, memory, cross-entropy, linear and embedding; all if none is named. The first line compiles everything,
+and likewise conv, conv-backward, attention, fusion, softmax and memory; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
@@ -37,6 +38,9 @@ from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
+from kernels.conv.backward import ladder as conv_backward
+from kernels.conv.backward.transpose import TRANSPOSE
+from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
@@ -74,6 +78,18 @@ CONV = (
         ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
     ),
 )
+# Several parts of the filters' gradient; phases with different numbers of taps; groups.
+BACKWARD = (
+    (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), mode="convolution"),),
+    (
+        ConvShape(1, 1, 8, 8, 2, 3, 3),
+        ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(2, 1)),
+        ConvShape(1, 40, 7, 7, 50, 1, 1, stride=2),
+        ConvShape(2, 6, 11, 9, 10, 3, 3, stride=2, pad=1, groups=2),
+        ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
+    ),
+)
+TRANSPOSED = TransposeShape(2, 6, 5, 7, 10, 3, 2, stride=(3, 2), output_pad=(2, 1), dilation=(1, 3), groups=2)
 ATTENTION = (AttentionShape(1, 2, 61, 37), AttentionShape(2, 1, 36, 8, scale=-0.5))
 CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, causal=1))
 # In fp16 and in bf16: with and without copies of 16 bytes.
@@ -139,6 +155,12 @@ def _conv():
     yield from ((rung, *CONV) for rung in conv_ladder.LADDER.rungs)
 
 
+def _conv_backward():
+    for ladder in (conv_backward.DINPUT, conv_backward.DWEIGHT):
+        yield from ((rung, *BACKWARD) for rung in ladder.rungs)
+    yield from ((rung, (), (TRANSPOSED, TRANSPOSED.with_(groups=1))) for rung in TRANSPOSE.rungs)
+
+
 def _attention():
     """Yields causal shapes only for rungs without S: masked elements of S stay unwritten and cannot be compared."""
     for rung in attention_ladder.LADDER.rungs:
@@ -200,37 +222,10 @@ def _norm():
         yield from ((rung, [ladder.shape(*e) for e in extents], ()) for rung in ladder.rungs)
 
 
-RUNS = {
-    "gemm": _gemm,
-    "conv": _conv,
-    "attention": _attention,
-    "fusion": _fusion,
-    "softmax": _softmax,
-    "attention-backward": _attention_backward,
-    "memory": _memory,
-    "elementwise": _elementwise,
-    "optimizer": _optimizer,
-    "cross-entropy": _cross_entropy,
-    "norm": _norm,
-    "linear": _linear,
-}
-
-
 def _pooling():
     for ladder in pooling_ladder.LADDERS:
         first, *others = POOLING[ladder.name.partition("-")[0]]
         yield from ((rung, (first,), others) for rung in ladder.rungs)
-
-
-RUNS = {
-    "gemm": _gemm,
-    "conv": _conv,
-    "attention": _attention,
-    "fusion": _fusion,
-    "softmax": _softmax,
-    "memory": _memory,
-    "pooling": _pooling,
-}
 
 
 def _embedding():
@@ -242,12 +237,18 @@ def _embedding():
 RUNS = {
     "gemm": _gemm,
     "conv": _conv,
+    "conv-backward": _conv_backward,
     "attention": _attention,
+    "attention-backward": _attention_backward,
+    "memory": _memory,
     "fusion": _fusion,
     "softmax": _softmax,
-    "memory": _memory,
+    "elementwise": _elementwise,
+    "optimizer": _optimizer,
     "cross-entropy": _cross_entropy,
     "linear": _linear,
+    "norm": _norm,
+    "pooling": _pooling,
     "embedding": _embedding,
 }
 

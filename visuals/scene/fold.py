@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from visuals.scene.parts import Captions, Lanes, MatMul, Read, Write
+from visuals.scene.parts import Captions, Lanes, MatMul, Read, Source, Write
 from visuals.scene.recorder import read_per_step
 from visuals.scene.scene import Scene
 
@@ -44,7 +44,8 @@ def folded(scene: Scene, runs: Sequence[Run], template: str, args: Callable[[Run
         matmuls=tuple(_matmul(product, last) for product in scene.matmuls),
         readings=tuple(replace(r, values=np.asarray(r.values)[last]) for r in scene.readings),
         captions=_captions(scene.captions, last, new, runs, template, args),
-        source=scene.source and replace(scene.source, lines=_at(scene.source.lines, last)),
+        source=scene.source and _source(scene.source, last, new),
+        next_sources=tuple(_source(source, last, new) for source in scene.next_sources),
         lanes=scene.lanes and Lanes(scene.lanes.warp[last], scene.lanes.mask[last]),
     )
 
@@ -57,8 +58,13 @@ def _new_steps(steps: int, runs: Sequence[Run]) -> np.ndarray:
     return np.arange(steps) - np.cumsum(joined)
 
 
-def _at(array: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    return np.asarray(array)[steps] if np.size(array) > 1 else array
+def _source(source: Source, last: np.ndarray, new: np.ndarray) -> Source:
+    """Returns a file with its lit lines at the new steps. No run of folded steps may be of two files."""
+    count = np.size(source.lines)
+    if count > 1:
+        own = last[(last >= source.since) & (last < source.since + count)]
+        source = replace(source, lines=np.asarray(source.lines)[own - source.since])
+    return replace(source, since=int(new[source.since]))
 
 
 def _matmul(product: MatMul, last: np.ndarray) -> MatMul:

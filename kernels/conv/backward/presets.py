@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.i18n import mark
@@ -11,6 +13,12 @@ _FORWARD = (
     "toy", "lenet-conv1", "resnet50-conv1-n32", *(f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)),
     "vgg-conv1_2",
 )  # fmt: skip
+
+
+def _backward(preset: Preset) -> Preset:
+    """Returns a layer of the forward ladder under a key of its own: a sweep names its presets by key."""
+    return replace(preset, key=f"backward-{preset.key}")
+
 
 BACKWARD_PRESETS: dict[str, Preset] = {
     preset.key: preset
@@ -24,12 +32,12 @@ BACKWARD_PRESETS: dict[str, Preset] = {
             ConvShape(3, 6, 13, 11, 10, 3, 2, stride=(2, 3), pad=(2, 1), dilation=(1, 2), groups=2),
             mark("no tile divides it: stride, padding and dilation differ by axis, two groups"),
         ),
-        *(CONV_PRESETS[key] for key in _FORWARD),
+        *(_backward(CONV_PRESETS[key]) for key in _FORWARD),
         Preset(
-            "resnet50-res3-3x3-stride2-n32", mark("ResNet-50 res3 3×3, stride 2, N=32"),
+            "backward-resnet50-res3-stride2-n32", mark("ResNet-50 res3 3×3, stride 2, N=32"),
             ConvShape(32, 128, 56, 56, 128, 3, 3, stride=2, pad=1),
             mark("ResNet-50 version 1.5 (NVIDIA, PyTorch): the first 3x3 layer of stage conv3_x, batch 32"),
         ),
-        CONV_LAYER_PRESETS["resnext50-res2-grouped-n32"],
+        _backward(CONV_LAYER_PRESETS["resnext50-res2-grouped-n32"]),
     )
 }  # fmt: skip

@@ -131,7 +131,7 @@ class TransposeShape(Shape):
         for name, values, default in (
             ("stride", (self.u, self.v), 1),
             ("pad", (self.pad_h, self.pad_w), 0),
-            ("output pad", (self.output_pad_h, self.output_pad_w), 0),
+            ("output_pad", (self.output_pad_h, self.output_pad_w), 0),
             ("dilation", (self.dilation_h, self.dilation_w), 1),
         ):
             if values != (default, default):

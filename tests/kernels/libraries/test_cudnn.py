@@ -140,6 +140,36 @@ def test_descriptors_have_every_field_of_a_shape():
     assert calls["cudnnSetConvolutionGroupCount"] == [(2,)] and calls["cudnnSetConvolutionMathType"] == [(3,)]
 
 
+@pytest.mark.parametrize(
+    ("direction", "operands"),
+    [
+        (cudnn.FORWARD, ("_x", "_w", "_y")),
+        (cudnn.BACKWARD_DATA, ("_w", "_y", "_x")),
+        (cudnn.BACKWARD_FILTER, ("_x", "_y", "_w")),
+    ],
+    ids=lambda of: getattr(of, "name", ""),
+)
+def test_each_direction_calls_its_own_functions_with_its_operands(direction, operands):
+    """Two inputs with their descriptors, the convolution, the algorithm's number, the workspace, the output."""
+    calls, library = {}, Library()
+    for name in [n for n in cudnn._ARGUMENTS if direction.name in n]:
+        setattr(library, name, lambda *args, name=name: calls.setdefault(name, args) and 0)
+    found = cudnn.Convolution(cudnn.Cudnn(library), conv_common.struct(SHAPE), SHAPE.maps, direction)
+    first, second, out = (getattr(found, name) for name in operands)
+    algorithm, number = list(direction.algorithms.items())[-1]
+    found.workspace_bytes(algorithm)
+    found.run(algorithm, 1, 2, 3, 4, 5, 6)
+    found.ranked()
+    found.measured(1, 2, 3, 4, 5)
+    name = f"Convolution{direction.name}"
+    assert calls[f"cudnnGet{name}WorkspaceSize"][1:6] == (first, second, found._conv, out, number)
+    run = calls[f"cudnn{name}"]
+    assert run[2:10] == (first, 1, second, 2, found._conv, number, 4, 5) and run[11:] == (out, 3)
+    assert calls[f"cudnnGet{name}Algorithm_v7"][1:5] == (first, second, found._conv, out)
+    assert calls[f"cudnnFind{name}AlgorithmEx"][1:8] == (first, 1, second, 2, found._conv, out, 3)
+    assert calls[f"cudnnFind{name}AlgorithmEx"][-2:] == (4, 5)
+
+
 def test_perf_struct_has_the_layout_of_c():
     """int, int, float, (4 bytes), size_t, int, int, int[3], (4 bytes)."""
     assert ctypes.sizeof(cudnn.Perf) == 48

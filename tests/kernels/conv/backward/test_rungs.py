@@ -215,7 +215,7 @@ def test_phases_have_every_pixel_once_and_every_link(s):
     assert sorted(links) == sorted(expected)
 
 
-RESNET = [f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)]
+RESNET = [f"backward-resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)]
 
 
 @pytest.mark.parametrize("key", RESNET)

@@ -1,0 +1,214 @@
+"""The scenes of convolution's gradients: their cells, links and counts are those of the kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.conv.backward.presets import BACKWARD_PRESETS
+from kernels.conv.shape import ConvShape
+from kernels.engines import emulator
+from kernels.ladders import find
+from kernels.model.program import INPUT
+from kernels.runner import run, seeded_inputs
+from tests.helpers.shapes import conv_shapes
+from visuals.conv.backward import col2im, dinput, dweight, parts, phases
+from visuals.conv.backward.links import HOLE, OUTSIDE, Links, watched
+from visuals.conv.backward.scene import FOLDED, SCENES, backward_scene, why_not
+from visuals.scene.payload import payload
+
+TOY = BACKWARD_PRESETS["backward-stride-toy"].shape
+# All options at once, and a sum that is cut into several parts.
+HARD = ConvShape(2, 2, 6, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
+MANY_PARTS = ConvShape(1, 1, 16, 16, 2, 3, 3, pad=1)
+RESULT = {"conv-dinput": "dx", "conv-dweight": "dw"}
+
+
+def inputs_of(rung: str, s: ConvShape, whole: bool = False) -> dict[str, np.ndarray]:
+    program = find(rung).build(s, find(rung).default_tiles)
+    arrays = seeded_inputs(program.of_role(INPUT))
+    return {name: np.round(3 * a) if whole else a for name, a in arrays.items()}
+
+
+def result(rung: str) -> str:
+    return RESULT[rung.partition("/")[0]]
+
+
+def assert_ends_with_the_result(rung: str, s: ConvShape) -> None:
+    """Asserts that the last cells are, bit for bit, those that the kernel stored in the emulator."""
+    inputs = inputs_of(rung, s)
+    scene = backward_scene(rung, s, {}, inputs)
+    stored = run(rung, s, inputs, engine="emulator", measure=False).output
+    shown = stored[0] if result(rung) == "dx" else stored  # image 0
+    np.testing.assert_array_equal(scene.cells(result(rung)), shown.ravel())
+    payload(scene)
+    for t in range(scene.steps):
+        assert scene.caption(t) and scene.source_at(t)[1] > 0
+
+
+@pytest.mark.parametrize("s", [TOY, HARD, MANY_PARTS], ids=str)
+@pytest.mark.parametrize("rung", SCENES)
+def test_a_scene_ends_with_what_the_kernel_stored(rung, s):
+    assert_ends_with_the_result(rung, s)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rung", SCENES)
+@settings(max_examples=6)
+@given(s=conv_shapes(max_extent=3))
+def test_a_scene_of_any_shape_ends_with_what_the_kernel_stored(rung, s):
+    if not why_not(s, rung, {}):
+        assert_ends_with_the_result(rung, s)
+
+
+@pytest.mark.parametrize("rung", FOLDED)
+def test_a_folded_scene_ends_with_the_same_values(rung):
+    for s in (TOY, MANY_PARTS):
+        scene = backward_scene(rung, s, {}, inputs_of(rung, s))
+        brief = FOLDED[rung](scene)
+        np.testing.assert_array_equal(brief.cells("dw"), scene.cells("dw"))
+        assert brief.steps <= scene.steps
+    assert brief.steps < scene.steps
+
+
+# -- links ---------------------------------------------------------------------------------------------
+@settings(max_examples=60)
+@given(conv_shapes(max_extent=4))
+def test_the_links_of_a_pixel_are_the_forward_links_reversed(s):
+    """A tap is in the forward plan of an output if and only if it is in the backward plan of its pixel."""
+    links = Links(s)
+    rows, outputs = np.nonzero(links.pixel >= 0)
+    forward = set(zip(links.pixel[rows, outputs].tolist(), rows.tolist(), outputs.tolist(), strict=True))
+    backward = set()
+    for pixel in range(s.C * s.H * s.W):
+        c, h, w = np.unravel_index(pixel, (s.C, s.H, s.W))
+        taps, fed = links.fed(int(h), int(w))
+        backward |= {
+            (pixel, int(c) * s.R * s.S + tap, output)
+            for tap, output in zip(taps.tolist(), fed.tolist(), strict=True)
+        }
+    assert forward == backward and len(forward) == links.additions.sum()
+
+
+def test_holes_are_told_from_positions_outside():
+    """Stride 2, padding 1, three taps: row 0 reaches outputs 0 (tap 1); taps 0 and 2 are holes. Row 5 is beyond."""
+    rows = Links(TOY).rows
+    assert rows[0].tolist() == [HOLE, 0, HOLE] and rows[1].tolist() == [1, HOLE, 0]
+    assert rows[5].tolist() == [OUTSIDE, HOLE, 2]
+
+
+@settings(max_examples=60)
+@given(conv_shapes(max_extent=4))
+def test_phases_share_out_the_pixels_and_have_no_holes(s):
+    links = Links(s)
+    found = phases.phases_of(links)
+    assert sorted(np.concatenate([p.pixels for p in found]).tolist()) == list(range(s.H * s.W))
+    assert sum(int((p.index >= 0).sum()) for p in found) * s.C == links.additions.sum() * s.K
+    for phase in found:
+        r, t = phase.taps
+        assert not (links.rows[phase.h :: s.u][:, r] == HOLE).any()
+        assert not (links.columns[phase.w :: s.v][:, t] == HOLE).any()
+
+
+# -- the picture of the stride -------------------------------------------------------------------------
+def test_holes_of_the_stride_are_empty_cells():
+    scene = backward_scene(dinput.RUNG, TOY, {}, inputs := inputs_of(dinput.RUNG, TOY))
+    spread = scene.cells("spread").reshape(TOY.K, 5, 5)
+    np.testing.assert_array_equal(spread[:, ::2, ::2], inputs["dy"][0])
+    holes = np.ones((5, 5), bool)
+    holes[::2, ::2] = False
+    assert np.isnan(spread[:, holes]).all()
+    plain = BACKWARD_PRESETS["backward-toy"].shape
+    assert "spread" not in [
+        t.name for t in backward_scene(dinput.RUNG, plain, {}, inputs_of(dinput.RUNG, plain)).tensors
+    ]
+
+
+def test_the_full_convolution_stays_within_the_spread_gradient_and_its_border():
+    scene = backward_scene(dinput.RUNG, TOY, {}, inputs_of(dinput.RUNG, TOY))
+    t = scene.tensor("spread")
+    top, left, bottom, right = t.pad
+    for h in range(TOY.H):
+        positions = h + TOY.pad_h - np.arange(TOY.R) * TOY.dilation_h
+        assert positions.min() >= -top and positions.max() < t.rows + bottom
+    assert (left, right) == (top, bottom)
+
+
+def test_products_of_a_pixel_add_up_to_its_gradient():
+    scene = backward_scene(dinput.RUNG, HARD, {}, inputs_of(dinput.RUNG, HARD, whole=True))
+    pixels = [t for t in range(scene.steps) if scene.caption(t).startswith("Channel")]
+    assert len(pixels) == HARD.C * HARD.H * HARD.W - 1
+    for t in pixels:
+        products = scene.cells("prod", t)
+        assert np.nansum(products) == scene.cells("sum", t).item()
+
+
+# -- where atomics collide -----------------------------------------------------------------------------
+@settings(max_examples=10)
+@given(conv_shapes(max_extent=3).map(lambda s: s.with_(N=1)))
+def test_additions_are_those_that_the_emulator_counts(s):
+    inputs = inputs_of(col2im.ATOMICS, s)
+    scene = backward_scene(col2im.ATOMICS, s, {}, inputs)
+    program = find(col2im.ATOMICS).build(s, find(col2im.ATOMICS).default_tiles)
+    session = emulator.Session(program, inputs, emulator.Options())
+    session.verify_run()
+    counted = session.counters.total["atomics"]
+    added, collided = (np.asarray(reading.values)[-1] for reading in scene.readings)
+    assert counted == added == scene.cells("adds").sum()
+    assert collided == np.maximum(scene.cells("adds") - 1, 0).sum()
+
+
+def test_every_part_adds_to_every_tap():
+    rung = parts.ATOMICS
+    scene = backward_scene(rung, MANY_PARTS, {}, inputs := inputs_of(rung, MANY_PARTS))
+    program = find(rung).build(MANY_PARTS, find(rung).default_tiles)
+    session = emulator.Session(program, inputs, emulator.Options())
+    session.verify_run()
+    count = int(scene.cells("adds")[0])
+    assert count > 1 and (scene.cells("adds") == count).all()
+    assert session.counters.total["atomics"] == count * MANY_PARTS.K * MANY_PARTS.CRS
+
+
+def test_stored_parts_are_those_of_the_kernel():
+    rung = parts.SPLIT
+    inputs = inputs_of(rung, MANY_PARTS)
+    scene = backward_scene(rung, MANY_PARTS, {}, inputs)
+    program = find(rung).build(MANY_PARTS, find(rung).default_tiles)
+    session = emulator.Session(program, inputs, emulator.Options())
+    session.verify_run()
+    np.testing.assert_array_equal(scene.cells("parts"), session.fetch("parts").ravel())
+
+
+@pytest.mark.parametrize("rung", [dweight.DIRECT, dweight.GEMM, parts.SPLIT, parts.ATOMICS])
+def test_multiply_adds_are_those_of_the_definition(rung):
+    scene = backward_scene(rung, HARD, {}, inputs_of(rung, HARD))
+    reading = next(r for r in scene.readings if r.label == "multiply-adds")
+    assert np.asarray(reading.values)[-1] == HARD.macs
+
+
+# -- what is shown of a large shape --------------------------------------------------------------------
+@pytest.mark.parametrize("key", BACKWARD_PRESETS)
+def test_the_watched_shape_keeps_what_matters(key):
+    s = BACKWARD_PRESETS[key].shape
+    small = watched(s)
+    for name in ("R", "S", "stride", "pad", "dilation", "mode"):
+        assert getattr(small, name) == getattr(s, name)
+    assert small.groups == 1 and small.C <= 2 and small.K <= 2 and small.N <= 2
+
+
+@settings(max_examples=80)
+@given(
+    st.one_of(
+        conv_shapes(max_extent=5), conv_shapes(max_extent=5).map(lambda s: s.with_(H=s.H + 20, W=s.W + 9))
+    )
+)
+def test_any_shape_has_a_watched_shape(s):
+    assert max(8, s.span_h) >= watched(s).H
+
+
+def test_too_many_phases_are_refused_with_their_number():
+    s = ConvShape(1, 1, 16, 16, 1, 4, 4, stride=4)
+    assert why_not(s, phases.RUNG, {}) == "A stride of 4 × 4 makes 16 phases. The stage shows at most 9."
+    assert not why_not(s, dinput.RUNG, {})

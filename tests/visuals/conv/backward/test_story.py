@@ -1,0 +1,60 @@
+"""The sentences about the figures of convolution's gradients: their numbers are those of the programs and the links."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from kernels.conv.backward.presets import BACKWARD_PRESETS
+from kernels.conv.shape import ConvShape
+from tests.helpers.shapes import conv_shapes
+from visuals.conv.backward import story
+from visuals.conv.backward.links import Links
+
+ROW = {"engine": "cuda", "device": "a GPU", "p20_ms": 0.0, "p80_ms": 0.0}
+
+
+def row(rung: str, ms: float) -> dict:
+    return ROW | {"rung": rung, "median_ms": ms, "p20_ms": 0.99 * ms, "p80_ms": 1.01 * ms}
+
+
+@settings(max_examples=60)
+@given(conv_shapes(max_extent=4))
+def test_links_are_those_of_the_plan(s):
+    assert story.links(s) * s.C == Links(s).additions.sum() == int((Links(s).pixel >= 0).sum())
+
+
+@pytest.mark.parametrize("key", BACKWARD_PRESETS)
+def test_every_preset_has_sentences(key):
+    s = BACKWARD_PRESETS[key].shape
+    for text in (story.dinput_cost(s), story.dweight_cost(s)):
+        assert text.endswith(".") and "{" not in text
+
+
+def test_additions_and_pixels():
+    text = story.dinput_cost(BACKWARD_PRESETS["backward-stride-toy"].shape)
+    added = Links(BACKWARD_PRESETS["backward-stride-toy"].shape).additions.sum()
+    assert f"By atomics, {added} additions go to 36 pixels." in text
+    assert "The 4 phases of the implicit product" in text
+
+
+def test_parts_of_a_layer():
+    text = story.dweight_cost(BACKWARD_PRESETS["backward-resnet50-res2-3x3-n32"].shape)
+    assert "Each of the 36,864 taps is a sum of 100,352 products" in text
+    assert "The gradient has only 9 tiles of 64 × 64. Cut into 44 parts" in text
+    assert "one part" in story.dweight_cost(ConvShape(1, 1, 4, 4, 1, 3, 3))
+
+
+def test_gain_compares_the_pairs_that_were_measured():
+    rows = {
+        name: row(name, ms) for name, ms in ((story.GATHER, 1.0), (story.ATOMICS, 2.0), (story.PHASES, 0.5))
+    }
+    text = story.dinput_gain(rows)
+    assert text == "“our GEMM + col2im by gather” is 2× as fast as “our GEMM + col2im by atomics”."
+    rows["conv-dinput/cudnn-algo-1"] = row("conv-dinput/cudnn-algo-1", 0.4)
+    assert story.dinput_gain(rows).endswith(
+        "“implicit GEMM by phases” takes 1.25× the time of “cuDNN ALGO_1”."
+    )
+    same = {name: row(name, 1.0) for name in (story.PARTS, story.PARTS_ATOMICS)}
+    assert "their spreads overlap" in story.dweight_gain(same)
+    assert story.dweight_gain({}) == ""
