@@ -60,6 +60,7 @@ __launch_bounds__(THREADS, RESIDENT) flash_backward(
   int first_query = causal ? block_key / Br * Br : 0;
   load_queries(first_query);
 
+  float factor = scale * LOG2E;  // for powers of 2
   float sums[TK][TD] = {};  // of dV (role 0) or dK (role 1)
 #pragma unroll 1
   for (int query_tile = first_query; query_tile < N; query_tile += Br) {
@@ -83,7 +84,7 @@ __launch_bounds__(THREADS, RESIDENT) flash_backward(
           int key = warp_key + lane_of_4() + 4 * n;
           bool visible = block_key + key <
                          visible_keys(query_tile + query, N, causal);
-          float p = exp2_(s[i][n] * (scale * LOG2E) - row[i] * LOG2E);
+          float p = exp2_(fmaf(s[i][n], factor, -row[i] * LOG2E));
           tile_p[query * PITCH_P + key] = visible ? p : 0.0f;
         }
     }

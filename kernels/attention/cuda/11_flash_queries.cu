@@ -105,6 +105,7 @@ __launch_bounds__(THREADS, RESIDENT) flash_queries(
   load_tile<Bc>(tile_k, K, N, d);
   load_tile<Bc>(tile_v, V, N, d);
   float dq[TM][TD] = {}, row_l[TM], row_d[TM];
+  float factor = scale * LOG2E;  // for powers of 2
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     int query = block_query + thread_row + 4 * i;
@@ -125,7 +126,7 @@ __launch_bounds__(THREADS, RESIDENT) flash_queries(
         int key = key_tile + lane_col + 8 * n;
         int query = block_query + thread_row + 4 * i;
         bool visible = key < visible_keys(query, N, causal);
-        p[i][n] = exp2_(p[i][n] * (scale * LOG2E) - row_l[i]);
+        p[i][n] = exp2_(fmaf(p[i][n], factor, -row_l[i]));
         p[i][n] = visible ? p[i][n] : 0.0f;
       }
     multiply_rows(dp, tile_do + thread_row * PITCH,

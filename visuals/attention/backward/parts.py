@@ -1,0 +1,57 @@
+"""Shared by the scenes of attention's backward pass: tensors of global memory, and the files of a program's launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from kernels.attention.backward.shape import BackwardShape
+from kernels.model.program import Launch
+from visuals.scene.parts import Source, Tensor
+from visuals.scene.recorder import Recorder, matrix
+from visuals.scene.source import resources, source_of
+
+ROLES = {
+    "Q": "input", "K": "filter", "V": "filter", "O": "input", "dO": "input", "L": "input", "D": "workspace", "P": "workspace",
+    "dS": "workspace", "dQ": "output", "dK": "output", "dV": "output",
+}  # fmt: skip
+OF_KEYS = ("K", "V", "dK", "dV")  # tensors whose rows are keys
+OF_ROWS = ("L", "D")  # a number for each query
+
+
+def in_global(
+    name: str, s: BackwardShape, rows: range, cols: int, head: Mapping[str, np.ndarray] | None = None
+) -> Tensor:
+    """Returns the part of a tensor of global memory that is shown; its values if `head` has them before the first step."""
+    wide = 1 if name in OF_ROWS else cols
+    whole = s.N, 1 if name in OF_ROWS else s.d
+    values = None
+    if head is not None and name in head:
+        values = head[name].reshape(s.N, -1)[rows.start : rows.stop, :wide]
+    return matrix(name, ROLES[name], (len(rows), wide), (rows.start, 0), whole, values)
+
+
+def tile(name: str, symbol: str, role: str, size: tuple[int, int], note: str = "") -> Tensor:
+    """Returns a tensor of shared memory or of registers, empty before the first step."""
+    return Tensor(name, symbol, symbol, role, 1, *size, note=note)
+
+
+def sources_of(
+    r: Recorder, steps: Sequence[Launch], lines: Mapping[str, tuple[int, str]]
+) -> tuple[Source, tuple[Source, ...]]:
+    """Returns the file of the first launch and those of the later ones, each from its first step on. lines: for each kind of
+    step the number of its launch and the text of the line that it lights, in the order of the recorder's kinds."""
+    launches = np.array([launch for launch, _ in lines.values()])[r.kinds]
+    starts = np.flatnonzero(np.diff(launches, prepend=-1))
+    found = []
+    for start, stop in zip(starts, [*starts[1:], len(launches)], strict=True):
+        step = steps[launches[start]]
+        kinds = np.array(r.kinds[start:stop])
+        marks = [text if launch == launches[start] else None for launch, text in lines.values()]
+        own = [n for n, text in enumerate(marks) if text]
+        kind = np.searchsorted(own, kinds)
+        source = source_of(step.source, [marks[n] for n in own], kind, detail=resources(step))
+        found.append(replace(source, since=int(start)))
+    return found[0], tuple(found[1:])
