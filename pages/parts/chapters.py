@@ -44,11 +44,13 @@ class Question:
     answers: tuple[str, ...]
     right: Right
     reveal: str  # what the figures say, shown after a guess
+    compared: tuple[str, ...] = ()  # the rungs whose times are the answer, beside that on the stage
 
 
 def faster(text: str, rung: str, size: str, reveal: str, of: str = "") -> Question:
     """Returns the question whether the kernel is faster than a rung at a size; `of` as in figures.against."""
-    return Question(text, FASTER_SLOWER, figures.against(rung, size, of), reveal)
+    compared = tuple(filter(None, (rung, of)))
+    return Question(text, FASTER_SLOWER, figures.against(rung, size, of), reveal, compared)
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,13 @@ class Chapter:
     question: Question | None = None
     nudge: str = ""
     holds: Callable[[Evidences], bool | None] = lambda evidences: True
+
+    @cached_property
+    def compared(self) -> frozenset[str]:
+        """Returns the rungs whose times answer its question, with that of its `params`."""
+        others = self.question.compared if self.question else ()
+        own = [f"{name.partition('/')[0]}/{self.params['rung']}" for name in others if "rung" in self.params]
+        return frozenset([*others, *own])
 
 
 def no_facts(evidences: Evidences) -> Facts:
@@ -128,6 +137,12 @@ class OpenChapter:
         return next(
             (lesson for lesson, module in modules if getattr(module, "STORY", None) is self.story), None
         )
+
+    @cached_property
+    def to_come(self) -> frozenset[str]:
+        """Returns the rungs whose times answer a later question and no question so far."""
+        all_chapters = [chapter.compared for chapter in self.story.chapters]
+        return frozenset().union(*all_chapters[self.at + 1 :]).difference(*all_chapters[: self.at + 1])
 
     def onward(self) -> list[str]:
         """Returns the text and the URL of the link after the last chapter: to the next lesson, after the last one home."""
