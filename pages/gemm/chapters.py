@@ -139,20 +139,19 @@ CHAPTERS = (
         (
             mark("So far 4 multiply-adds need 8 reads of shared memory. A thread that keeps a column of 4 sums in registers needs only 5."),
             mark("With a square of 4 × 4 sums, on the stage, a thread reads 4 + 4 values for 16 multiply-adds."),
-            mark("The reads grow with the side, the work with the area."),
         ),
         WIDE | {"rung": "register-tile-2d", "TM": "4", "TN": "4"},
         step=4,
         loop=(3, 8),
         size="real",
         question=Question(
-            mark("The recorded kernel has 8 × 8 sums. How many multiply-adds follow from the {reads} values that a thread reads?"),
+            mark("The recorded kernel has 8 × 8 sums. How many multiply-adds follow from its {reads} reads?"),
             COUNTS,
             _products,
-            mark("{products}. The square takes {real_time}, the column {real_time_register_tile_1d}, the shared tile {real_time_shared_tile}."),
+            mark("{products}: the work grows with the area. The square takes {real_time}, the column {real_time_register_tile_1d}, the shared tile {real_time_shared_tile}."),
             ("gemm/shared-tile", "gemm/register-tile-1d"),
         ),
-        nudge=mark("Why not 16 × 16? The sums must fit into the registers of a thread, at most 255."),
+        nudge=mark("Why not 16 × 16? A thread has at most 255 registers."),
     ),
     Chapter(
         mark("Wide loads, no conflicts"),
@@ -170,7 +169,7 @@ CHAPTERS = (
     Chapter(
         mark("Copy while you compute"),
         (
-            mark("So far all threads wait until a tile has arrived. The next kernel starts the copy of a later tile first, then multiplies the current one."),
+            mark("So far all threads wait until a tile has arrived. This kernel starts the copy of a later tile first, then multiplies the current one."),
             mark("Each column is one step. While tile 1 is multiplied, the copies of tiles 2 and 3 to other buffers can run."),
             mark("{real_against_bank_free}"),
         ),
@@ -178,9 +177,9 @@ CHAPTERS = (
         step=5,
         loop=(0, 9),
         size="real",
-        question=Question(mark("What limits it now?"), LIMITS, limited_by("real"), mark("Arithmetic is at {real_arithmetic} of its ceiling. The kernel before was limited by it too, so little waiting was left to hide.")),
+        question=Question(mark("What limits it now?"), LIMITS, limited_by("real"), mark("Arithmetic, at {real_arithmetic}. It also limited the kernel before: little waiting was left to hide.")),
         holds=_already_limited_by_arithmetic,
-        nudge=mark("In Explore, choose “shared-memory tile” and the order “timeline”: copy and multiply alternate."),
+        nudge=mark("In Explore, choose “shared-memory tile”: copy and multiply alternate."),
     ),
     Chapter(
         mark("A tile for each warp"),

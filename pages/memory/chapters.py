@@ -116,17 +116,17 @@ CHAPTERS = (
         (
             mark("Memory is one line of bytes. A tensor of images has four axes: n, c, h, w."),
             mark("NCHW stores each channel as a whole. NHWC stores all channels of a pixel together."),
-            mark("This kernel turns NCHW into NHWC. Its neighbouring threads take neighbours along w: their loads are coalesced, their stores are not."),
+            mark("This kernel turns NCHW into NHWC. Threads take neighbours along w: only their loads are coalesced."),
         ),
         {"topic": "layout"},
         loop=(0, 12),
         size="real",
         question=faster(
-            mark("Your guess: is it faster than with neighbours along c, where only the stores are coalesced?"),
+            mark("Your guess: is it faster than with neighbours along c, where only stores are coalesced?"),
             "layout/along-c", "real",
-            mark("It takes {real_time}. {real_against_along_c}"),
+            mark("It takes {real_time}. {real_against_along_c} A scattered load can hit the L1 cache. A store goes to L2."),
         ),
-        nudge=mark("Where next? [Tiling](/tiling) uses all of this to speed up a matrix product."),
+        nudge=mark("Where next? [Tiling](/tiling) uses all of this."),
     ),
 )  # fmt: skip
 

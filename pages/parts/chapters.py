@@ -172,7 +172,12 @@ class OpenChapter:
         facts = {**figures.facts(evidences), **self.story.facts(evidences)}
         following = all_chapters[self.at + 1 : self.at + 2]
         text = list(filter(None, (filled(text, facts) for text in chapter.text)))
-        text, terms = glossary.marked(text, self.lesson.path if self.lesson else "")
+        question = (chapter.question and _question(chapter.question, evidences, facts)) or None
+        asked = [question["text"], question["reveal"]] if question else []
+        everything = [*text, *asked, filled(chapter.nudge, facts)]
+        (*text, nudge), terms = glossary.marked(everything, self.lesson.path if self.lesson else "")
+        if question:
+            *text, question["text"], question["reveal"] = text
         return {
             "lesson": self.lesson.path if self.lesson else "",
             "number": self.at,
@@ -184,8 +189,8 @@ class OpenChapter:
                 term.key: [tr(term.text), _href(glossary.PATH, {glossary.PARAM: term.key})] for term in terms
             },
             "glossary": tr("Glossary"),
-            "question": chapter.question and _question(chapter.question, evidences, facts),
-            "nudge": filled(chapter.nudge, facts),
+            "question": question,
+            "nudge": nudge,
             "back": tr("Back"),
             "next": "".join(tr("Next: {title}", title=tr(one.title)) for one in following),
             "onward": None if following else self.onward(),
