@@ -34,6 +34,7 @@ LIMITS = (
     mark("None of these"),
 )  # figures.limited_by
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+_RUNG = re.compile(r"\{\w+?_(?:against|time)_(\w+)\}")  # in a field of visuals.strip.facts
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,19 @@ class Chapter:
     nudge: str = ""
     holds: Callable[[Evidences], bool | None] = lambda evidences: True
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Returns every text, with its fields unfilled."""
+        question = self.question
+        of_question = (question.text, *question.answers, question.reveal) if question else ()
+        return (self.title, *self.text, *of_question, self.nudge)
+
     @cached_property
-    def compared(self) -> frozenset[str]:
-        """Returns the rungs whose times answer its question, with that of its `params`."""
-        others = self.question.compared if self.question else ()
-        own = [f"{name.partition('/')[0]}/{self.params['rung']}" for name in others if "rung" in self.params]
-        return frozenset([*others, *own])
+    def rungs(self) -> frozenset[str]:
+        """Returns the short names of the rungs that it puts on the stage, asks for, or has figures of."""
+        asked = map(figures.short, self.question.compared if self.question else ())
+        staged = figures.short(f"/{self.params.get('rung', '')}")
+        return frozenset([*asked, staged, *_RUNG.findall(" ".join(self.texts))])
 
 
 def no_facts(evidences: Evidences) -> Facts:
@@ -108,9 +116,7 @@ class Story:
     def texts(self) -> Iterator[str]:
         """Yields every text of all chapters, translated, with its fields unfilled."""
         for chapter in self.chapters:
-            question = chapter.question
-            of_question = (question.text, *question.answers, question.reveal) if question else ()
-            yield from map(tr, (chapter.title, *chapter.text, *of_question, chapter.nudge))
+            yield from map(tr, chapter.texts)
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -140,8 +146,8 @@ class OpenChapter:
 
     @cached_property
     def to_come(self) -> frozenset[str]:
-        """Returns the rungs whose times answer a later question and no question so far."""
-        all_chapters = [chapter.compared for chapter in self.story.chapters]
+        """Returns the short names of the rungs that a later chapter has, and none so far."""
+        all_chapters = [chapter.rungs for chapter in self.story.chapters]
         return frozenset().union(*all_chapters[self.at + 1 :]).difference(*all_chapters[: self.at + 1])
 
     def onward(self) -> list[str]:

@@ -102,7 +102,7 @@ def test_every_own_kernel_of_the_ladder_is_in_a_chapter(path: str) -> None:
 @pytest.mark.parametrize(
     ("page", "n", "hidden"),
     [
-        ("gemm/page.py", 1, {"uncoalesced", "shared-memory tile"}),
+        ("gemm/page.py", 1, {"uncoalesced", "shared-memory tile", "vectorized"}),
         ("gemm/page.py", 4, {"register tile, 1-D", "register tile, 2-D"}),
         ("conv/im2col.py", 1, {"direct"}),
         ("conv/winograd/page.py", 1, {"implicit GEMM", "Winograd 4×4, fused"}),

@@ -55,6 +55,17 @@ def test_the_way_on_is_in_sight_after_a_guess(page, server, address):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("address", ["tiling?chapter=3&M=16&rung=none", "attention?chapter=6&present=1"])
+def test_the_way_on_is_in_sight_beside_notes_and_on_a_projector(page, server, address):
+    page.goto(f"{server}/{address}&view=story")
+    stage = Stage(page).ready()
+    stage.root.press("g")
+    expect(page.locator(".chapter .reveal")).not_to_be_empty()
+    panel, way = (page.locator(name).bounding_box() for name in (".chapter", ".chapter-way"))
+    assert way["y"] + way["height"] <= panel["y"] + panel["height"] + 1
+
+
+@pytest.mark.slow
 def test_a_term_in_a_question_is_explained(page, server):
     page.goto(f"{server}/tiling?view=story&chapter=5")
     Stage(page).ready()
