@@ -65,6 +65,14 @@ def test_the_way_on_is_in_sight_beside_notes_and_on_a_projector(page, server, ad
     assert way["y"] + way["height"] <= panel["y"] + panel["height"] + 1
 
 
+def test_a_full_stop_is_on_the_line_of_its_term(page, server):
+    page.goto(f"{server}/threads?view=story&chapter=2")
+    Stage(page).ready()
+    term = page.locator(".term", has_text="divergence")
+    assert term.evaluate("(node) => node.lastChild.nodeType === Node.TEXT_NODE && node.lastChild.data") == "."
+    assert term.evaluate("(node) => getComputedStyle(node).whiteSpace") == "nowrap"
+
+
 @pytest.mark.slow
 def test_a_term_in_a_question_is_explained(page, server):
     page.goto(f"{server}/tiling?view=story&chapter=5")

@@ -20,7 +20,9 @@ function paragraph(sentence, className = "", chapter = {}) {
     if (role[0] === "/") node.append(linkTo(`${key}?view=story`, text));
     else if (role[0] === "~") node.append(term(key, text, chapter));
     else {
-      fillText(span, [part]);
+      const end = node.lastChild?.className === "term" ? text.match(/^[^\s\w]*/)[0] : "";
+      if (end) node.lastChild.append(end); // a full stop stays on the line of its term
+      fillText(span, [{ ...part, text: text.slice(end.length) }]);
       node.append(span);
     }
   }
