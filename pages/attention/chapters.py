@@ -155,7 +155,7 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than the first flash kernel?"),
             "attention/flash", "real",
-            mark("It takes {real_time}. {real_against_flash}"),
+            mark("It takes {real_time}. {real_against_flash} Arithmetic is at {real_arithmetic} of its ceiling."),
         ),
     ),
     Chapter(

@@ -73,6 +73,15 @@ def test_a_full_stop_is_on_the_line_of_its_term(page, server):
     assert term.evaluate("(node) => getComputedStyle(node).whiteSpace") == "nowrap"
 
 
+def test_back_is_left_of_next_on_a_phone(phone, server):
+    phone.goto(f"{server}/threads?view=story&chapter=2")
+    Stage(phone).ready()
+    back, onward = (
+        phone.locator(".chapter-way").get_by_role("button", name=name) for name in ("Back", "Next")
+    )
+    assert back.bounding_box()["x"] < onward.bounding_box()["x"]
+
+
 @pytest.mark.slow
 def test_a_term_in_a_question_is_explained(page, server):
     page.goto(f"{server}/tiling?view=story&chapter=5")
