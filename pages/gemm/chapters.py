@@ -209,7 +209,7 @@ CHAPTERS = (
         ),
         {"M": "64", "N": "64", "K": "64", "rung": "mma-sync", "order": "fragments"} | FP16,
         size="real",
-        nudge=mark("{real_against_cublas_fp16} It uses newer instructions of this GPU. Where next? [im2col](/im2col) turns a convolution into this product."),
+        nudge=mark("{real_against_cublas_fp16} The library uses newer instructions of this GPU. Where next? [im2col](/im2col) turns a convolution into this product."),
     ),
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from pages._lessons import LESSONS, Lesson
 from pages.parts import chapters
 from pages.parts.chapters import Chapter, OpenChapter, fields, filled
 from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
-from tests.helpers.page_runner import heads, links, open_page, strip, texts
+from tests.helpers.page_runner import SHELL, heads, links, open_page, strip, texts
 
 MAX_WORDS, MAX_SENTENCE = 90, 28
 ROLE = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -133,6 +133,15 @@ def _sizes(at: Any) -> list[dict[str, Any]]:
 
 def _bars(at: Any) -> list[dict[str, Any]]:
     return [bar for size in _sizes(at) for bar in size["time"]["bars"]]
+
+
+def test_the_example_deck_opens_the_chapters_that_its_slides_name() -> None:
+    deck = (SHELL.parents[1] / "docs" / "deck" / "index.html").read_text(encoding="utf-8")
+    slides = re.findall(r'data-stage="/(\w+)\?[^"]*chapter=(\d+)[^"]*" title="Chapter: ([^"]*)"', deck)
+    assert slides
+    for path, n, title in slides:
+        lesson = next(lesson for lesson in LESSONS if lesson.path == path)
+        assert story(lesson).chapters[int(n) - 1].title.lower() == title
 
 
 def test_a_sentence_without_its_figure_is_left_out() -> None:
