@@ -16,7 +16,7 @@ PAGE, LADDER = "conv/winograd/page.py", conv_address.ladder("winograd")
 
 chapter = STORY.open()
 parts, whole = lesson.begin(
-    tr("Winograd: 16 multiplications instead of 36"),
+    tr("Winograd: the same outputs with fewer multiplications"),
     cards.COUNTS,
     cards.ERRORS,
     matrices.PART,
