@@ -13,6 +13,7 @@ SIZES = [(1440, 900, "light"), (1280, 720, "dark")]
 PATHS = [
     f"{lesson.path}?view=explore" for lesson in LESSONS if lesson.path != "choose"
 ]  # whose first screen is its race
+CUT = "labels => labels.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
 IN_SIGHT = (
     "canvas",
     ".play",
@@ -39,6 +40,41 @@ def test_time_memory_and_limits_are_in_sight_of_the_picture(page, server, path, 
     frame = page.locator(".stage .canvas-box").bounding_box()
     assert canvas["height"] <= frame["height"] + 1  # the picture is not cut off
     expect(page.locator(".strip-legend")).to_contain_text(re.compile(r"\d [KMG]?B"))
+    assert page.locator(".strip-label").evaluate_all(CUT) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PATHS)
+def test_a_phone_shows_picture_play_and_caption_together(phone, server, path):
+    phone.goto(f"{server}/{path}")
+    Stage(phone).ready()
+    expect(phone.locator(".strip-value")).not_to_be_empty()
+    for selector in ("canvas", ".play", ".caption"):
+        expect(phone.locator(f".stage {selector}")).to_be_in_viewport(ratio=0.99)
+
+
+@pytest.mark.slow
+def test_facts_share_the_last_line_of_controls(page, server):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.goto(f"{server}/winograd?view=explore")
+    Stage(page).ready()
+    facts = page.locator(".kt-derived").first.bounding_box()
+    kernel = page.locator(".st-key-controls [data-testid=stPopoverButton]").last.bounding_box()
+    assert kernel["y"] <= facts["y"] + facts["height"] / 2 <= kernel["y"] + kernel["height"]
+
+
+@pytest.mark.slow
+def test_choosing_has_its_controls_in_one_line_and_folds_them_on_a_phone(page, server):
+    page.goto(f"{server}/choose?view=explore")
+    chip = page.locator(".st-key-controls [data-testid=stPopoverButton]").first
+    field = page.get_by_label("N", exact=True)
+    expect(chip).to_be_visible()
+    expect(field).to_be_visible()
+    top, low = chip.bounding_box(), field.bounding_box()
+    assert top["y"] <= low["y"] + low["height"] / 2 <= top["y"] + top["height"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(field).to_be_hidden()
+    expect(page.get_by_text("Controls", exact=True)).to_be_in_viewport()
 
 
 def test_run_turns_the_strip_to_measured_and_a_change_makes_it_stale(page, server):
