@@ -54,6 +54,20 @@ def test_a_phone_shows_picture_play_and_caption_together(phone, server, path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("path", "size", "shown"), [
+    ("im2col?view=explore", (1440, 900), True), ("im2col?embed=true&view=watch", (900, 600), False),
+])  # fmt: skip
+def test_the_transport_is_one_line(page, server, path, size, shown):
+    page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+    page.goto(f"{server}/{path}")
+    stage = Stage(page).ready()
+    loop, play = stage.root.locator("[data-do=loop]"), page.locator(".stage .play")
+    expect(loop).to_be_visible(visible=shown)
+    expect(stage.root.locator("[data-do=more]")).to_be_visible(visible=not shown)
+    assert page.locator(".stage .transport").bounding_box()["height"] <= play.bounding_box()["height"] + 24
+
+
+@pytest.mark.slow
 def test_facts_share_the_last_line_of_controls(page, server):
     page.set_viewport_size({"width": 1280, "height": 720})
     page.goto(f"{server}/winograd?view=explore")
@@ -61,6 +75,24 @@ def test_facts_share_the_last_line_of_controls(page, server):
     facts = page.locator(".kt-derived").first.bounding_box()
     kernel = page.locator(".st-key-controls [data-testid=stPopoverButton]").last.bounding_box()
     assert kernel["y"] <= facts["y"] + facts["height"] / 2 <= kernel["y"] + kernel["height"]
+
+
+@pytest.mark.slow
+def test_a_refusal_is_one_line_that_says_why_and_what_can_run(page, server):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.goto(f"{server}/tiling?view=explore&dtype=fp16&rung=shared-tile")
+    line = page.locator(".st-key-chips_legal")
+    expect(line).to_contain_text("Shared-memory tile cannot run with these settings")
+    reason, other, way = (
+        line.locator(".kt-quiet").first,
+        line.get_by_text("Kernels that can:"),
+        line.get_by_role("link").first,
+    )
+    for part in (reason, other, way):
+        expect(part).to_be_in_viewport()
+    left, middle, right = (part.bounding_box() for part in (reason, other, way))
+    assert left["x"] < middle["x"] < right["x"]
+    assert line.bounding_box()["height"] <= 60
 
 
 @pytest.mark.slow
