@@ -68,9 +68,8 @@ def sectors(evidence: Evidence, watched: Evidence | None = None) -> dict[str, An
     totals = evidence.totals
     if totals is None and watched and watched.totals:
         counted = tr("Counted at {shape}, on the stage.", shape=watched.shape_text)
-        of_stage = sectors(watched)
-        hints = (of_stage.get("hint", ""), counted, evidence.counting)
-        return of_stage | {"label": tr("sectors, on the stage"), "hint": " ".join(filter(None, hints))}
+        hint = " ".join(filter(None, (counted, evidence.counting)))
+        return sectors(watched) | {"label": tr("sectors, on the stage"), "hint": hint}
     if totals is None:
         return {"label": label, "share": None, "text": "–", "hint": evidence.counting}
     if not totals["requests_ld"]:
