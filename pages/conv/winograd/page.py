@@ -49,7 +49,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.WINOGRAD, link)
+    run.run_section(settings, story.WINOGRAD, link, sizes=conv_controls.sizes(settings, watched.rung))
 cards.section(parts, shape)
 if matrices.PART in parts:
     matrices.section()
