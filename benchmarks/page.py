@@ -11,12 +11,12 @@ import subprocess
 import sys
 
 import numpy as np
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.browser import chromium, new_page, played
 from benchmarks.targets import Line, line, publish, seconds, spread
 from kernels.conv.shape import ConvShape
-from tests.helpers.harness import ROOT, Stage, serving
+from tests.helpers.harness import ROOT, TIMEOUT_MS, Stage, serving
 from visuals import stage as stage_module
 from visuals.conv import pictures as conv_pictures
 from visuals.conv.im2col.scene import im2col_scene
@@ -124,6 +124,7 @@ def imports() -> Line:
 
 
 def main(out: str | None = None) -> None:
+    expect.set_options(timeout=TIMEOUT_MS)
     load_average = os.getloadavg()[0]  # other programs on this machine distort the figures
     lines = [*scene(), imports()]
     with serving() as app, chromium() as browser:

@@ -42,40 +42,29 @@ CHAPTERS = (
     Chapter(
         mark("Each token is compared with all others"),
         (
-            mark("Each token has a [query](input), a [key](filter) and a value."),
-            mark("Take one query first. It is compared with every key: one dot product, one score. These scores are row 0 of [S](workspace)."),
-            mark("All N queries together give N × N scores."),
-            mark("Each step is one warp that computes 32 scores."),
+            mark("A token is a piece of text. The model computes a [query](input), a [key](filter) and a value for each, rows of d numbers."),
+            mark("Take one query first. Its dot product with each key is a score. These scores are row 0 of [S](workspace)."),
+            mark("All N queries together give N × N scores. Each step is one warp that computes 32 of them."),
         ),
         NAIVE,
         loop=(0, 7),
         pin="S:0",
         size="real",
-        nudge=mark("Point at a score to see its query and key."),
+        nudge=mark("Point at a score to see its query and key. It is multiplied by 1/√d, so that long rows do not give larger scores."),
     ),
     Chapter(
         mark("Scores become weights"),
         (
-            mark("Softmax turns each row of S into weights [P](workspace) that add up to 1."),
-            mark("Two numbers describe a row: its largest score [m](workspace), and the sum [l](workspace) of exp(score − m)."),
+            mark("Softmax turns each row of S into weights [P](workspace) that add up to 1. Row i of the [output](output) is the mean of all values, with the weights of row i."),
+            mark("A row has two numbers to keep: its largest score [m](workspace), and the sum [l](workspace) of exp(score − m)."),
             mark("The row is read three times: for m, for l, and for the weights."),
         ),
         NAIVE,
         step=8,
-        loop=(8, 10),
+        loop=(8, 60),
         pin="m:0",
         size="real",
-    ),
-    Chapter(
-        mark("A weighted mean of the values"),
-        (
-            mark("Row i of P says how much each value counts for token i."),
-            mark("Row i of the [output](output) is the mean of all values, with these weights."),
-        ),
-        NAIVE,
-        step=56,
-        loop=(56, 60),
-        size="real",
+        nudge=mark("Go to the last step and point at the output: its weighted mean is spelled out."),
     ),
     Chapter(
         mark("N × N is the problem"),
@@ -111,7 +100,7 @@ CHAPTERS = (
     Chapter(
         mark("A tile of keys for a block of queries"),
         (
-            mark("In flash attention, a block of queries shares each tile of keys and values. Each tile is loaded once for all of them."),
+            mark("In flash attention, a block of Br queries shares each tile of Bc keys and values. Each tile is loaded once for all of them."),
             mark("The scores [s](workspace) of a tile are used at once and then discarded. Each query keeps only one row: [m](workspace), [l](workspace) and its [sum so far](output)."),
         ),
         FLASH,
@@ -144,14 +133,14 @@ CHAPTERS = (
         (
             mark("Softmax needs the maximum of the whole row, but the block has seen only a part of it."),
             mark("So it keeps a running maximum [m](workspace) and a running sum [l](workspace). When m grows, l and the output so far are multiplied by exp(old m − new m)."),
-            mark("At the end the result is exact."),
+            mark("At the end the result is that of the whole row, up to rounding."),
         ),
         FLASH,
         step=11,
         loop=(11, 17),
         pin="m:0",
         size="real",
-        nudge=mark("Follow query 0: its m goes from 2.5 to 3."),
+        nudge=mark("Follow query 0: at this step its m grows. The next steps correct l and the output."),
     ),
     Chapter(
         mark("More in registers"),
@@ -166,7 +155,7 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than the first flash kernel?"),
             "attention/flash", "real",
-            mark("It takes {real_time}. {real_against_flash}"),
+            mark("It takes {real_time}. {real_against_flash} Arithmetic is at {real_arithmetic} of its ceiling."),
         ),
     ),
     Chapter(

@@ -48,7 +48,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.story(query), link)
+    run.run_section(settings, story.story(query), link, sizes=controls.sizes(query))
 cards.section(parts, query)
 if PROCESSOR in parts:
     cpu.section(query.shape, link)

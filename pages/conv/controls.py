@@ -102,10 +102,10 @@ def name(s: ConvShape) -> str:
 def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> None:
     bounds = conv_bounds(shape, address.MAX)
     with st.container(key="params", horizontal=True):
-        numbers(fields, _labelled(LINE), bounds)
+        numbers(fields, labelled(LINE), bounds)
         with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
             with st.container(key="params_rare", horizontal=True):
-                numbers(fields, _labelled(RARE), bounds)
+                numbers(fields, labelled(RARE), bounds)
             choose(fields, "mode")
             st.caption(
                 tr(
@@ -118,7 +118,7 @@ def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> Non
     limits(shape.params(), bounds)
 
 
-def _labelled(groups: tuple[Group, ...]) -> list[Group]:
+def labelled(groups: tuple[Group, ...]) -> list[Group]:
     """Returns groups of fields with their labels in the reader's language."""
     return [tuple((name, tr(label), width) for name, label, width in group) for group in groups]
 

@@ -62,7 +62,7 @@ def draw_with_orders(
     if whole:
         idea(about)
     if {"run", "why"} & parts:
-        run.run_section(settings, gain, link)
+        run.run_section(settings, gain, link, sizes=controls.sizes(settings, ladder.rung(rung)))
     end(parts, ladder, inputs, sources.chosen_tiles, rung)
 
 

@@ -60,7 +60,7 @@ CHAPTERS = (
         mark("The trip to memory"),
         (
             mark("Bias is one addition for each value. For it, the value is loaded from global memory and stored back."),
-            mark("The trip takes far longer than the addition."),
+            mark("So 8 bytes go through memory for one addition."),
         ),
         {"rung": "unfused"},
         step=4,
@@ -84,7 +84,7 @@ CHAPTERS = (
     Chapter(
         mark("Why, on tiny maps?"),
         (
-            mark("The maps are so small that reading them takes almost no time. But each launch has a price."),
+            mark("The maps are tiny: reading and storing them uses {stage_memory} of the memory bandwidth. But each launch has a price."),
         ),
         {"rung": "unfused"},
         step=16,

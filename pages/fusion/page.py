@@ -38,7 +38,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.FUSION, link, more=cards.section)
+    run.run_section(settings, story.FUSION, link, more=cards.section, sizes=controls.sizes(query))
 if "kernel" in parts:
     sources.draw_tabs(
         LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query)

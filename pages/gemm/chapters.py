@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kernels.i18n import mark
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
 from visuals.gemm.gpu_map import gemm_map
 from visuals.gemm.plan import why_not
 from visuals.gpu_map import facts as map_facts
 from visuals.gpu_map.data import GpuMap
+from visuals.strip import limits
 from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, ratio, within
 
 SMALL = {"M": "8", "N": "8", "K": "8"}  # few enough cells to print their numbers
@@ -59,6 +62,15 @@ def _products(evidences: Evidences) -> int | None:
     return COUNTS.index(found) if found in COUNTS else None
 
 
+def _already_limited_by_arithmetic(evidences: Evidences) -> bool | None:
+    """Returns whether arithmetic limits the kernel before the double buffer as well; None without figures."""
+    real = evidences.get("real")
+    if not real or "gemm/bank-free" not in real.rows:
+        return None
+    before = replace(real, rung=real.ladder.rung("gemm/bank-free"), totals=None)
+    return limits.limiting(limits.shares(before)) == "arithmetic"
+
+
 CHAPTERS = (
     Chapter(
         mark("One thread, one element of C"),
@@ -70,7 +82,7 @@ CHAPTERS = (
         SMALL | {"rung": "naive", "BLOCK": "8"},
         loop=(1, 5),
         size="real",
-        nudge=mark("Point at any element of C to see its sum."),
+        nudge=mark("The stage shows 8 × 8, the strip below {real_shape}. Point at any element of C to see its sum."),
     ),
     Chapter(
         mark("Which thread gets which element?"),
@@ -118,43 +130,28 @@ CHAPTERS = (
             mark("How many times does each value of A and B leave L2?"),
             TIMES,
             _times_from_l2,
-            mark("{map_times} times. From shared memory the threads then load {map_near}."),
+            mark("{map_times} times. From shared memory the threads then load {map_near}. No bar at the right counts these loads."),
         ),
         nudge=mark("In Explore, choose a register tile and compare the arrow that leaves L2."),
     ),
     Chapter(
         mark("More sums for each thread"),
         (
-            mark("A thread now keeps a column of 4 sums in registers. It reads one value of tile_b and uses it 4 times."),
-            mark("So 4 multiply-adds need 5 reads of shared memory, where they needed 8."),
-        ),
-        WIDE | {"rung": "register-tile-1d", "TM": "4"},
-        step=4,
-        loop=(3, 8),
-        size="real",
-        question=faster(
-            mark("Your guess: does it beat the shared tile?"),
-            "gemm/shared-tile", "real",
-            mark("It takes {real_time}. {real_against_shared_tile}"),
-        ),
-    ),
-    Chapter(
-        mark("A square of sums"),
-        (
-            mark("With 4 × 4 sums, a thread reads 4 + 4 values and does 16 multiply-adds. The reads grow with the side, the work with the area."),
-            mark("The recorded kernel uses 8 × 8 sums for each thread: {reads} reads for {products} multiply-adds."),
+            mark("So far 4 multiply-adds need 8 reads of shared memory. A thread that keeps a column of 4 sums in registers needs only 5."),
+            mark("With a square of 4 × 4 sums, on the stage, a thread reads 4 + 4 values for 16 multiply-adds."),
         ),
         WIDE | {"rung": "register-tile-2d", "TM": "4", "TN": "4"},
         step=4,
         loop=(3, 8),
         size="real",
         question=Question(
-            mark("With 8 × 8 sums, how many multiply-adds follow from the 16 values that a thread reads?"),
+            mark("The recorded kernel has 8 × 8 sums. How many multiply-adds follow from its {reads} reads?"),
             COUNTS,
             _products,
-            mark("{products}. It takes {real_time}. {real_against_register_tile_1d}"),
+            mark("{products}: the work grows with the area. The square takes {real_time}, the column {real_time_register_tile_1d}, the shared tile {real_time_shared_tile}."),
+            ("gemm/shared-tile", "gemm/register-tile-1d"),
         ),
-        nudge=mark("Why not 16 × 16? The sums must fit into the registers of a thread, at most 255."),
+        nudge=mark("Why not 16 × 16? A thread has at most 255 registers."),
     ),
     Chapter(
         mark("Wide loads, no conflicts"),
@@ -172,7 +169,7 @@ CHAPTERS = (
     Chapter(
         mark("Copy while you compute"),
         (
-            mark("So far all threads wait until a tile has arrived. The next kernel starts the copy of a later tile first, then multiplies the current one."),
+            mark("So far all threads wait until a tile has arrived. This kernel starts the copy of a later tile first, then multiplies the current one."),
             mark("Each column is one step. While tile 1 is multiplied, the copies of tiles 2 and 3 to other buffers can run."),
             mark("{real_against_bank_free}"),
         ),
@@ -180,8 +177,9 @@ CHAPTERS = (
         step=5,
         loop=(0, 9),
         size="real",
-        question=Question(mark("What limits it now?"), LIMITS, limited_by("real"), mark("See the bars on the right: arithmetic is at {real_arithmetic} of its ceiling.")),
-        nudge=mark("In Explore, choose “shared-memory tile” and the order “timeline”: copy and multiply alternate."),
+        question=Question(mark("What limits it now?"), LIMITS, limited_by("real"), mark("Arithmetic, at {real_arithmetic}. It also limited the kernel before: little waiting was left to hide.")),
+        holds=_already_limited_by_arithmetic,
+        nudge=mark("In Explore, choose “shared-memory tile”: copy and multiply alternate."),
     ),
     Chapter(
         mark("A tile for each warp"),
@@ -197,20 +195,21 @@ CHAPTERS = (
             SPEEDUPS,
             within((3, 20), _speedup),
             mark("{real_against_naive} {real_against_cublas}"),
+            ("gemm/naive",),
         ),
         nudge=mark("cuBLAS can also use tensor cores for FP32 (TF32, fewer digits): {real_time_cublas_tf32}."),
     ),
     Chapter(
         mark("Tensor cores"),
         (
-            mark("A tensor core multiplies small matrices in one instruction, here from FP16 inputs with FP32 sums. dp4a does so for four INT8 values, without tensor cores."),
+            mark("A tensor core multiplies small matrices in one instruction, here from FP16 inputs with FP32 sums."),
             mark("The warp holds the operands together: each lane keeps a few elements of each. Each step shows one lane."),
-            mark("{real_against_wmma}"),
-            mark("{real_against_cublas_fp16} The library uses instructions of this GPU that this kernel does not."),
+            mark("wmma, an older way to use tensor cores, hides which lane holds what. {real_against_wmma}"),
+            mark("dp4a multiplies four INT8 values, without tensor cores."),
         ),
         {"M": "64", "N": "64", "K": "64", "rung": "mma-sync", "order": "fragments"} | FP16,
         size="real",
-        nudge=mark("Where next? [im2col](/im2col) turns a convolution into this product. [Attention](/attention) keeps its tiles in the same way."),
+        nudge=mark("{real_against_cublas_fp16} The library uses newer instructions of this GPU. Where next? [im2col](/im2col) turns a convolution into this product."),
     ),
 )  # fmt: skip
 

@@ -43,7 +43,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.GEMM, link, more=controls.rate_cards)
+    run.run_section(settings, story.GEMM, link, more=controls.rate_cards, sizes=controls.sizes(query))
 if autotune.PART in parts:
     autotune.section(rung, shape, query.tiles)
 if whole:

@@ -14,20 +14,20 @@ CHAPTERS = (
         mark("Thousands of threads, one program"),
         (
             mark("This kernel adds two matrices. It starts one thread for each element of [C](output), and all run the same code."),
-            mark("Threads form blocks, and the blocks form a grid. Each thread computes its own index i from its place."),
-            mark("Press Play. Each step is one warp: 32 threads that run together."),
+            mark("32 threads are a warp. Warps form blocks, and the blocks form a grid. A block runs on one SM, one of the GPU’s processors."),
+            mark("The place of a thread gives its index i. Press Play: each step is one warp."),
         ),
         {"topic": "threads"},
         loop=(0, 7),
         size="real",
-        nudge=mark("Point at an element of C to see which thread writes it."),
+        nudge=mark("The stage shows 12 × 20 elements, the strip below {real_shape}. Point at an element of C to see its thread."),
     ),
     Chapter(
         mark("Lanes without work"),
         (
             mark("A warp has 32 lanes. All execute the same instruction at the same time."),
-            mark("The last warp has only 16 elements left. Its other 16 lanes are switched off: the line with “if” masks them."),
-            mark("The same happens where lanes take different branches: both run, one after the other. That is divergence."),
+            mark("The last warp has only 16 elements left. The line with “if” switches its other 16 lanes off."),
+            mark("When lanes take different branches, both branches run, one after the other. That is divergence."),
         ),
         {"topic": "threads"},
         step=7,
@@ -77,7 +77,9 @@ CHAPTERS = (
             mark("Your guess: is it faster than the version whose neighbours take neighbouring columns?"),
             "add/matrix", "real",
             mark("It takes {real_time}. {real_against_matrix}"),
+            of="add/matrix-transposed",
         ),
+        nudge=mark("The caption shows why: how many sectors a warp loads, and the fewest possible."),
     ),
     Chapter(
         mark("Shared memory has banks"),
@@ -105,6 +107,7 @@ CHAPTERS = (
             mark("Your guess: is it faster than without the extra word?"),
             "banks/plain", "real",
             mark("It takes {real_time}. {real_against_plain}"),
+            of="banks/padded",
         ),
         nudge=mark("Padding is no cure-all: at stride 3 it creates the conflict that was not there."),
     ),
@@ -113,12 +116,17 @@ CHAPTERS = (
         (
             mark("Memory is one line of bytes. A tensor of images has four axes: n, c, h, w."),
             mark("NCHW stores each channel as a whole. NHWC stores all channels of a pixel together."),
-            mark("Which is better depends on what neighbouring threads read together."),
+            mark("This kernel turns NCHW into NHWC. Threads take neighbours along w: only their loads are coalesced."),
         ),
         {"topic": "layout"},
         loop=(0, 12),
         size="real",
-        nudge=mark("Where next? [Tiling](/tiling) uses all of this to speed up a matrix product."),
+        question=faster(
+            mark("Your guess: is it faster than with neighbours along c, where only stores are coalesced?"),
+            "layout/along-c", "real",
+            mark("It takes {real_time}. {real_against_along_c} A scattered load can hit the L1 cache. A store goes to L2."),
+        ),
+        nudge=mark("Where next? [Tiling](/tiling) uses all of this."),
     ),
 )  # fmt: skip
 

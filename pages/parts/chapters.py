@@ -34,6 +34,7 @@ LIMITS = (
     mark("None of these"),
 )  # figures.limited_by
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+_RUNG = re.compile(r"\{\w+?_(?:against|time)_(\w+)\}")  # in a field of visuals.strip.facts
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,13 @@ class Question:
     answers: tuple[str, ...]
     right: Right
     reveal: str  # what the figures say, shown after a guess
+    compared: tuple[str, ...] = ()  # the rungs whose times are the answer, beside that on the stage
 
 
 def faster(text: str, rung: str, size: str, reveal: str, of: str = "") -> Question:
     """Returns the question whether the kernel is faster than a rung at a size; `of` as in figures.against."""
-    return Question(text, FASTER_SLOWER, figures.against(rung, size, of), reveal)
+    compared = tuple(filter(None, (rung, of)))
+    return Question(text, FASTER_SLOWER, figures.against(rung, size, of), reveal, compared)
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,20 @@ class Chapter:
     question: Question | None = None
     nudge: str = ""
     holds: Callable[[Evidences], bool | None] = lambda evidences: True
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Returns every text, with its fields unfilled."""
+        question = self.question
+        of_question = (question.text, *question.answers, question.reveal) if question else ()
+        return (self.title, *self.text, *of_question, self.nudge)
+
+    @cached_property
+    def rungs(self) -> frozenset[str]:
+        """Returns the short names of the rungs that it puts on the stage, asks for, or has figures of."""
+        asked = map(figures.short, self.question.compared if self.question else ())
+        staged = figures.short(f"/{self.params.get('rung', '')}")
+        return frozenset([*asked, staged, *_RUNG.findall(" ".join(self.texts))])
 
 
 def no_facts(evidences: Evidences) -> Facts:
@@ -99,9 +116,7 @@ class Story:
     def texts(self) -> Iterator[str]:
         """Yields every text of all chapters, translated, with its fields unfilled."""
         for chapter in self.chapters:
-            question = chapter.question
-            of_question = (question.text, *question.answers, question.reveal) if question else ()
-            yield from map(tr, (chapter.title, *chapter.text, *of_question, chapter.nudge))
+            yield from map(tr, chapter.texts)
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -128,6 +143,12 @@ class OpenChapter:
         return next(
             (lesson for lesson, module in modules if getattr(module, "STORY", None) is self.story), None
         )
+
+    @cached_property
+    def to_come(self) -> frozenset[str]:
+        """Returns the short names of the rungs that a later chapter has, and none so far."""
+        all_chapters = [chapter.rungs for chapter in self.story.chapters]
+        return frozenset().union(*all_chapters[self.at + 1 :]).difference(*all_chapters[: self.at + 1])
 
     def onward(self) -> list[str]:
         """Returns the text and the URL of the link after the last chapter: to the next lesson, after the last one home."""
@@ -157,7 +178,12 @@ class OpenChapter:
         facts = {**figures.facts(evidences), **self.story.facts(evidences)}
         following = all_chapters[self.at + 1 : self.at + 2]
         text = list(filter(None, (filled(text, facts) for text in chapter.text)))
-        text, terms = glossary.marked(text, self.lesson.path if self.lesson else "")
+        question = (chapter.question and _question(chapter.question, evidences, facts)) or None
+        asked = [question["text"], question["reveal"]] if question else []
+        everything = [*text, *asked, filled(chapter.nudge, facts)]
+        (*text, nudge), terms = glossary.marked(everything, self.lesson.path if self.lesson else "")
+        if question:
+            *text, question["text"], question["reveal"] = text
         return {
             "lesson": self.lesson.path if self.lesson else "",
             "number": self.at,
@@ -169,8 +195,8 @@ class OpenChapter:
                 term.key: [tr(term.text), _href(glossary.PATH, {glossary.PARAM: term.key})] for term in terms
             },
             "glossary": tr("Glossary"),
-            "question": chapter.question and _question(chapter.question, evidences, facts),
-            "nudge": filled(chapter.nudge, facts),
+            "question": question,
+            "nudge": nudge,
             "back": tr("Back"),
             "next": "".join(tr("Next: {title}", title=tr(one.title)) for one in following),
             "onward": None if following else self.onward(),

@@ -20,7 +20,8 @@ from pages.parts import cards, lesson, why
 from pages.parts.controls import Link, option
 from pages.parts.query import chosen, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
-from pages.parts.text import card_title, note
+from pages.parts.sizes import Sizes
+from pages.parts.text import card_title, note, quiet
 from pages.parts.worker import worker
 from visuals.charts.story import Story
 
@@ -34,11 +35,28 @@ def run_section(
     story: Story,
     link: Link,
     more: Callable[[RunSettings], None] = lambda settings: None,
+    sizes: Sizes | None = None,
 ) -> None:
     """Draws the four cards. `link(preset, label)` draws a link that sets the page to a preset. `more` draws what follows
-    the cards."""
+    the cards. `sizes` names the shape of the cards, if the strip above shows a larger one too."""
+    if sizes and "watch" in lesson.parts():
+        _name_the_shape(settings, sizes)
     every = POLL_S if st.session_state.get("job") else None
     st.fragment(_all, run_every=every)(settings, story, link, more)
+
+
+def _name_the_shape(settings: RunSettings, sizes: Sizes) -> None:
+    """Writes which of the strip's two shapes the cards are about."""
+    real = sizes.real(settings.shape)
+    if real is None or real.macs <= settings.shape.macs:
+        return
+    quiet(
+        tr(
+            "The cards below are about the shape on the stage: {shape}. The figures under the picture also cover {real}.",
+            shape=sizes.name(settings.shape),
+            real=sizes.name(real),
+        )
+    )
 
 
 def _all(settings: RunSettings, story: Story, link: Link, more: Callable[[RunSettings], None]) -> None:

@@ -166,15 +166,15 @@ def _sizes(tiles: Mapping[str, int]) -> str:
 
 def _refused(line: Line) -> None:
     """Writes the broken rules and links to the nearest tile sizes, or to the rungs that support the shape."""
-    quiet(
-        tr(
-            "{title} cannot run with these settings: {rules}.",
-            title=units.named(tr(line.rung.title), first=True),
-            rules="; ".join(line.broken),
-        )
-    )
     nearest = tile_sizes.nearest(line.rung, line.shape, line.tiles)
     with st.container(key="chips_legal", horizontal=True):
+        quiet(
+            tr(
+                "{title} cannot run with these settings: {rules}.",
+                title=units.named(tr(line.rung.title), first=True),
+                rules="; ".join(line.broken),
+            )
+        )
         if nearest:
             text = ", ".join(f"{n} {v}" for n, v in nearest.items() if v != line.tiles[n])
             _link(line, line.at_tiles(nearest), tr("nearest sizes that run: {sizes}", sizes=text))

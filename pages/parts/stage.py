@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from pages.parts.sizes import STAGE, Sizes, selected, settings_by_size, strip_si
 from visuals import stage
 from visuals.scene.scene import Scene
 from visuals.strip import strip
+from visuals.strip.facts import short
+from visuals.strip.strip import Size
 
 ORDER = "order"  # the URL parameter
 
@@ -61,6 +63,7 @@ def _draw(on_stage: Stage) -> None:
         panel = chapter.panel({one.key: one.evidence for one in known})
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
+        known = [_without(one, chapter.to_come - {short(rung.name)}) for one in known]
     pressed = stage.mount(
         on_stage.scene,
         on_stage.key,
@@ -71,6 +74,13 @@ def _draw(on_stage: Stage) -> None:
     ).press
     if isinstance(pressed, dict):
         _act(on_stage, pressed, by_size)
+
+
+def _without(size: Size, hidden: Set[str]) -> Size:
+    """Returns a size without the times of these rungs, by short name. Those of libraries stay."""
+    found = size.evidence
+    rows = {n: row for n, row in found.rows.items() if short(n) not in hidden or found.ladder.rung(n).library}
+    return replace(size, evidence=replace(found, rows=rows))
 
 
 def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSettings]) -> None:

@@ -38,7 +38,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.SOFTMAX, link)
+    run.run_section(settings, story.SOFTMAX, link, sizes=controls.sizes(query))
 if cards.ROW in parts:
     cards.section(query, row)
 if "kernel" in parts:

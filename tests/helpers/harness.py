@@ -196,8 +196,14 @@ def scrolled(page):
     )
 
 
+def idle(page: Page) -> None:
+    """Waits until no rerun of the page is under way: it would draw what a click meets anew."""
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+
+
 def preset(page: Page, name: str) -> Locator:
     """Returns the link of a preset in its popover, which is opened."""
+    idle(page)
     link = page.locator(".st-key-chips_presets").get_by_role("link", name=name, exact=True)
     if not link.is_visible():
         page.locator(".st-key-presets button").first.click()

@@ -76,6 +76,14 @@ test("a weight names its row and the number of its terms", () => {
   assert.deepEqual(marksOf(toy, 1, "w", 1), [["D", "3,4,5", "read"], ["w", "1", "write"]]);
 });
 
+test("a tensor named by a symbol has no article, one named by a word has", () => {
+  const titled = (title) => decode({
+    steps: 1, tensors: [{ name: "a", values: [7] }, { name: "b", title }], writes: [{ target: "b", steps: [0], source: "a", index: [0] }],
+  });
+  for (const [title, noun] of [["C", "C"], ["tile_a", "tile_a"], ["Z = Σ U · V", "Z = Σ U · V"], ["sum", "the sum"], ["data matrix (workspace)", "the data matrix"]])
+    assert.match(textOf(titled(title), -1, "a", 0), new RegExp(` Not yet copied to ${noun}\\.$`));
+});
+
 test("a cell that is never stored has its own text", () => assert.equal(textOf(toy, 2, "air", 0), "air[0, 0] is never stored."));
 
 test("an output is explained as a sum of the cells' values", () => {

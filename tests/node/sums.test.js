@@ -72,7 +72,7 @@ test("a ghost has the sum that it will hold", () => {
 });
 
 test("a cell names the number of sums that it is a term of", () => {
-  assert.match(textOf(decode(), 0, "d", 0), / It is a term of 2 cells of the v\./);
+  assert.match(textOf(decode(), 0, "d", 0), / It is a term of 2 cells of v\./);
   assert.match(textOf(decode(), 0, "u", 1), / It is a term of 2 cells of the output\./);
 });
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from pages._lessons import LESSONS, Lesson
 from pages.parts import chapters
 from pages.parts.chapters import Chapter, OpenChapter, fields, filled
 from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
-from tests.helpers.page_runner import heads, links, open_page, texts
+from tests.helpers.page_runner import SHELL, heads, links, open_page, strip, texts
 
 MAX_WORDS, MAX_SENTENCE = 90, 28
 ROLE = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -65,9 +66,9 @@ def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int) -> None:
 
 
 @pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
-def test_a_lesson_has_five_to_ten_chapters_with_short_sentences(lesson: Lesson) -> None:
+def test_a_lesson_has_five_to_nine_chapters_with_short_sentences(lesson: Lesson) -> None:
     found = story(lesson).chapters
-    assert 5 <= len(found) <= 10
+    assert 5 <= len(found) <= 9
     assert len({chapter.title for chapter in found}) == len(found)
     for chapter in found:
         for text in every_text(chapter):
@@ -96,6 +97,51 @@ def test_every_own_kernel_of_the_ladder_is_in_a_chapter(path: str) -> None:
         short = rung.name.partition("/")[2]
         if not rung.library:
             assert short in shown or short.replace("-", "_") in text or short in text, short
+
+
+@pytest.mark.parametrize(
+    ("page", "n", "hidden"),
+    [
+        ("gemm/page.py", 1, {"uncoalesced", "shared-memory tile", "vectorized"}),
+        ("gemm/page.py", 4, {"register tile, 1-D", "register tile, 2-D"}),
+        ("conv/im2col.py", 1, {"direct"}),
+        ("conv/winograd/page.py", 1, {"implicit GEMM", "Winograd 4×4, fused"}),
+        ("memory/page.py", 6, {"rows padded to 33"}),
+    ],
+)
+def test_the_strip_shows_no_time_that_a_later_chapter_asks_for(page: str, n: int, hidden: set[str]) -> None:
+    explored = {bar["title"] for bar in _bars(open_page(page, **_watched(page, n), view="explore"))}
+    assert hidden & explored, "the strip would show none of them anyway"
+    at = open_page(page, view="story", chapter=n)
+    assert not hidden & {bar["title"] for bar in _bars(at)}
+    assert not any(name in size["time"]["text"] for size in _sizes(at) for name in hidden)
+
+
+def test_the_strip_shows_what_an_earlier_chapter_has_compared() -> None:
+    titles = {bar["title"] for bar in _bars(open_page("gemm/page.py", view="story", chapter=3))}
+    assert {"naive, coalesced", "shared-memory tile"} <= titles
+
+
+def _watched(page: str, n: int) -> dict[str, str]:
+    lesson = next(lesson for lesson in LESSONS if lesson.page == page)
+    return dict(story(lesson).chapters[n - 1].params)
+
+
+def _sizes(at: Any) -> list[dict[str, Any]]:
+    return strip(at)["sizes"]
+
+
+def _bars(at: Any) -> list[dict[str, Any]]:
+    return [bar for size in _sizes(at) for bar in size["time"]["bars"]]
+
+
+def test_the_example_deck_opens_the_chapters_that_its_slides_name() -> None:
+    deck = (SHELL.parents[1] / "docs" / "deck" / "index.html").read_text(encoding="utf-8")
+    slides = re.findall(r'data-stage="/(\w+)\?[^"]*chapter=(\d+)[^"]*" title="Chapter: ([^"]*)"', deck)
+    assert slides
+    for path, n, title in slides:
+        lesson = next(lesson for lesson in LESSONS if lesson.path == path)
+        assert story(lesson).chapters[int(n) - 1].title.lower() == title
 
 
 def test_a_sentence_without_its_figure_is_left_out() -> None:

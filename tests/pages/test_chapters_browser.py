@@ -40,6 +40,56 @@ def test_a_chapter_opens_cold_and_is_in_sight(page, server, lesson, n):
     assert not errors
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "address", ["threads?chapter=4", "tiling?chapter=7", "winograd?chapter=4", "fft?chapter=9"]
+)
+def test_the_way_on_is_in_sight_after_a_guess(page, server, address):
+    page.goto(f"{server}/{address}&view=story")
+    stage = Stage(page).ready()
+    expect(page.locator(".chapter .answer").first).to_be_visible()  # some wait for counts
+    stage.root.press("g")
+    expect(page.locator(".chapter .reveal")).not_to_be_empty()
+    page.wait_for_function(FITS)
+    expect(page.locator(".chapter-way")).to_be_in_viewport(ratio=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", ["tiling?chapter=3&M=16&rung=none", "attention?chapter=6&present=1"])
+def test_the_way_on_is_in_sight_beside_notes_and_on_a_projector(page, server, address):
+    page.goto(f"{server}/{address}&view=story")
+    stage = Stage(page).ready()
+    stage.root.press("g")
+    expect(page.locator(".chapter .reveal")).not_to_be_empty()
+    panel, way = (page.locator(name).bounding_box() for name in (".chapter", ".chapter-way"))
+    assert way["y"] + way["height"] <= panel["y"] + panel["height"] + 1
+
+
+def test_a_full_stop_is_on_the_line_of_its_term(page, server):
+    page.goto(f"{server}/threads?view=story&chapter=2")
+    Stage(page).ready()
+    term = page.locator(".term", has_text="divergence")
+    assert term.evaluate("(node) => node.lastChild.nodeType === Node.TEXT_NODE && node.lastChild.data") == "."
+    assert term.evaluate("(node) => getComputedStyle(node).whiteSpace") == "nowrap"
+
+
+def test_back_is_left_of_next_on_a_phone(phone, server):
+    phone.goto(f"{server}/threads?view=story&chapter=2")
+    Stage(phone).ready()
+    back, onward = (
+        phone.locator(".chapter-way").get_by_role("button", name=name) for name in ("Back", "Next")
+    )
+    assert back.bounding_box()["x"] < onward.bounding_box()["x"]
+
+
+@pytest.mark.slow
+def test_a_term_in_a_question_is_explained(page, server):
+    page.goto(f"{server}/tiling?view=story&chapter=5")
+    Stage(page).ready()
+    page.locator(".chapter .question").get_by_role("button", name="kernel", exact=True).focus()
+    expect(page.locator(".tip").filter(has_text="a function that runs on the GPU")).to_be_visible()
+
+
 def test_a_guess_by_the_keyboard_shows_the_figures(page, server):
     page.goto(f"{server}/tiling?view=story&chapter=3")
     Stage(page).ready()

@@ -13,6 +13,7 @@ SIZES = [(1440, 900, "light"), (1280, 720, "dark")]
 PATHS = [
     f"{lesson.path}?view=explore" for lesson in LESSONS if lesson.path != "choose"
 ]  # whose first screen is its race
+CUT = "labels => labels.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
 IN_SIGHT = (
     "canvas",
     ".play",
@@ -39,6 +40,73 @@ def test_time_memory_and_limits_are_in_sight_of_the_picture(page, server, path, 
     frame = page.locator(".stage .canvas-box").bounding_box()
     assert canvas["height"] <= frame["height"] + 1  # the picture is not cut off
     expect(page.locator(".strip-legend")).to_contain_text(re.compile(r"\d [KMG]?B"))
+    assert page.locator(".strip-label").evaluate_all(CUT) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PATHS)
+def test_a_phone_shows_picture_play_and_caption_together(phone, server, path):
+    phone.goto(f"{server}/{path}")
+    Stage(phone).ready()
+    expect(phone.locator(".strip-value")).not_to_be_empty()
+    for selector in ("canvas", ".play", ".caption"):
+        expect(phone.locator(f".stage {selector}")).to_be_in_viewport(ratio=0.99)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "size", "shown"), [
+    ("im2col?view=explore", (1440, 900), True), ("im2col?embed=true&view=watch", (900, 600), False),
+])  # fmt: skip
+def test_the_transport_is_one_line(page, server, path, size, shown):
+    page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+    page.goto(f"{server}/{path}")
+    stage = Stage(page).ready()
+    loop, play = stage.root.locator("[data-do=loop]"), page.locator(".stage .play")
+    expect(loop).to_be_visible(visible=shown)
+    expect(stage.root.locator("[data-do=more]")).to_be_visible(visible=not shown)
+    assert page.locator(".stage .transport").bounding_box()["height"] <= play.bounding_box()["height"] + 24
+
+
+@pytest.mark.slow
+def test_facts_share_the_last_line_of_controls(page, server):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.goto(f"{server}/winograd?view=explore")
+    Stage(page).ready()
+    facts = page.locator(".kt-derived").first.bounding_box()
+    kernel = page.locator(".st-key-controls [data-testid=stPopoverButton]").last.bounding_box()
+    assert kernel["y"] <= facts["y"] + facts["height"] / 2 <= kernel["y"] + kernel["height"]
+
+
+@pytest.mark.slow
+def test_a_refusal_is_one_line_that_says_why_and_what_can_run(page, server):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.goto(f"{server}/tiling?view=explore&dtype=fp16&rung=shared-tile")
+    line = page.locator(".st-key-chips_legal")
+    expect(line).to_contain_text("Shared-memory tile cannot run with these settings")
+    reason, other, way = (
+        line.locator(".kt-quiet").first,
+        line.get_by_text("Kernels that can:"),
+        line.get_by_role("link").first,
+    )
+    for part in (reason, other, way):
+        expect(part).to_be_in_viewport()
+    left, middle, right = (part.bounding_box() for part in (reason, other, way))
+    assert left["x"] < middle["x"] < right["x"]
+    assert line.bounding_box()["height"] <= 60
+
+
+@pytest.mark.slow
+def test_choosing_has_its_controls_in_one_line_and_folds_them_on_a_phone(page, server):
+    page.goto(f"{server}/choose?view=explore")
+    chip = page.locator(".st-key-controls [data-testid=stPopoverButton]").first
+    field = page.get_by_label("N", exact=True)
+    expect(chip).to_be_visible()
+    expect(field).to_be_visible()
+    top, low = chip.bounding_box(), field.bounding_box()
+    assert top["y"] <= low["y"] + low["height"] / 2 <= top["y"] + top["height"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(field).to_be_hidden()
+    expect(page.get_by_text("Controls", exact=True)).to_be_in_viewport()
 
 
 def test_run_turns_the_strip_to_measured_and_a_change_makes_it_stale(page, server):

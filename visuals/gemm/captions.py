@@ -35,7 +35,7 @@ def _joined(*sentences: str) -> str:
 # -- start -----------------------------------------------------------------------------------------
 def _start(s: GemmShape, plan: Plan, block: tuple[int, int]) -> str:
     return _joined(
-        tr("Block {0} of {1} computes rows {2} to {3} and columns {4} to {5} of [C](output)."),
+        tr("Block {0} computes rows {2} to {3} and columns {4} to {5} of [C](output)."),
         _outside(plan) if plan.As and plan.inside(s, block) != (plan.BM, plan.BN) else "",
         _owners(plan),
         tr("The picture follows warp 0.") if plan.owner == "warp" else tr("The picture follows thread 0."),

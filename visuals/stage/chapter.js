@@ -20,7 +20,9 @@ function paragraph(sentence, className = "", chapter = {}) {
     if (role[0] === "/") node.append(linkTo(`${key}?view=story`, text));
     else if (role[0] === "~") node.append(term(key, text, chapter));
     else {
-      fillText(span, [part]);
+      const end = node.lastChild?.className === "term" ? text.match(/^[^\s\w]*/)[0] : "";
+      if (end) node.lastChild.append(end); // a full stop stays on the line of its term
+      fillText(span, [{ ...part, text: text.slice(end.length) }]);
       node.append(span);
     }
   }
@@ -68,12 +70,13 @@ export function fillChapter(box, chapter, guess) {
   if (chapter.next) way.append(pressable("chapter", number + 1, "primary", chapter.next));
   if (onward) way.append(linkTo(onward[1], onward[0], "primary"));
   const inside = element("div", "chapter-text");
-  inside.append(...text.map((sentence) => paragraph(sentence, "", chapter)), ...(question ? questionPart(question, guess) : []));
-  if (nudge && (!question || guess !== null)) inside.append(paragraph(nudge, "dim"));
+  inside.append(...text.map((sentence) => paragraph(sentence, "", chapter)), ...(question ? questionPart(chapter, guess) : []));
+  if (nudge && (!question || guess !== null)) inside.append(paragraph(nudge, "dim", chapter));
   box.replaceChildren(progress, element("h2", "", title), inside, way);
 }
 
-function questionPart({ text, answers, right, reveal }, guess) {
+function questionPart(chapter, guess) {
+  const { text, answers, right, reveal } = chapter.question;
   const list = element("div", "answers");
   list.classList.toggle("answered", guess !== null);
   list.setAttribute("role", "group");
@@ -83,7 +86,7 @@ function questionPart({ text, answers, right, reveal }, guess) {
     choice.setAttribute("aria-pressed", String(n === guess));
     list.append(choice);
   });
-  const figures = paragraph(guess === null ? "" : reveal, "reveal");
+  const figures = paragraph(guess === null ? "" : reveal, "reveal", chapter);
   figures.setAttribute("role", "status");
-  return [paragraph(text, "question"), list, figures];
+  return [paragraph(text, "question", chapter), list, figures];
 }

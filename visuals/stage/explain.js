@@ -20,7 +20,10 @@ export function nameOf(t, i) {
 }
 
 const cellPart = (t, i, role = t.hue) => ({ text: nameOf(t, i), role });
+const SYMBOL = /^.{1,2}$|[_=]/; // titles that are names of the code or formulas take no article
 const titlePart = (t, role = "") => ({ text: t.title.replace(/\s*\(.*\)$/, ""), role });
+// A tensor as a noun in a sentence: "the data matrix", but "C" or "tile_a".
+const nounParts = (t, role) => (SYMBOL.test(titlePart(t).text) ? [titlePart(t, role)] : trParts("the {tensor}", { tensor: titlePart(t, role) }));
 
 export function explain(scene, step, name, i) {
   const t = scene.tensors[name];
@@ -100,10 +103,10 @@ function explainCopies({ step, say, mark }, target, source, i) {
   const current = copies.filter((e) => lastEvent(target, target.cell[e], step) === e);
   mark(target, copies.filter((e) => target.step[e] > step).map((e) => target.cell[e]), "write", { faint: true });
   mark(target, current.map((e) => target.cell[e]), "write", { each: true });
-  const done = countDone(target, copies, step), fields = { done, tensor: titlePart(target, target.role) };
-  if (done === "0") say(trParts("Not yet copied to the {tensor}.", fields));
-  else if (target.once) say(trnParts("Copied to {done} of {n} cell of the {tensor} so far.", "Copied to {done} of {n} cells of the {tensor} so far.", copies.length, fields));
-  else say(trnParts("Copied {done} of {n} time to the {tensor} so far.", "Copied {done} of {n} times to the {tensor} so far.", copies.length, fields));
+  const done = countDone(target, copies, step), fields = { done, tensor: nounParts(target, target.role) };
+  if (done === "0") say(trParts("Not yet copied to {tensor}.", fields));
+  else if (target.once) say(trnParts("Copied to {done} of {n} cell of {tensor} so far.", "Copied to {done} of {n} cells of {tensor} so far.", copies.length, fields));
+  else say(trnParts("Copied {done} of {n} time to {tensor} so far.", "Copied {done} of {n} times to {tensor} so far.", copies.length, fields));
   if (target.partial) say(trParts("Only the part shown is counted."));
 }
 
@@ -137,9 +140,9 @@ function explainFactor({ step, say, mark }, m, i) {
   const k = i % left.cols, r = Math.floor(i / left.cols);
   const row = Array.from({ length: cols }, (_, j) => k * cols + j);
   mark(right, row, "read");
-  say(trnParts("It multiplies all of row {row} of the {matrix}: one term of {n} cell of the {output}, {done} so far.",
-    "It multiplies all of row {row} of the {matrix}: one term of {n} cells of the {output}, {done} so far.", cols, {
-      row: k + right.origin[1], matrix: titlePart(right, right.role), output: titlePart(out, out.hue),
+  say(trnParts("It multiplies all of row {row} of {matrix}: one term of {n} cell of {output}, {done} so far.",
+    "It multiplies all of row {row} of {matrix}: one term of {n} cells of {output}, {done} so far.", cols, {
+      row: k + right.origin[1], matrix: nounParts(right, right.role), output: nounParts(out, out.hue),
       done: count(row.filter((_, j) => isWritten(out, r * cols + j, step)).length),
     }));
 }
@@ -217,7 +220,7 @@ function explainTerm({ say, mark }, s, t, i) {
   for (let o = 0; o < s.out.size; o++) if (terms.subarray(s.start[o], s.start[o + 1]).includes(i)) outs.push(o);
   if (!outs.length) return;
   mark(s.out, outs, "write", { each: true });
-  say(trnParts("It is a term of {n} cell of the {output}.", "It is a term of {n} cells of the {output}.", outs.length, { output: titlePart(s.out, s.out.hue) }));
+  say(trnParts("It is a term of {n} cell of {output}.", "It is a term of {n} cells of {output}.", outs.length, { output: nounParts(s.out, s.out.hue) }));
 }
 
 // The outlines of a step: what it reads in sky blue, what it writes in vermilion.

@@ -522,7 +522,7 @@ class Player {
 }
 
 const MAX_SHRINK = 4, CAPTIONS_MEASURED = 60;
-const MIN_PHONE = 260, PHONE_REST = 330; // px: of a picture on a phone; of what is above and below it there
+const MIN_PHONE = 260, PHONE_REST = 356; // px: of a picture on a phone; of what is above and below it there
 const MIN_FIT = 480, MAX_FIT = 1100, BELOW = 10; // px: of a stage that fits its window; of the page left under it
 
 // The height at which the stage ends with the window, while the page is not scrolled.

@@ -40,23 +40,23 @@ function timePart(strip, size, run) {
   head.append(element("strong", "strip-value", time.value));
   if (time.badge) head.append(badge(time.badge));
   if (size.stale) head.append(element("span", "strip-stale", size.stale));
+  if (size.canPut) head.append(button("put", strip.texts.put, "plain"));
   head.append(runPart(run));
   text.append(element("b", "", time.name), ` · ${size.shape}. ${time.text}`);
   part.append(head, text, barsList(time.bars, "strip-bars"), ...sizesLine(strip, size));
   return part;
 }
 
-// The sizes as a choice, each with its time; and a link that puts a size on the stage.
+// The sizes as a choice, each with its time.
 function sizesLine(strip, shown) {
+  if (strip.sizes.length < 2) return [];
   const line = element("div", "strip-sizes");
-  if (strip.sizes.length > 1)
-    for (const size of strip.sizes) {
-      const choice = button(`size-${size.key}`, `${size.label}: ${size.time.value}`, "chip");
-      choice.setAttribute("aria-pressed", String(size === shown));
-      line.append(choice);
-    }
-  if (shown.canPut) line.append(button("put", strip.texts.put, "plain"));
-  return line.childElementCount ? [line] : [];
+  for (const size of strip.sizes) {
+    const choice = button(`size-${size.key}`, `${size.label}: ${size.time.value}`, "chip");
+    choice.setAttribute("aria-pressed", String(size === shown));
+    line.append(choice);
+  }
+  return [line];
 }
 
 // Run or Stop; while something runs, how far it is; an error.

@@ -13,14 +13,17 @@ LAUNCH, ROOF = 0.2, 0.6  # shares from which launch overhead, or a ceiling, is w
 LANES = 32  # of a warp: a load of one float each needs 4 sectors at best and 32 at worst
 
 
-def limits(evidence: Evidence) -> dict[str, Any]:
-    """Returns four shares of the row's time or of its device's ceilings, and what they say in one sentence."""
+def limits(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any]:
+    """Returns four shares of the row's time or of its device's ceilings, and what they say in one sentence.
+
+    `watched`: what is known at the shape on the stage, whose sectors are shown where this shape is too large to count.
+    """
     found = shares(evidence)
     rows = [
         {"label": tr("launch overhead"), **_share(found.get("launch"))},
         {"label": tr("memory bandwidth"), **_share(found.get("memory"))},
         {"label": tr("arithmetic (FP32)"), **_share(found.get("arithmetic"))},
-        sectors(evidence),
+        sectors(evidence, watched),
     ]
     limit = limiting(found)
     for name, line in zip(("launch", "memory", "arithmetic"), rows, strict=False):
@@ -59,10 +62,14 @@ def _share(part: float | None) -> dict[str, Any]:
     )
 
 
-def sectors(evidence: Evidence) -> dict[str, Any]:
+def sectors(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any]:
     """Returns the sectors (32 bytes) that a load of a warp reads on average, of the 32 that it can need."""
     label = tr("sectors per load")
     totals = evidence.totals
+    if totals is None and watched and watched.totals:
+        counted = tr("Counted at {shape}, on the stage.", shape=watched.shape_text)
+        hint = " ".join(filter(None, (counted, evidence.counting)))
+        return sectors(watched) | {"label": tr("sectors, on the stage"), "hint": hint}
     if totals is None:
         return {"label": label, "share": None, "text": "–", "hint": evidence.counting}
     if not totals["requests_ld"]:

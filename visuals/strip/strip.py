@@ -36,7 +36,7 @@ class Size:
 def strip(sizes: Sequence[Size], selected: str, run: Run) -> dict[str, Any]:
     """Returns the strip of these sizes, the selected one first shown."""
     return {
-        "sizes": [_size(size, _watched_tiles(sizes)) for size in sizes],
+        "sizes": [_size(size, _watched(sizes)) for size in sizes],
         "selected": selected,
         "run": {
             "can": run.can,
@@ -54,8 +54,9 @@ def strip(sizes: Sequence[Size], selected: str, run: Run) -> dict[str, Any]:
     }
 
 
-def _watched_tiles(sizes: Sequence[Size]) -> Mapping[str, int]:
-    return next((size.evidence.tiles for size in sizes if size.key == "stage"), {})
+def _watched(sizes: Sequence[Size]) -> Evidence | None:
+    """Returns what is known at the shape on the stage."""
+    return next((size.evidence for size in sizes if size.key == "stage"), None)
 
 
 def _with_tiles(evidence: Evidence, watched: Mapping[str, int]) -> str:
@@ -65,17 +66,17 @@ def _with_tiles(evidence: Evidence, watched: Mapping[str, int]) -> str:
     return ", ".join([evidence.shape_text, *(f"{name} {size}" for name, size in evidence.tiles.items())])
 
 
-def _size(size: Size, watched: Mapping[str, int]) -> dict[str, Any]:
+def _size(size: Size, watched: Evidence | None) -> dict[str, Any]:
     evidence = size.evidence
     on_stage = tr("{shape}, on the stage", shape=evidence.shape_text)
     time = times(evidence)
     return {
         "key": size.key,
         "label": on_stage if size.key == "stage" else evidence.shape_text,
-        "shape": _with_tiles(evidence, watched),
+        "shape": _with_tiles(evidence, watched.tiles if watched else {}),
         "stale": tr("stale: measured at other settings") if evidence.stale else "",
         "canPut": size.can_put,
         "time": time,
         "memory": memory(evidence),
-        "limits": limits(evidence),
+        "limits": limits(evidence, watched),
     }

@@ -70,7 +70,8 @@ def _layer(key: str, watch: str) -> dict[str, str]:
 
 
 def _which(text: str, reveal: str) -> Question:
-    return Question(text, WAYS, _fastest_way, reveal)
+    ours = tuple(rung.name for rung in address.LADDER.rungs if rung.family in OURS)
+    return Question(text, WAYS, _fastest_way, reveal, ours)
 
 
 CHAPTERS = (
@@ -106,7 +107,7 @@ CHAPTERS = (
         ),
     ),
     Chapter(
-        mark("Less work wins there"),
+        mark("What decided it"),
         (
             mark(
                 "Winograd needs 16 multiplications for 4 [outputs](output) where direct needs 36. Additions take their place."

@@ -11,7 +11,7 @@ from kernels.conv.shape import ConvShape, conv_bounds
 from kernels.i18n import tr, trn
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS
-from pages.conv.controls import LINE, RARE
+from pages.conv.controls import LINE, RARE, labelled
 from pages.parts import query
 from pages.parts.controls import Link, choose, limits, numbers, preset_link, presets
 from pages.parts.text import note
@@ -48,10 +48,10 @@ def read(page: str, visible: bool) -> tuple[ConvShape, str, Link]:
 def _fields(shape: ConvShape) -> None:
     bounds = conv_bounds(shape, address.MAX)
     with st.container(key="params", horizontal=True):
-        numbers(FIELDS, FIELD_LINE, bounds)
+        numbers(FIELDS, labelled(FIELD_LINE), bounds)
         with st.container(key="chips_more", width="content"), st.popover(tr("more"), key="more"):
             with st.container(key="params_rare", horizontal=True):
-                numbers(FIELDS, RARE, bounds)
+                numbers(FIELDS, labelled(RARE), bounds)
             choose(FIELDS, "mode")
             with st.container(key="params_layer", horizontal=True):
                 choose(FIELDS, "bias", tr("bias"))

@@ -22,7 +22,9 @@ parts, whole = lesson.begin(
     chapter=chapter,
 )
 st.html(f"<style>{race_chart.css()}</style>")
-shape, predict, link = controls.read(PAGE, visible=whole and not chapter)
+visible = whole and not chapter
+with lesson.controls(visible):
+    shape, predict, link = controls.read(PAGE, visible=visible)
 if chapter and "watch" in parts:
     stage.draw(chapter, shape)
 elif {"watch", "race", "run", "why"} & parts:

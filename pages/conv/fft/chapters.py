@@ -136,7 +136,6 @@ CHAPTERS = (
         (
             mark("The cost of the FFT hardly depends on the size of the filter. The direct loop grows with its area."),
             mark("At {real_shape} the FFT takes {real_time}. The fastest recorded kernel without an FFT takes {other_time}."),
-            mark("The lesson [choose](/choose) compares all kernels."),
         ),
         step=49,
         size="real",
@@ -146,6 +145,7 @@ CHAPTERS = (
             _first,
             mark("From {first} on. In layers of LeNet, ResNet-50 and VGG-16 it takes at least {network} the time of the fastest kernel."),
         ),
+        nudge=mark("Where next? The lesson [choose](/choose) compares all kernels."),
         holds=_only_large_filters_win,
     ),
 )  # fmt: skip

@@ -46,7 +46,13 @@ if whole:
     cards.spectra(inputs)
     cards.side_cards(inputs)
 if {"run", "why"} & parts:
-    run.run_section(settings, story.FFT, link, more=cards.more)
+    run.run_section(
+        settings,
+        story.FFT,
+        link,
+        more=cards.more,
+        sizes=conv_controls.sizes(settings, watched.rung, address.REAL),
+    )
 if "kernel" in parts:
     sources.draw_tabs(address.LADDER, shape, watched.tiles_of, first=address.RUNG.name)
 lesson.load_deferred(parts)

@@ -49,6 +49,7 @@ CHAPTERS = (
             mark("But each element of the matrix is a pixel that is already in memory. Its row and column say which one."),
             mark("So the kernel can compute the place instead of reading the copy."),
         ),
+        pin="D:70",
         size="real",
         nudge=mark("Point at a cell of the data matrix: its pixel lights up."),
     ),

@@ -54,5 +54,5 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.STORY, link)
+    run.run_section(settings, story.STORY, link, sizes=conv_controls.sizes(settings, current.rung))
 conv_lesson.end(parts, LADDER, inputs, current.tiles_of, current.rung.name)

@@ -164,6 +164,7 @@ CHAPTERS = (
             mark("Your guess: is it faster than with 2 × 2 outputs?"),
             "conv/winograd-2x2", "real",
             mark("It takes {real_time}. {real_against_winograd_2x2}"),
+            of="conv/winograd-4x4",
         ),
     ),
     Chapter(

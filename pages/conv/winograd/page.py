@@ -16,7 +16,7 @@ PAGE, LADDER = "conv/winograd/page.py", conv_address.ladder("winograd")
 
 chapter = STORY.open()
 parts, whole = lesson.begin(
-    tr("Winograd: 16 multiplications instead of 36"),
+    tr("Winograd: the same outputs with fewer multiplications"),
     cards.COUNTS,
     cards.ERRORS,
     matrices.PART,
@@ -49,7 +49,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.WINOGRAD, link)
+    run.run_section(settings, story.WINOGRAD, link, sizes=conv_controls.sizes(settings, watched.rung))
 cards.section(parts, shape)
 if matrices.PART in parts:
     matrices.section()

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from kernels.ladders import find
 from pages.attention import address
 from pages.attention.chapters import STORY
-from tests.helpers.harness import Stage, frames
+from tests.helpers.harness import Stage, frames, idle
 
 pytestmark = pytest.mark.browser
 LESSON = "attention"
@@ -94,7 +94,7 @@ def test_a_run_here_gives_a_row_for_each_rung(page, server):
     expect(card.locator(".kt-badge-measured").first).to_be_visible(timeout=RUN_MS)
     # The end of the run draws the card once more, with its details folded.
     expect(page.get_by_role("button", name="Stop")).to_have_count(0, timeout=RUN_MS)
-    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+    idle(page)
     card.locator("summary").first.click()
     for rung in ("naive", "fused", "flash"):
         title = re.escape(find(f"attention/{rung}").title_on("cpu"))

@@ -308,3 +308,9 @@ def test_the_map_of_a_launch_at_a_real_size():
         "map gemm/shared-tile M4096"
     )
     assert stages(open_at(order="map", rung="naive"))[0].startswith("map gemm/naive")
+
+
+def test_the_cards_name_their_shape_where_the_strip_has_two():
+    named = "The cards below are about the shape on the stage: 64³. The figures under the picture also cover 4,096³."
+    assert named in texts(open_at())
+    assert "The cards below" not in texts(open_at(M=4096, N=4096, K=4096))

@@ -165,6 +165,12 @@ def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa:
     expect(page.locator(".st-key-card_memory .kt-badge")).to_have_count(0)
 
 
+def await_poll(page):
+    """Waits until the bar of the progress has grown: the cards were drawn again during the run."""
+    bar = page.locator(".strip-progress")
+    expect(bar).not_to_have_attribute("style", bar.get_attribute("style"))
+
+
 @pytest.mark.slow
 def test_polling_keeps_the_charts(lesson, page):  # noqa: F811
     """During a run the cards are drawn repeatedly, with the same charts and not new ones."""
@@ -173,7 +179,9 @@ def test_polling_keeps_the_charts(lesson, page):  # noqa: F811
     expect(plot).to_be_visible()
     run_button(page).click()
     expect(page.locator(".strip-run")).to_contain_text("timing", timeout=RUN_MS)
+    await_poll(page)  # the press on Run draws the cards once more
     plot.evaluate("plot => { plot.mark = 'the same'; }")
-    page.wait_for_timeout(700)  # twice the polling interval of the job
+    await_poll(page)
+    await_poll(page)
     assert plot.evaluate("plot => plot.mark") == "the same"
     expect(measured(page)).to_be_visible(timeout=RUN_MS)

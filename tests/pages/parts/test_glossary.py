@@ -69,7 +69,7 @@ def test_a_word_with_another_meaning_is_not_marked():
 
 def test_a_chapter_explains_the_terms_that_it_marks():
     chapter = heads(open_page("memory/page.py", view="story"))[0]["chapter"]
-    used = re.findall(r"\(~(\w+)\)", " ".join(chapter["text"]))
+    used = re.findall(r"\(~(\w+)\)", " ".join([*chapter["text"], chapter["nudge"]]))
     assert used and set(used) == set(chapter["terms"]) and len(used) == len(set(used))
     meaning, href = chapter["terms"]["warp"]
     assert meaning == TERMS["warp"].text and href == "glossary?term=warp"
@@ -92,3 +92,11 @@ def test_a_link_to_a_term_shows_it_first():
 
 def test_home_leads_to_the_glossary():
     assert links(open_page(None))["The terms of the field"] == {}
+
+
+def test_a_term_that_a_question_uses_first_is_explained_there():
+    chapter = heads(open_page("gemm/page.py", view="story", chapter=5))[0]["chapter"]
+    everything = [*chapter["text"], chapter["question"]["text"], chapter["question"]["reveal"]]
+    assert "[kernel](~kernel)" not in " ".join(chapter["text"])
+    assert "[kernel](~kernel)" in chapter["question"]["text"]
+    assert "kernel" in chapter["terms"] and " ".join(everything).count("(~kernel)") == 1

@@ -20,8 +20,8 @@ from visuals.stage import texts
 
 LOCALE = Path(__file__).parents[2] / "helpers" / "locale"
 COPIED = (
-    "Copied to {done} of {n} cell of the {tensor} so far.",
-    "Copied to {done} of {n} cells of the {tensor} so far.",
+    "Copied to {done} of {n} cell of {tensor} so far.",
+    "Copied to {done} of {n} cells of {tensor} so far.",
 )
 
 

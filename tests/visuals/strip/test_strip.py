@@ -125,3 +125,17 @@ def test_tile_sizes_that_are_not_on_the_stage_are_named() -> None:
     sizes = known.rung.default_tiles
     assert real["shape"] == f"{known.shape_text}, BM {sizes['BM']}, BN {sizes['BN']}, BK {sizes['BK']}"
     assert stage["shape"] == known.shape_text
+
+
+def test_a_shape_too_large_to_count_shows_the_sectors_of_the_stage_and_says_so() -> None:
+    toy = replace(evidence(SHAPES[0], "gemm/naive"), totals={"requests_ld": 4, "sectors_ld": 26})
+    real = replace(evidence(SHAPES[2], "gemm/naive"), counting="Too large to count.")
+    at_real, at_toy = (
+        size["limits"]["rows"][-1]
+        for size in strip([Size("real", real), Size("stage", toy)], "real", Run())["sizes"]
+    )
+    assert (at_toy["label"], at_toy["text"]) == ("sectors per load", "6.5")
+    assert (at_real["label"], at_real["text"], at_real["share"]) == ("sectors, on the stage", "6.5", 6.5 / 32)
+    assert toy.shape_text in at_real["hint"] and "Too large to count." in at_real["hint"]
+    (alone,) = strip([Size("real", real)], "real", Run())["sizes"]
+    assert alone["limits"]["rows"][-1]["text"] == "–"

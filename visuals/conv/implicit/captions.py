@@ -76,7 +76,7 @@ def templates(plan: Plan) -> tuple[str, ...]:
 def _start(plan: Plan) -> str:
     """Returns the template of the step that finds the windows."""
     sentences = [
-        tr("Block 1 of {2} computes the [output](output) of filters 0 to {0}, columns 0 to {1}."),
+        tr("Block 0 computes the [output](output) of filters 0 to {0}, columns 0 to {1}."),
         _outside(plan),
         trn(
             "Each thread finds the window of its {n} column of the [data matrix](workspace) once.",

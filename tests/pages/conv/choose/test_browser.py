@@ -101,3 +101,18 @@ def test_page_fits_a_phone(server, page, view):
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+
+
+@pytest.mark.slow
+def test_names_end_before_the_start_of_their_lanes_on_a_phone(server, page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_at(server, page, "view=explore")
+    lanes = page.locator("[class*=st-key-lanes_] a")
+    expect(lanes.first).to_be_visible()
+    crossed = lanes.evaluate_all(
+        """lanes => lanes.filter((lane) => {
+          const box = lane.getBoundingClientRect(), start = getComputedStyle(lane).getPropertyValue("--kt-name");
+          return lane.querySelector("p").getBoundingClientRect().right > box.left + (box.width * parseFloat(start)) / 100;
+        }).map((lane) => lane.textContent)"""
+    )
+    assert crossed == []

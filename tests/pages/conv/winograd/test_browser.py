@@ -39,7 +39,7 @@ def test_pointing_at_v_names_the_terms_of_the_transform(watch):
     assert f"= {a} - {b} - {c} + {e}" in text and f"= {(BT @ d @ BT.T)[0, 0]:g}" in text
     assert "It is a term of 2 cells" in text  # of both filters' Z
     copy_text = stage.point_at("x", 9)
-    assert "Copied 1 of 1 time to the d" in copy_text
+    assert "Copied 1 of 1 time to d" in copy_text
 
 
 @pytest.mark.slow

@@ -313,6 +313,7 @@ def test_every_preset_has_a_small_scene_that_names_its_part(key):
 def test_caption_names_the_share_of_the_tile_outside():
     caption = scene_of(CONV_PRESETS["toy"].shape, find(MAGIC).default_tiles).caption(0)
     assert f"{share(1 - 2 * 36 / 64**2)} of its 64 × 64 sums are outside" in caption
+    assert caption.startswith("Block 0 computes ")  # numbered from 0, as in every lesson
     assert "are outside" not in scene_of(ONE_TILE, find(MAGIC).default_tiles).caption(0)
 
 
