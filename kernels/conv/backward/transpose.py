@@ -49,8 +49,8 @@ def library_cost(s: TransposeShape, program: Program) -> Cost:
 def transpose_reference(s: TransposeShape, x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (y, error scale), float64 [N,K,P,Q], of x [N,C,H,W] and w [C,K/groups,R,S].
 
-    y[n, k, p, q] = sum over c, r, t of x[n,c,h,v] * w[c,k,r,t] over all pixels with h*u - pad_h + r*dilation_h = p
-    and v*v_stride - pad_w + t*dilation_w = q.
+    y[n, k, p, q] = sum over c, r, t of x[n,c,h,i] * w[c,k,r,t] over all pixels (h, i) with
+    h*u - pad_h + r*dilation_h = p and i*v - pad_w + t*dilation_w = q.
     """
     return reference.dinput(s.conv, x, w)
 

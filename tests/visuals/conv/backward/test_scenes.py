@@ -70,6 +70,12 @@ def test_a_folded_scene_ends_with_the_same_values(rung):
         brief = FOLDED[rung](scene)
         np.testing.assert_array_equal(brief.cells("dw"), scene.cells("dw"))
         assert brief.steps <= scene.steps
+        lit = [
+            {(source.file, line) for source, line in map(found.source_at, range(found.steps))}
+            for found in (scene, brief)
+        ]
+        assert lit[0] == lit[1]  # every file and every line is still shown
+        assert brief.source_at(brief.steps - 1)[0].file == scene.source_at(scene.steps - 1)[0].file
     assert brief.steps < scene.steps
 
 
