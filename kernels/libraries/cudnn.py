@@ -30,8 +30,8 @@ ALGORITHMS = {  # cudnnConvolutionFwdAlgo_t
 DATA_ALGORITHMS = {  # cudnnConvolutionBwdDataAlgo_t
     "ALGO_0": 0, "ALGO_1": 1, "FFT": 2, "FFT_TILING": 3, "WINOGRAD": 4, "WINOGRAD_NONFUSED": 5,
 }  # fmt: skip
-FILTER_ALGORITHMS = {  # cudnnConvolutionBwdFilterAlgo_t; 4, WINOGRAD, is not implemented
-    "ALGO_0": 0, "ALGO_1": 1, "FFT": 2, "ALGO_3": 3, "WINOGRAD_NONFUSED": 5, "FFT_TILING": 6,
+FILTER_ALGORITHMS = {  # cudnnConvolutionBwdFilterAlgo_t; 4 is listed by cuDNN and not implemented
+    "ALGO_0": 0, "ALGO_1": 1, "FFT": 2, "ALGO_3": 3, "WINOGRAD": 4, "WINOGRAD_NONFUSED": 5, "FFT_TILING": 6,
 }  # fmt: skip
 MATH = {0: "DEFAULT", 1: "TENSOR_OP", 2: "TENSOR_OP_ALLOW_CONVERSION", 3: "FMA"}  # cudnnMathType_t
 _FMA = 3  # FP32 multiply-adds only: neither TF32 nor tensor cores

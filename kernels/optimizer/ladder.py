@@ -147,7 +147,7 @@ ADAM_KIND = Kind("adam", ("w", "g", "m", "v"), adam_factors, cpu.adam, 4)
 
 
 # -- rungs -----------------------------------------------------------------------------------------
-def _rungs(kind: Kind, libraries: Mapping[str, tuple[str, str, Callable]]) -> tuple[Rung, ...]:
+def _rungs(kind: Kind, libraries: Mapping[str, tuple]) -> tuple[Rung, ...]:
     rung, table_rung = (rung_factory(kind.name, of, TOLERANCE) for of in (cost, table_cost))
     return (
         rung(
@@ -172,8 +172,9 @@ def _rungs(kind: Kind, libraries: Mapping[str, tuple[str, str, Callable]]) -> tu
             Rung(
                 f"{kind.name}/{name}", title, idea, kind.build_library(f"torch_{kind.name}_{name}", bind), library_cost,
                 no_rules, TOLERANCE, library="PyTorch", find_library=lambda: torch_library.find(), engines=("cuda",),
+                scale=scale[0] if scale else None,
             )
-            for name, (title, idea, bind) in libraries.items()
+            for name, (title, idea, bind, *scale) in libraries.items()
         ),
     )  # fmt: skip
 
@@ -218,6 +219,7 @@ ADAM = Ladder(
                 mark("PyTorch Adam, fused"),
                 mark("The whole update in one kernel."),
                 library.AdamFused,
+                reference.fused_adam_scale,
             ),
         },
     ),

@@ -5,6 +5,7 @@ The tensors are parts of the given arrays, which PyTorch updates in place.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from kernels.libraries import torch as torch_library
@@ -83,7 +84,7 @@ class AdamForeach(_Optimizer):
         s, (w, g, m, v) = self.shape, self.lists
         for step in self.steps:
             step.fill_(s.step - 1)
-        self.torch.optim.adam.adam(
+        importlib.import_module("torch.optim.adam").adam(  # torch.optim deletes its name
             w, g, m, v, [], self.steps, foreach=True, amsgrad=False, beta1=s.beta1, beta2=s.beta2, lr=s.lr,
             weight_decay=s.weight_decay, eps=s.eps, maximize=False,
         )  # fmt: skip

@@ -89,7 +89,7 @@ class Steps:
 
     # -- launches before ----------------------------------------------------------------------------
     def _begin(self) -> None:
-        s, r, queries = self.s, self.r, self.part.queries
+        r, queries = self.r, self.part.queries
         r.step("dots", self.n.D[0])
         r.look("dO", self._global("dO", queries))
         r.look("O", self._global("O", queries))
