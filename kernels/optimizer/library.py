@@ -6,6 +6,7 @@ The tensors are parts of the given arrays, which PyTorch updates in place.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from kernels.libraries import torch as torch_library
@@ -71,6 +72,11 @@ class SgdFused(_Optimizer):
         )  # fmt: skip
 
 
+def functional_adam() -> Callable[..., None]:
+    """Returns the function that Adam.step() calls. Its module is no attribute of torch.optim, which deletes the name."""
+    return importlib.import_module("torch.optim.adam").adam
+
+
 class AdamForeach(_Optimizer):
     """torch.optim.Adam(foreach=True): the function that its step() calls, at the same step each time."""
 
@@ -84,7 +90,7 @@ class AdamForeach(_Optimizer):
         s, (w, g, m, v) = self.shape, self.lists
         for step in self.steps:
             step.fill_(s.step - 1)
-        importlib.import_module("torch.optim.adam").adam(  # torch.optim deletes its name
+        functional_adam()(
             w, g, m, v, [], self.steps, foreach=True, amsgrad=False, beta1=s.beta1, beta2=s.beta2, lr=s.lr,
             weight_decay=s.weight_decay, eps=s.eps, maximize=False,
         )  # fmt: skip

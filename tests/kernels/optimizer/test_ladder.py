@@ -17,7 +17,7 @@ from kernels.model.program import Launch, RuleError
 from kernels.model.shape import ShapeError
 from kernels.model.verify import agrees, by_output
 from kernels.optimizer import ladder as optimizer
-from kernels.optimizer import reference
+from kernels.optimizer import library, reference
 from kernels.optimizer.presets import LENET, presets
 from kernels.optimizer.shape import ALIGNMENT, CHUNK, AdamShape, SgdShape, parse_sizes, sizes_text
 from kernels.runner import inputs_of, run
@@ -338,7 +338,6 @@ class Torch:
         self.cuda = type("cuda", (), {
             "reset_peak_memory_stats": lambda: None, "memory_allocated": lambda: 8, "max_memory_allocated": lambda: 20,
         })  # fmt: skip
-        self.optim = type("optim", (), {"adam": type("adam", (), {"adam": self._adam})})
 
     def _foreach_add(self, xs, ys, alpha):
         return [x + alpha * y for x, y in zip(xs, ys, strict=True)]
@@ -358,7 +357,7 @@ class Torch:
                 tensors, optimizer.SGD_KIND, SgdShape("1", by["lr"], by["momentum"], by["weight_decay"])
             )
 
-    def _adam(self, w, g, m, v, max_v, steps, *, foreach, **by):
+    def functional_adam(self, w, g, m, v, max_v, steps, *, foreach, **by):
         assert foreach
         for step in steps:
             step.value += 1
@@ -377,7 +376,9 @@ def cpu_update(tensors, kind, shape) -> None:
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_pytorch_gets_the_tensors_and_the_factors(name, monkeypatch):
     """A fake of PyTorch computes with what it is given: twice from the same values gives the reference twice."""
-    monkeypatch.setattr(torch_library, "load", Torch)
+    fake = Torch()
+    monkeypatch.setattr(torch_library, "load", lambda: fake)
+    monkeypatch.setattr(library, "functional_adam", lambda: fake.functional_adam)
     monkeypatch.setattr(torch_library, "as_tensor", lambda torch, array: array)
     monkeypatch.setattr(torch_library, "on_current_stream", lambda torch: _Nothing())
     ladder, rung = LIBRARIES[name]
