@@ -106,7 +106,8 @@ class Training:
         """Returns what is needed to continue later, as copies."""
         names = [t.name for t in self._step()[0].tensors.values() if t.kind in (graphs.WEIGHT, graphs.STATE)]
         found = self._session.fetch if self._session else self._first.__getitem__
-        return State(self.steps, {name: np.array(found(name)) for name in names} | dict(self._running))
+        running = {name: np.array(a) for name, a in self._running.items()}
+        return State(self.steps, {name: np.array(found(name)) for name in names} | running)
 
     def accuracy(self, digits: Digits | None = None) -> float:
         """Returns the share of images, by default the test images, whose largest output is that of their label."""

@@ -21,7 +21,7 @@ LABELS, FACTOR, CHUNKS = "labels", "factor", "chunks"
 WEIGHTS, GRADIENTS = "weights", "gradients"
 # The rung of each operation: the fastest on a GPU, and the fastest of the NumPy implementations.
 ON_GPU = {
-    "conv": "conv/implicit-gemm-table", "conv-dinput": "conv-dinput/implicit-gemm", "conv-dweight": "conv-dweight/implicit-gemm",
+    "conv": "conv/implicit-gemm", "conv-dinput": "conv-dinput/implicit-gemm", "conv-dweight": "conv-dweight/implicit-gemm",
     "relu": "relu/float4", "relu-backward": "relu-backward/float4", "bias-backward": "bias-backward/two-launches",
     "max-pool": "max-pool/patch", "max-pool-backward": "max-pool-backward/gather-patch",
     "global-avg-pool": "global-avg-pool/warp", "global-avg-pool-backward": "global-avg-pool-backward/four-pixels",

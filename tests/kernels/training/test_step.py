@@ -1,0 +1,222 @@
+"""A training step: its gradients against automatic differentiation of the whole network, its programs on the engines."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from kernels.engines import cpu, emulator
+from kernels.engines.emulator.launch import Options
+from kernels.ladders import ladder_of
+from kernels.model.program import INPUT
+from kernels.training import digits, step
+from kernels.training import graph as graphs
+from kernels.training.compose import live_bytes
+from kernels.training.graph import BACKWARD, FORWARD, UPDATE
+from kernels.training.networks import IMAGE, NETWORKS, Network
+
+RATE = 0.5
+EPS = 1e-5  # of batch norm
+names = pytest.mark.parametrize("name", NETWORKS)
+
+
+@cache
+def small(name: str, batch: int = 4, on_cpu: bool = True, optimizer: str = "sgd"):
+    """Returns (graph, program, inputs) of one step on the first images."""
+    factors = (("lr", RATE),) if optimizer == "sgd" else ()
+    graph, program = step.cached(name, batch, on_cpu, optimizer, factors)
+    training, _ = digits.load(NETWORKS[name].size)
+    return graph, program, step.inputs(graph, training.images[:batch], training.labels[:batch], seed=3)
+
+
+# -- the definition, for automatic differentiation -----------------------------------------------------
+def forward(network: Network, weights, x):
+    """Returns the outputs of a network in float64, written with the operations that autograd differentiates."""
+    import autograd.numpy as np
+    from autograd.tracer import getval
+
+    def conv(x, w, b, stride, pad):
+        x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), mode="constant")
+        R, S = w.shape[2:]
+        P, Q = ((extent - R) // stride + 1 for extent in x.shape[2:])
+        total = 0.0 if b is None else b[None, :, None, None]
+        for r in range(R):
+            for s in range(S):
+                part = x[:, :, r : r + stride * (P - 1) + 1 : stride, s : s + stride * (Q - 1) + 1 : stride]
+                total = total + np.einsum("ncpq,kc->nkpq", part, w[:, :, r, s])
+        return total
+
+    results, before = {IMAGE: x}, IMAGE
+    for layer in network.layers:
+        a, *others = (results[n] for n in layer.reads or (before,))
+        w, o = (
+            {key.rpartition(".")[2]: v for key, v in weights.items() if key.rpartition(".")[0] == layer.name},
+            layer.options,
+        )
+        if layer.kind == "conv":
+            y = conv(a, w["w"], w.get("b"), o.get("stride", 1), o.get("pad", 0))
+        elif layer.kind == "relu":
+            y = np.maximum(a, 0)
+        elif layer.kind == "maxpool":
+            N, C, H, W = a.shape
+            windows = np.transpose(a.reshape(N, C, H // 2, 2, W // 2, 2), (0, 1, 2, 4, 3, 5)).reshape(
+                N, C, H // 2, W // 2, 4
+            )
+            first = np.eye(4)[np.argmax(getval(windows), axis=4)]  # of equal values the first counts
+            y = np.sum(windows * first, axis=4)
+        elif layer.kind == "average":
+            y = np.mean(a, axis=(2, 3))
+        elif layer.kind == "batchnorm":
+            mean = np.mean(a, axis=(0, 2, 3), keepdims=True)
+            variance = np.mean((a - mean) ** 2, axis=(0, 2, 3), keepdims=True)
+            y = (a - mean) / np.sqrt(variance + EPS) * w["gamma"][None, :, None, None] + w["beta"][
+                None, :, None, None
+            ]
+        elif layer.kind == "residual":
+            y = np.maximum(a + others[0], 0)
+        else:
+            y = np.dot(a.reshape(len(a), -1), w["W"].T) + w["b"]
+        results[layer.name], before = y, layer.name
+    return y
+
+
+def mean_loss(network, weights, x, labels):
+    import autograd.numpy as np
+
+    y = forward(network, weights, x)
+    y = y - np.max(y, axis=1, keepdims=True)
+    return np.mean(np.log(np.sum(np.exp(y), axis=1)) - y[np.arange(len(y)), labels])
+
+
+def weights_of(graph, flat):
+    return {v.name: v.cut(flat).astype(np.float64) for v in graph.views if v.of == step.WEIGHTS}
+
+
+@names
+@pytest.mark.slow
+def test_gradients_are_those_of_automatic_differentiation(name):
+    import autograd
+
+    graph, _, inputs = small(name)
+    values = graphs.reference(graph, ladder_of, inputs)
+    weights = weights_of(graph, inputs[step.WEIGHTS])
+    x, labels = inputs[IMAGE].astype(np.float64), inputs[step.LABELS]
+    loss, gradients = autograd.value_and_grad(lambda w: mean_loss(NETWORKS[name], w, x, labels))(weights)
+    np.testing.assert_allclose(values["loss"].mean(), loss, rtol=1e-6)
+    for weight, expected in gradients.items():
+        actual = values[f"d {weight}"]
+        # The factor 1/N is float32 in a step.
+        np.testing.assert_allclose(
+            actual, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max() + 1e-12, err_msg=weight
+        )
+
+
+def test_a_wrong_gradient_would_be_found():
+    """The comparison above is sharp: with another loss it fails."""
+    import autograd
+
+    graph, _, inputs = small("residual")
+    weights = weights_of(graph, inputs[step.WEIGHTS])
+    x, labels = inputs[IMAGE].astype(np.float64), (inputs[step.LABELS] + 1) % 10
+    gradients = autograd.grad(lambda w: mean_loss(NETWORKS["residual"], w, x, labels))(weights)
+    values = graphs.reference(graph, ladder_of, inputs)
+    assert np.abs(values["d fc.b"] - gradients["fc.b"]).max() > 0.01
+
+
+# -- programs ------------------------------------------------------------------------------------------
+def assert_step_is_right(session, graph, inputs):
+    expected = graphs.reference(graph, ladder_of, inputs)
+    session.verify_run()
+    np.testing.assert_allclose(session.fetch("loss"), expected["loss"], rtol=1e-5)
+    update = np.abs(expected[step.WEIGHTS] - inputs[step.WEIGHTS]).max()
+    assert update > 1e-4
+    wrong = np.abs(session.fetch(step.WEIGHTS) - expected[step.WEIGHTS]).max()
+    assert wrong < 1e-5 * max(1.0, update), (wrong, update)
+
+
+@names
+@pytest.mark.parametrize("on_cpu", [True, False], ids=["processor's rungs", "GPU's rungs"])
+@pytest.mark.slow
+def test_a_step_is_right_on_the_processor(name, on_cpu):
+    graph, program, inputs = small(name, on_cpu=on_cpu)
+    assert_step_is_right(cpu.open(program, inputs), graph, inputs)
+
+
+@pytest.mark.slow
+def test_a_step_is_right_in_the_emulator():
+    graph, program, inputs = small("residual", 2, on_cpu=False)
+    session = emulator.Session(program, inputs, Options(races=True))
+    assert_step_is_right(session, graph, inputs)
+
+
+@pytest.mark.slow
+def test_adam_updates_every_weight():
+    graph, program, inputs = small("residual", optimizer="adam")
+    session = cpu.open(program, inputs)
+    session.verify_run()
+    expected = graphs.reference(graph, ladder_of, inputs)
+    # Its first step moves a weight by the rate, up or down: a gradient near 0 may have either sign.
+    clear = np.abs(expected[step.GRADIENTS]) > 1e-4
+    moved = session.fetch(step.WEIGHTS) - inputs[step.WEIGHTS]
+    np.testing.assert_allclose(np.abs(moved[clear]), 1e-3, rtol=0.02)
+    np.testing.assert_allclose(
+        moved[clear], (expected[step.WEIGHTS] - inputs[step.WEIGHTS])[clear], atol=2e-5
+    )
+
+
+@names
+def test_phases_come_in_order_and_every_weight_has_a_gradient(name):
+    graph, program, _ = small(name)
+    phases = [node.phase for node in graph.nodes]
+    assert phases == sorted(phases, key=[FORWARD, BACKWARD, UPDATE].index) and phases.count(UPDATE) == 1
+    written = {
+        node.tensors[b.name]
+        for node in graph.nodes
+        for b in graphs.node_program(node, ladder_of).outputs
+        if b.name in node.tensors
+    }
+    weights = [v.name for v in graph.views if v.of == step.WEIGHTS]
+    assert all(f"d {name}" in written for name in weights)
+    assert {b.name for b in program.in_place} == {
+        step.WEIGHTS,
+        *(t.name for t in graph.of_kind(graphs.STATE)),
+    }
+
+
+@names
+def test_activations_are_held_until_their_gradients_are_known(name):
+    graph, program, _ = small(name, on_cpu=False)
+    activations = {t.name for t in graph.of_kind(graphs.ACTIVATION)}
+    live = [sum(n for tensor, n in step.items() if tensor in activations) for step in live_bytes(program)]
+    nodes = [node for node in graph.nodes for _ in graphs.node_program(node, ladder_of).steps]
+    first_backward = next(n for n, node in enumerate(nodes) if node.phase == BACKWARD)
+    assert live[0] < live[first_backward - 1] and live[-1] == 0
+    assert max(live[first_backward:]) <= live[first_backward - 1]
+
+
+def test_lenet_has_the_weights_of_the_paper():
+    graph, program, _ = small("lenet5")
+    counts = {v.name: int(np.prod(v.shape)) for v in graph.views if v.of == step.WEIGHTS}
+    assert counts["conv1.w"] + counts["conv1.b"] == 156  # LeCun et al. 1998, section II.B
+    assert counts["fc2.W"] + counts["fc2.b"] == 10164
+    assert {b.name for b in program.of_role(INPUT)} == {
+        IMAGE,
+        "labels",
+        "factor",
+        "chunks",
+        "weights",
+        "state v",
+    }
+
+
+def test_a_gap_between_weights_is_no_weight():
+    graph, program, inputs = small("lenet5")
+    session = cpu.open(program, inputs)
+    session.verify_run()
+    inside = np.zeros(inputs[step.WEIGHTS].shape, bool)
+    for view in graph.views:
+        if view.of == step.WEIGHTS:
+            view.cut(inside)[...] = True
+    assert not session.fetch(step.WEIGHTS)[~inside].any() and inside.sum() < inside.size
