@@ -78,7 +78,7 @@ AVG_PATCH: Kinds = {
     "thread": (_STORE_ROW, mark("Thread {0} does the same. Pixels loaded: {1}. Outputs stored: {2}.")),
 }  # fmt: skip
 
-_STORE_PIXELS = "store_pixels(dx, sums"
+_STORE_PIXELS = "store_pixels("
 MAX_GATHER_PATCH: Kinds = {
     "took": ("sums[row][col] += gradient", mark("Thread {0} loads [dy](input) and [index](workspace) of window ({1}, {2}). That window took a pixel of this patch: its sum is now {3}.")),
     "other": ("place == (pixels.h + row)", mark("Thread {0} loads [dy](input) and [index](workspace) of window ({1}, {2}). That window took no pixel of this patch.")),
