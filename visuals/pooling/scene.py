@@ -60,7 +60,7 @@ def _plain(record: Callable[..., None]) -> Callable[..., None]:
 
 
 _WINDOW, _PIXEL, _THREAD, _WARP = mark("window"), mark("pixel"), mark("thread"), mark("warp")
-_PATCH, _SUMS = mark("pixels of x"), mark("registers: sums of dx")
+_PATCH, _SUMS = mark("pixels of x"), mark("sums of dx")
 PLANS: dict[str, Plan] = {
     "max-pool/window": Plan(_plain(steps.max_window), captions.MAX_WINDOW, ORDER, _WINDOW),
     "max-pool/patch": Plan(patches.max_patch, captions.MAX_PATCH, THREADS, _THREAD, "patch", _PATCH),
