@@ -13,7 +13,7 @@ ZERO: Kinds = {
     "zero": ("y[i] = 0.0f", mark("A first kernel sets all {0} pixels of [dx](output) to 0, because additions need a sum to start from.")),
 }  # fmt: skip
 
-_MAX_LINE, _STORE_MAX = "if (larger(value, best))", "y[i] = best, index[i] = place"
+_MAX_LINE, _STORE_MAX = "larger(value,", "y[i] = best,"
 MAX_WINDOW: Kinds = {
     "compare": (_MAX_LINE, mark("Thread {2} compares the {3} pixels of window ({0}, {1}). The largest is {4} in row {5}, column {6} of [x](input).")),
     "compare_pad": (_MAX_LINE, mark("Thread {2} compares the {3} pixels of window ({0}, {1}). The rest is padding, which never counts. The largest is {4} in row {5}, column {6} of [x](input).")),
@@ -64,10 +64,10 @@ AVG_GATHER: Kinds = {
     "plane": (_STORE_DX, mark("The threads of plane {0} do the same with their {1} pixels.")),
 }  # fmt: skip
 
-_LOAD, _STORE_ROW = "load_row(patch[row], x", "store_row<ACROSS, float, float2, float4>("
+_LOAD, _STORE_ROW = "load_row(patch[row], x", "store_row<ACROSS, float,"
 MAX_PATCH: Kinds = {
     "load": (_LOAD, mark("Thread {0} loads {1} pixels of [x](input) into registers. They are all that its {2} windows need. Padding becomes −∞, which is never the largest.")),
-    "window": ("if (larger(row_best, best[across]))", mark("Window ({0}, {1}) takes its pixels from the registers. It finds the largest of each row first, then {2} as the largest of these rows.")),
+    "window": ("larger(row_best,", mark("Window ({0}, {1}) takes its pixels from the registers. It finds the largest of each row first, then {2} as the largest of these rows.")),
     "store": (_STORE_ROW, mark("Thread {0} stores row {1} of its outputs: {2} elements of [y](output), and their places as [index](workspace).")),
     "thread": (_STORE_ROW, mark("Thread {0} does the same. Pixels loaded: {1}. Outputs stored: {2}.")),
 }  # fmt: skip
@@ -78,7 +78,7 @@ AVG_PATCH: Kinds = {
     "thread": (_STORE_ROW, mark("Thread {0} does the same. Pixels loaded: {1}. Outputs stored: {2}.")),
 }  # fmt: skip
 
-_STORE_PIXELS = "store_pixels(dx, sums"
+_STORE_PIXELS = "store_pixels("
 MAX_GATHER_PATCH: Kinds = {
     "took": ("sums[row][col] += gradient", mark("Thread {0} loads [dy](input) and [index](workspace) of window ({1}, {2}). That window took a pixel of this patch: its sum is now {3}.")),
     "other": ("place == (pixels.h + row)", mark("Thread {0} loads [dy](input) and [index](workspace) of window ({1}, {2}). That window took no pixel of this patch.")),
@@ -92,7 +92,7 @@ AVG_GATHER_PATCH: Kinds = {
 }  # fmt: skip
 
 GLOBAL_PLANE: Kinds = {
-    "start": ("float sum = 0.0f", mark("Each thread starts the [sum](workspace) of its plane at 0.")),
+    "start": ("sum = 0.0f", mark("Each thread starts the [sum](workspace) of its plane at 0.")),
     "pixel": ("sum += x[pixel]", mark("Each thread adds pixel {0} of its plane of [x](input). These pixels are {1} floats apart. The sum of thread 0 is {2}.")),
     "folded": ("sum += x[pixel]", mark("Each thread adds the pixels {0} to {1} of its plane of [x](input), one after another.")),
     "store": ("y[plane] = sum / area", mark("Each thread divides by {0} and stores [y](output). Thread 0 stores {1} / {0} = {2}.")),

@@ -75,7 +75,7 @@ def loaded(s: PoolShape, tiles: Tiles) -> np.ndarray:
 def max_patch(r: Recorder, s: MaxPoolShape, tiles: Tiles, x: np.ndarray) -> None:
     """Record max pooling of x with one thread per patch."""
     y, index = (a.ravel() for a in reference.maxima(s, x))
-    _forward(r, s, tiles, x, {"y": y, "index": index}, -np.inf)
+    _forward(r, s, tiles, {"y": y, "index": index}, -np.inf)
 
 
 def avg_patch(r: Recorder, s: AvgPoolShape, tiles: Tiles, x: np.ndarray) -> None:
@@ -85,12 +85,12 @@ def avg_patch(r: Recorder, s: AvgPoolShape, tiles: Tiles, x: np.ndarray) -> None
     for o, (n, c, p, q) in enumerate(np.ndindex(s.y_shape)):
         window = planes[n, c, p * s.u : p * s.u + s.R, q * s.v : q * s.v + s.S]
         y[o] = sum_in_order(np.array([sum_in_order(row) for row in window])) / by[o]
-    _forward(r, s, tiles, x, {"y": y}, 0.0)
+    _forward(r, s, tiles, {"y": y}, 0.0)
 
 
-def _forward(r: Recorder, s: PoolShape, tiles: Tiles, x: np.ndarray, outputs: dict, outside: float) -> None:
+def _forward(r: Recorder, s: PoolShape, tiles: Tiles, outputs: dict, outside: float) -> None:
     down, across = common.strides_of(s, tiles)
-    mask, values = loaded(s, tiles).ravel(), np.append(x.ravel(), np.float32(outside))
+    mask = loaded(s, tiles).ravel()
     for patch in patches(s, tiles, False):
         cells = patch.cells(s).ravel()
         pixels = cells[mask & (cells >= 0)]
@@ -100,16 +100,24 @@ def _forward(r: Recorder, s: PoolShape, tiles: Tiles, x: np.ndarray, outputs: di
         if patch.thread == 0:
             r.step("load", 0, len(pixels), count, **lane(0), loads=len(pixels))
             r.look("x", pixels)
-            r.put("patch", values[cells])
+            _fill(r, cells, outside)
             for p in rows:
                 _rows_of_outputs(r, s, patch, p, cols, outputs)
         else:
             r.step("thread", patch.thread, len(pixels), count, **lane(patch.thread), loads=len(pixels))
             r.look("x", pixels)
-            r.put("patch", values[cells])
+            _fill(r, cells, outside)
             at = ((patch.plane * s.P + np.array(rows))[:, None] * s.Q + cols).ravel()
             for name, value in outputs.items():
                 r.put(name, value[at], at)
+
+
+def _fill(r: Recorder, cells: np.ndarray, outside: float) -> None:
+    """Record that registers get copies of these cells of x, and `outside` where there is none (-1)."""
+    inside = cells >= 0
+    r.copy("patch", "x", cells[inside], np.flatnonzero(inside))
+    if not inside.all():
+        r.put("patch", np.full(int((~inside).sum()), outside, np.float32), np.flatnonzero(~inside))
 
 
 def _rows_of_outputs(

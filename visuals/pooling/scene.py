@@ -21,7 +21,7 @@ from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape, PoolS
 from visuals.pooling import captions, patches, planes, steps
 from visuals.pooling.links import Links, kept, windows
 from visuals.scene.fold import folded, repeats
-from visuals.scene.parts import Group, Reading, Source, Sum, Tensor
+from visuals.scene.parts import Annotation, Captions, Group, Reading, Source, Sum, Tensor
 from visuals.scene.recorder import Recorder, part_note
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -60,7 +60,7 @@ def _plain(record: Callable[..., None]) -> Callable[..., None]:
 
 
 _WINDOW, _PIXEL, _THREAD, _WARP = mark("window"), mark("pixel"), mark("thread"), mark("warp")
-_PATCH, _SUMS = mark("registers: pixels of x"), mark("registers: sums of dx")
+_PATCH, _SUMS = mark("pixels of x"), mark("sums of dx")
 PLANS: dict[str, Plan] = {
     "max-pool/window": Plan(_plain(steps.max_window), captions.MAX_WINDOW, ORDER, _WINDOW),
     "max-pool/patch": Plan(patches.max_patch, captions.MAX_PATCH, THREADS, _THREAD, "patch", _PATCH),
@@ -81,10 +81,10 @@ PLANS: dict[str, Plan] = {
         patches.avg_gather_patch, captions.AVG_GATHER_PATCH, THREADS, _THREAD, "sums", _SUMS
     ),
     "global-avg-pool/plane": Plan(
-        planes.global_plane, captions.GLOBAL_PLANE, PIXELS, _PIXEL, "sum", mark("registers: one sum per thread")
+        planes.global_plane, captions.GLOBAL_PLANE, PIXELS, _PIXEL, "sum", mark("one sum per thread")
     ),
     "global-avg-pool/warp": Plan(
-        planes.global_warp, captions.GLOBAL_WARP, WARPS, mark("step"), "sums", mark("registers: one column per lane")
+        planes.global_warp, captions.GLOBAL_WARP, WARPS, mark("step"), "sums", mark("one column per lane")
     ),
     "global-avg-pool-backward/pixel": Plan(planes.global_spread, captions.GLOBAL_SPREAD, WARPS, _WARP),
     "global-avg-pool-backward/four-pixels": Plan(planes.global_spread_four, captions.GLOBAL_FOUR, WARPS, _WARP),
@@ -124,7 +124,8 @@ def pool_scene(
         source=source,
         next_sources=next_sources,
         lanes=r.lanes(),
-        sums=_sums(rung, s, inputs, program),
+        sums=() if plan.scatters else (_sum(rung, s, inputs),),
+        annotations=(_outputs_of_pixels(rung, s, inputs),) if plan.scatters else (),
         finite=plan.register != "patch",
     )
     if rung == "global-avg-pool/plane" and s.area > MIN_FOLDED_PIXELS:
@@ -142,7 +143,7 @@ def _fold_pixels(scene: Scene, kinds: Mapping[str, tuple[int, str]]) -> Scene:
 
 # -- tensors -----------------------------------------------------------------------------------------
 TITLES = {
-    "x": mark("x"), "y": mark("y"), "index": mark("index: place of the largest"), "dx": mark("dx: gradient of x"),
+    "x": mark("x"), "y": mark("y"), "index": mark("index"), "dx": mark("dx: gradient of x"),
     "dy": mark("dy: gradient of y"),
 }  # fmt: skip
 
@@ -150,14 +151,15 @@ TITLES = {
 def _tensors(
     program: Program, s, tiles: Tiles, plan: Plan, inputs: Mapping[str, np.ndarray]
 ) -> dict[str, Tensor]:
-    """Returns the tensors by name: those of the program, and the registers. x and dx are drawn with their padding."""
+    """Returns the tensors by name: those of the program, and the registers. Only the padding of an average is
+    zeros, so only it is drawn."""
     out = {}
     for b in program.buffers:
         role = "workspace" if b.name == "index" else b.role
         count, rows, cols = _planes(b.shape)
         values = np.ravel(inputs[b.name]).astype(np.float32) if b.name in inputs else None
         axes = ((0, count, count), (0, rows, rows), (0, cols, cols))
-        pad = _padding(s) if b.name in ("x", "dx") and isinstance(s, PoolShape) else (0, 0, 0, 0)
+        pad = _padding(s) if b.name == "x" and isinstance(s, AvgPoolShape) else (0, 0, 0, 0)
         out[b.name] = Tensor(
             b.name, b.name, tr(TITLES[b.name]), role, count, rows, cols, values,
             note=part_note(*axes, plane="plane"), plane_name="plane" if count > 1 else "", pad=pad,
@@ -201,22 +203,30 @@ def _groups(tensors: Mapping[str, Tensor], plan: Plan) -> tuple[Group, ...]:
 
 
 # -- links -------------------------------------------------------------------------------------------
-def _sums(rung: str, s, inputs: Mapping[str, np.ndarray], program: Program) -> tuple[Sum, ...]:
+def _sum(rung: str, s, inputs: Mapping[str, np.ndarray]) -> Sum:
     """Returns what each result is the sum of: the links, forward or from the other end."""
     links, factors = links_of(rung, s, inputs)
     if "x" in inputs:
-        return (
-            Sum(
-                "y",
-                "x",
-                links.start,
-                links.cells,
-                factors[np.repeat(np.arange(len(links.start) - 1), links.counts)],
-            ),
-        )
-    size = next(b for b in program.buffers if b.name == "dx")
-    back = links.reversed(int(np.prod(size.shape)))
-    return (Sum("dx", "dy", back.start, back.cells, factors[back.cells]),)
+        owner = np.repeat(np.arange(len(links.start) - 1), links.counts)
+        return Sum("y", "x", links.start, links.cells, factors[owner])
+    back = links.reversed(s.pixels)
+    return Sum("dx", "dy", back.start, back.cells, factors[back.cells])
+
+
+def _outputs_of_pixels(rung: str, s: PoolShape, inputs: Mapping[str, np.ndarray]) -> Annotation:
+    """Returns notes on dx while it grows: which outputs add to each pixel."""
+    back = links_of(rung, s, inputs)[0].reversed(s.pixels)
+    most = max(1, int(back.counts.max()))
+    cells = np.full((s.pixels, most), -1)
+    for pixel in range(s.pixels):
+        cells[pixel, : back.counts[pixel]] = back.of(pixel)
+    texts = (
+        tr("No output adds to this pixel."),
+        tr("One output adds to this pixel."),
+        tr("Outputs that add to this pixel: {0}."),
+    )
+    captions = Captions(texts, np.minimum(back.counts, 2), back.counts[:, None])
+    return Annotation("dx", captions, {"dy": cells})
 
 
 def links_of(rung: str, s, inputs: Mapping[str, np.ndarray]) -> tuple[Links, np.ndarray]:
