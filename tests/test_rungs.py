@@ -23,6 +23,7 @@ from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.gemm.plan import PLANS as GEMM_PLANS
+from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
 from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
@@ -39,6 +40,10 @@ SCENES = {  # the rungs that a stage shows, by ladder
     "stride": {"stride/copy"},
     "banks": {"banks/plain", "banks/padded"},
     "layout": {"layout/along-w", "layout/along-c"},
+    **{
+        ladder: {rung for rung in NORM_SCENES if rung.partition("/")[0] == ladder}
+        for ladder in {rung.partition("/")[0] for rung in NORM_SCENES}
+    },
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]
