@@ -162,7 +162,7 @@ MARKS: dict[str, dict[str, str | tuple[str, int]]] = {
     },
     "03_bn_sums": {
         "both": "sum += value, squares +=", **_tree("both", "partial_sum[thread] = sum", "partial_sum[thread] += partial_sum"),
-        "difference": "float variance = fmaxf", "difference_lost": "float variance = fmaxf", **_Y,
+        "difference": "variance = fmaxf(", "difference_lost": "variance = fmaxf(", **_Y,
     },
     "04_bn_partial": {"part": "own = merge_block", "other_parts": "partial[2 * blockIdx.x] = own.mean"},
     "05_bn_apply": {

@@ -63,7 +63,7 @@ FACTORS = ("gamma", "beta")  # of the role of filters
 MAX_LINKS = 40_000  # of an annotation
 LABELS = {
     "n": mark("n so far"), "mean": mark("mean so far"), "M2": mark("M2 so far"), "sum": mark("sum so far"),
-    "squares": mark("sum of squares so far"), "variance": mark("variance"), "mean of x²": mark("mean of x²"),
+    "squares": mark("sum of squares so far"), "variance": mark("variance, once computed"), "mean of x²": mark("mean of x², once computed"),
     "sum_beta": mark("dbeta so far"), "sum_gamma": mark("dgamma so far"), "sum_g": mark("sum of g so far"),
     "sum_gx": mark("sum of g · x̂ so far"),
 }  # fmt: skip
@@ -126,7 +126,7 @@ def _tensors(run: Executed, steps: Sequence[Step]) -> dict[str, Tensor]:
         if name not in made:
             cols = _columns(run, name, size)
             made[name] = Tensor(
-                name, _titled(name).partition(":")[0], _titled(name), "workspace", 1, -(-size // cols), cols
+                name, name.partition("_")[2] or name, _titled(name), "workspace", 1, -(-size // cols), cols
             )
     return made
 
