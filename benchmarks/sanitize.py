@@ -66,13 +66,12 @@ HALVES = (AttentionShape(1, 2, 61, 51), AttentionShape(2, 1, 140, 56, causal=1, 
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
-# Maps in each layout, whose rows are whole float4 or not; rows of both sorts. For the ladders of maps and of rows.
-NORM_MAPS = tuple(
-    (*extents, layout)
-    for layout in ("nchw", "nhwc")
-    for extents in ((3, 5, 7, 9), (2, 8, 4, 6), (1, 1, 1, 1))
+# Each: for every set of tile sizes, and for the default sizes only. Maps in each layout, rows of whole float4 or not.
+NORM_MAPS = (
+    ((2, 2, 2, 4, "nchw"), (2, 2, 2, 4, "nhwc")),
+    ((3, 5, 7, 9, "nchw"), (3, 5, 7, 9, "nhwc"), (1, 132, 3, 5, "nhwc")),
 )
-NORM_ROWS = ((5, 77), (3, 36), (1, 1))
+NORM_ROWS = (((3, 36),), ((5, 77),))
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -126,7 +125,8 @@ def _softmax():
 def _norm():
     for ladder in norm_ladder.LADDERS:
         extents = NORM_MAPS if ladder.name.startswith("batch") else NORM_ROWS
-        yield from ((rung, [ladder.shape(*e) for e in extents], ()) for rung in ladder.rungs)
+        shapes = [[ladder.shape(*e) for e in group] for group in extents]
+        yield from ((rung, *shapes) for rung in ladder.rungs)
 
 
 RUNS = {
