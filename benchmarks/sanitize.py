@@ -108,6 +108,12 @@ NORM_MAPS = tuple(
 NORM_ROWS = ((5, 77), (3, 36), (1, 1))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
 EMBEDDING = ((61, 45, 37), (37, 9, 36)), ((1, 1, 1), (40, 6, 12, "equal"), (70, 300, 8, "zipf"))
+# Each: for every set of tile sizes, and for the default sizes only. Maps in each layout, rows of whole float4 or not.
+NORM_MAPS = (
+    ((2, 2, 2, 4, "nchw"), (2, 2, 2, 4, "nhwc")),
+    ((3, 5, 7, 9, "nchw"), (3, 5, 7, 9, "nhwc"), (1, 132, 3, 5, "nhwc")),
+)
+NORM_ROWS = (((3, 36),), ((5, 77),))
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -219,7 +225,8 @@ def _linear():
 def _norm():
     for ladder in norm_ladder.LADDERS:
         extents = NORM_MAPS if ladder.name.startswith("batch") else NORM_ROWS
-        yield from ((rung, [ladder.shape(*e) for e in extents], ()) for rung in ladder.rungs)
+        shapes = [[ladder.shape(*e) for e in group] for group in extents]
+        yield from ((rung, *shapes) for rung in ladder.rungs)
 
 
 def _pooling():

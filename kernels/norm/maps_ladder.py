@@ -138,6 +138,8 @@ def _training(name: str, title: str, idea: str, build, rules, tiles, work, *sets
     )
 
 
+# Costs are (reads of x, writes of y, operations an element). No element of y is known before all of its channel was read.
+# So training reads x twice and writes y once, unless caches or registers hold the channel until then.
 NO_BLOCKS = mark("a processor has no blocks; without them this is Welford’s rule, part after part")
 BATCH_NORM = Ladder(
     name="batch-norm",

@@ -15,7 +15,6 @@ from kernels.norm.ladder import LADDERS
 from kernels.records import availability
 from kernels.runner import inputs_of, rung_reference
 from tests.helpers.needs import needs_torch
-from tests.helpers.rung_runs import legal
 from tests.kernels.norm.test_ladder import HARD, LADDER_OF, RUNGS, hard_inputs, layout_of, of_maps, shape_of
 
 pytestmark = pytest.mark.gpu
@@ -50,7 +49,7 @@ def run_and_verify(ladder, rung, shape, tiles=None, inputs=None) -> None:
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_every_rung_agrees_at_any_shape_and_tile_sizes(name, data):
     ladder, rung = LADDER_OF[name], RUNGS[name]
@@ -63,15 +62,15 @@ def test_every_rung_agrees_at_any_shape_and_tile_sizes(name, data):
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_tile_set_at_a_ragged_shape(name):
     shape = shape_of(name, 3, 37, 7, 9, layout_of(name)) if of_maps(name) else shape_of(name, 13, 77)
-    for tiles in legal(RUNGS[name], shape)[::3]:
+    for tiles in RUNGS[name].tile_sets(shape):
         run_and_verify(LADDER_OF[name], RUNGS[name], shape, tiles)
 
 
 @pytest.mark.parametrize("kind", HARD)
 @pytest.mark.parametrize("name", RUNGS)
 def test_hard_numbers_stay_finite_and_right(name, kind):
-    shape = shape_of(name, 4, 8, 20, 20, layout_of(name)) if of_maps(name) else shape_of(name, 9, 1000)
-    tiles = {"PER": 32} if "warp" in name else {"BLOCK": 256, "PER": 8} if "registers" in name else None
+    shape = shape_of(name, 4, 8, 20, 20, layout_of(name)) if of_maps(name) else shape_of(name, 9, 500)
+    tiles = {"PER": 32} if "warp" in name else None
     run_and_verify(LADDER_OF[name], RUNGS[name], shape, tiles, hard_inputs(kind, name, shape))
 
 
