@@ -28,6 +28,7 @@ from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
+from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
 from visuals.pooling.scene import PLANS as POOLING_PLANS
 from visuals.softmax.plan import STEP_FUNCTIONS
 
@@ -47,30 +48,9 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     (rung.name for ladder in optimizer_ladder.LADDERS for rung in ladder.rungs if not rung.library),
     POOLING_PLANS,
     CROSS_ENTROPY_STEPS,
+    NORM_SCENES,
 )  # fmt: skip
 SHOWN = {name for names in SCENES for name in names}
-from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
-from visuals.softmax.plan import STEP_FUNCTIONS
-
-COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
-SCENES = {  # the rungs that a stage shows, by ladder
-    "conv": {
-        "conv/direct", "conv/im2col-gemm", "conv/im2col-cublas", "conv/fft", *IMPLICIT_RUNGS,
-        *(f"conv/winograd-{m}x{m}" for m in (2, 4)), NONFUSED,
-    },
-    "gemm": set(GEMM_PLANS),
-    "attention": set(ATTENTION_SCENES),
-    "softmax": {f"softmax/{name}" for name in STEP_FUNCTIONS},
-    "fusion": set(FUSION_PLANS),
-    "add": {"add/vector", "add/matrix", "add/matrix-transposed"},
-    "stride": {"stride/copy"},
-    "banks": {"banks/plain", "banks/padded"},
-    "layout": {"layout/along-w", "layout/along-c"},
-    **{
-        ladder: {rung for rung in NORM_SCENES if rung.partition("/")[0] == ladder}
-        for ladder in {rung.partition("/")[0] for rung in NORM_SCENES}
-    },
-}  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]
 every_rung = pytest.mark.parametrize(("ladder", "rung"), RUNGS, ids=lambda of: getattr(of, "name", ""))
