@@ -24,10 +24,14 @@ from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
+from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
-CROSS_ENTROPY = ("cross-entropy", "cross-entropy-backward", "cross-entropy-step")
+LAYERS = (  # ladders of layers: the name of a rung begins with its ladder's
+    *(("cross-entropy" + part, CROSS_ENTROPY_STEPS) for part in ("", "-backward", "-step")),
+    *(("linear" + part, LINEAR_SCENES) for part in ("", "-dinput", "-dweight")),
+)
 SCENES = {  # the rungs that a stage shows, by ladder
     "conv": {
         "conv/direct", "conv/im2col-gemm", "conv/im2col-cublas", "conv/fft", *IMPLICIT_RUNGS,
@@ -41,7 +45,7 @@ SCENES = {  # the rungs that a stage shows, by ladder
     "stride": {"stride/copy"},
     "banks": {"banks/plain", "banks/padded"},
     "layout": {"layout/along-w", "layout/along-c"},
-    **{name: {rung for rung in CROSS_ENTROPY_STEPS if rung.startswith(f"{name}/")} for name in CROSS_ENTROPY},
+    **{name: {rung for rung in shown if rung.startswith(f"{name}/")} for name, shown in LAYERS},
 }  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]
