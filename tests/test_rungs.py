@@ -23,6 +23,7 @@ from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
+from visuals.embedding.steps import STEPS as EMBEDDING_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.softmax.plan import STEP_FUNCTIONS
@@ -31,6 +32,7 @@ COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
 LAYERS = (  # ladders of layers: the name of a rung begins with its ladder's
     *(("cross-entropy" + part, CROSS_ENTROPY_STEPS) for part in ("", "-backward", "-step")),
     *(("linear" + part, LINEAR_SCENES) for part in ("", "-dinput", "-dweight")),
+    *(("embedding" + part, EMBEDDING_STEPS) for part in ("", "-backward")),
 )
 SCENES = {  # the rungs that a stage shows, by ladder
     "conv": {
