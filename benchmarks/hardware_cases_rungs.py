@@ -236,7 +236,13 @@ LINEAR = tuple(
             rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
         )
     }.values()
-) + tuple(steps(linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(61, 45, 37)))
+) + tuple(
+    case
+    for extents in ((128, 128, 128), (61, 45, 37))
+    for case in steps(
+        linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*extents)
+    )
+)
 
 # -- embeddings --------------------------------------------------------------------------------------------
 # Rows of whole sectors, some tokens repeated; ragged rows in several chunks; one token in all rows.
