@@ -15,7 +15,7 @@ CAPTIONS = {
     "max": mark("First read of [x](input), columns {0} to {1}. Thread {2} reads {3}. Its maximum [m](filter) is now {4}."),
     "sum": mark("Second read of [x](input), columns {0} to {1}. Thread {2} adds exp({3} − m) to its sum [l](workspace), now {4}."),
     "fours": mark("Columns {0} to {1} of [x](input): each active thread loads four floats at once. Thread {2} raises its maximum [m](filter) to {3}. Its sum [l](workspace) for this m is {4}."),
-    "kept_fours": mark("Columns {0} to {1} of [x](input): each active thread loads four floats, adds them to [m](filter) and [l](workspace), and keeps them in shared memory. Thread {2} now has m = {3} and l = {4}."),
+    "kept_fours": mark("Columns {0} to {1} of [x](input): each active thread loads four floats and keeps them in shared memory. It adds them to [m](filter) and [l](workspace). Thread {2} now has m = {3} and l = {4}."),
     "singles": mark("Columns before and after the multiples of 16 bytes: {0}. Threads load them one by one. Thread {1} now has m = {2} and l = {3}."),
     "kept_singles": mark("Columns before and after the multiples of 16 bytes: {0}. Threads load and keep them one by one. Thread {1} now has m = {2} and l = {3}."),
     # -- over the block ------------------------------------------------------------------------------------

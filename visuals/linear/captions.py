@@ -33,7 +33,7 @@ CAPTIONS = {
     "copy_right_straight": mark("Tile {0} of {1}: the block copies rows of {right} to shared memory as they are."),
     "wait": mark("Each thread waits until its own copies of tile {0} have arrived in shared memory."),
     "barrier": mark("Barrier: every thread waits until the copies of all threads for tile {0} are complete."),
-    "multiply": mark("For each of the {0} rows of the tiles, thread 0 reads {1} floats of one tile and {2} of the other. It adds their products to its {3} sums. The first sum is now {4}."),
+    "multiply": mark("The tiles have {0} rows. Of each, thread 0 reads {1} floats of one tile and {2} of the other. It adds their products to its {3} sums. The first sum is now {4}."),
     "columns": mark("{0} threads of this block also add up the columns of the tile of {left}: parts of [db](output). Thread 0 has {1}."),
     "store": mark("Thread 0 stores its {0} sums to {out}."),
     "store_bias": mark("Thread 0 adds [b](filter) to its {0} sums and stores them to {out}."),
