@@ -64,7 +64,7 @@ CAPTIONS = {
 _BLOCK_M = {"exchange_m": "m = over_block", "barrier_m": "m = over_block", "merge_m": "m = over_block"}
 _BLOCK_L = {"exchange_l": "l = over_block", "barrier_l": "l = over_block", "merge_l": "l = over_block"}
 _BLOCK_ML = dict.fromkeys(("exchange_ml", "barrier_ml", "merge_ml"), "part = over_block")
-_ROW, _PICKED = "int row = blockIdx.x", "float picked = x["
+_ROW, _PICKED = "row = blockIdx.x", "picked = x["
 _ONLINE = {"fours": "l += sum_of_exp(values[i], m)", "singles": "part = merge(part,", **_BLOCK_ML}
 _DX = {"dx_fours": "dx4[four] = {gradient(values[i].x", "dx_singles": "dx[col] = gradient(x[col], col)"}
 _STEP = {"start_g": _PICKED, "store_loss": "loss[row] =", "others_loss": _ROW}
@@ -76,7 +76,7 @@ LINES: dict[str, tuple[dict[str, str], ...]] = {
             "max": "m = fmaxf(m, x[col])", **_BLOCK_M, "sum": "l += expf(x[col] - m)", **_BLOCK_L,
             "softmax": "p[col] = expf", "store_lse": "lse[row] =", "others_p": _ROW,
         },
-        {"log": "log_p[i] = logf(p[i])", "others_log": "long long i ="},
+        {"log": "log_p[i] = logf(p[i])", "others_log": ")blockIdx.x * BLOCK"},
         {"pick": "loss[row] = -log_p"},
     ),
     "cross-entropy/two-pass": (
@@ -88,19 +88,19 @@ LINES: dict[str, tuple[dict[str, str], ...]] = {
     "cross-entropy/online": ({"start": _PICKED, **_ONLINE, "store": "loss[row] =", "others": _ROW},),
     "cross-entropy/split": (
         {
-            "start_part": "int count = min(length", **_ONLINE, "store_part": "part_m[blockIdx.x] =",
-            "others_part": "int row = blockIdx.x / SPLITS",
+            "start_part": "count = min(length", **_ONLINE, "store_part": "part_m[blockIdx.x] =",
+            "others_part": "row = blockIdx.x / SPLITS",
         },
         {
             "merge_part": "all = merge(all,", "store_parts": "loss[row] =",
-            "others_rows": "int row = blockIdx.x * BLOCK",
+            "others_rows": "row = blockIdx.x * BLOCK",
         },
     ),
-    "cross-entropy-backward/elements": ({"element": "dx[i] =", "others_element": "size_t i ="},),
-    "cross-entropy-backward/rows": ({"start_dx": "float row_lse =", **_DX, "others_dx": _ROW},),
+    "cross-entropy-backward/elements": ({"element": "dx[i] =", "others_element": "i = (size_t)blockIdx"},),
+    "cross-entropy-backward/rows": ({"start_dx": "row_lse = lse", **_DX, "others_dx": _ROW},),
     "cross-entropy-step/two-kernels": (
         {"start": _PICKED, **_ONLINE, "store": "loss[row] =", "others": _ROW},
-        {"start_second": "float row_lse =", **_DX, "others_dx": _ROW},
+        {"start_second": "row_lse = lse", **_DX, "others_dx": _ROW},
     ),
     "cross-entropy-step/fused": (
         {

@@ -59,25 +59,25 @@ _SORT = (
 
 # By rung: for each of its launches, the line that each kind of step lights.
 LINES: dict[str, tuple[dict[str, Mark], ...]] = {
-    "embedding/elements": ({"element": "y[i] =", "others_copy": "size_t i ="},),
-    "embedding/rows": ({"row": "table += (size_t)tokens[m] * d", "others_copy": "int m = blockIdx.x"},),
+    "embedding/elements": ({"element": "y[i] =", "others_copy": "i = (size_t)blockIdx"},),
+    "embedding/rows": ({"row": "table += (size_t)tokens[m] * d", "others_copy": "m = blockIdx.x"},),
     "embedding-backward/atomics": (
         {"zero": "y[i] = 0.0f"},
-        {"add": "atomicAdd", "add_again": "atomicAdd", "others_add": "size_t i ="},
+        {"add": "atomicAdd", "add_again": "atomicAdd", "others_add": "i = (size_t)blockIdx"},
     ),
     "embedding-backward/sorted": (
         *_SORT,
-        {"token": "sum += dy[", "token_none": "dtable[column] = sum", "others_token": "int token = blockIdx.x"},
+        {"token": "sum += dy[", "token_none": "dtable[column] = sum", "others_token": "token = blockIdx.x"},
     ),
     "embedding-backward/runs": (
         *_SORT,
         {
             "run_rows": "__syncthreads()", "run_whole": "dtable[(size_t)token[i] * columns",
-            "run_part": "parts[((size_t)blockIdx.x", "others_run": "int start = blockIdx.x",
+            "run_part": "parts[((size_t)blockIdx.x", "others_run": "start = blockIdx.x",
         },
         {
             "join": "sum += parts[", "join_ready": "start / ROWS == last / ROWS", "join_none": "total == 0 && d % 4",
-            "others_join": "int token = blockIdx.x",
+            "others_join": "token = blockIdx.x",
         },
     ),
 }  # fmt: skip

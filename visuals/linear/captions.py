@@ -84,7 +84,7 @@ def _marked(name: str) -> str:
 def _naive(ladder: str, product: Product) -> tuple[dict[str, str], ...]:
     store = "store_one_bias" if ladder == LINEAR else "store_one"
     first = {
-        "begin": "float sum = 0.0f", "term": _SUM[ladder], "terms": _SUM[ladder], store: _RESULT[ladder],
+        "begin": "sum = 0.0f", "term": _SUM[ladder], "terms": _SUM[ladder], store: _RESULT[ladder],
         "rest": "= blockIdx.x * BLOCK",
     }  # fmt: skip
     return (first, {"column": "sum += dy["}) if ladder == DWEIGHT else (first,)
@@ -96,8 +96,8 @@ def _tile(ladder: str, product: Product) -> tuple[dict[str, str], ...]:
         block = "block_db"
     return (
         {
-            "start": "float sum[TM][TN]", **_loop(ladder, product), store: _STORED[ladder], block: _STORED[ladder],
-            "others": "int block_row =",
+            "start": "sum[TM][TN] =", **_loop(ladder, product), store: _STORED[ladder], block: _STORED[ladder],
+            "others": "block_row = blockIdx",
         },
     )  # fmt: skip
 
@@ -105,8 +105,8 @@ def _tile(ladder: str, product: Product) -> tuple[dict[str, str], ...]:
 def _split(ladder: str, product: Product) -> tuple[dict[str, str], ...]:
     block = "block_db" if ladder == DWEIGHT else "block"
     first = {
-        "start_part": "int length =", **_loop(ladder, product), "store_part": _STORED[ladder],
-        block: _STORED[ladder], "others_part": "int block_row =",
+        "start_part": "length = ((", **_loop(ladder, product), "store_part": _STORED[ladder],
+        block: _STORED[ladder], "others_part": "block_row = blockIdx",
     }  # fmt: skip
     add = "add_bias" if ladder == LINEAR else "add"
     second = {add: "sum += parts[", "add_rest": "sums[i] = sum"}
