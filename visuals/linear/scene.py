@@ -100,7 +100,7 @@ def _groups(tensors: Mapping[str, Tensor], product: Product) -> tuple[Group, ...
     )
     vectors = ("b", "db")
     regions = (
-        (rows((product.left, product.right), (product.result,), vectors), "global", tr("global memory")),
+        (rows((product.left,), (product.right,), (product.result,), vectors), "global", tr("global memory")),
         (
             parts,
             "workspace",
