@@ -392,6 +392,12 @@ POOLING = tuple(
     if not rung.library
     for shape in _POOLING[ladder.name.partition("-")[0]]
     for case in steps(rung, shape)
+) + tuple(
+    case
+    for extents in ((128, 128, 128), (61, 45, 37))
+    for case in steps(
+        linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*extents)
+    )
 )
 
 # -- embeddings --------------------------------------------------------------------------------------------

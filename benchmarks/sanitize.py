@@ -272,10 +272,14 @@ def launches(name: str) -> list[Case]:
 
 
 def _between_libraries(name: str) -> Iterator[Case]:
-    """Yields our launches that only a library's rung has: the softmax with P in FP16 or BF16."""
+    """Yields our launches that only a library's rung has: the softmax with P in FP16 or BF16, the bias of a layer."""
     if name == "attention":
         for dtype in ("fp16", "bf16"):
             yield from steps(attention_ladder.CUBLAS, HALVES[0].with_(dtype=dtype), "softmax")
+    if name == "linear":
+        yield from steps(
+            linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*LINEAR[0][0])
+        )
 
 
 def on_gpu(case: Case) -> str:

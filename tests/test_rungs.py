@@ -27,7 +27,9 @@ from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
+from visuals.embedding.steps import STEPS as EMBEDDING_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
+from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
 from visuals.pooling.scene import PLANS as POOLING_PLANS
 from visuals.softmax.plan import STEP_FUNCTIONS
@@ -49,6 +51,8 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     POOLING_PLANS,
     CROSS_ENTROPY_STEPS,
     NORM_SCENES,
+    LINEAR_SCENES,
+    EMBEDDING_STEPS,
 )  # fmt: skip
 SHOWN = {name for names in SCENES for name in names}
 HALVES = ("fp16", "bf16")

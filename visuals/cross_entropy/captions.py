@@ -15,7 +15,7 @@ CAPTIONS = {
     "max": mark("First read of [x](input), columns {0} to {1}. Thread {2} reads {3}. Its maximum [m](filter) is now {4}."),
     "sum": mark("Second read of [x](input), columns {0} to {1}. Thread {2} adds exp({3} − m) to its sum [l](workspace), now {4}."),
     "fours": mark("Columns {0} to {1} of [x](input): each active thread loads four floats at once. Thread {2} raises its maximum [m](filter) to {3}. Its sum [l](workspace) for this m is {4}."),
-    "kept_fours": mark("Columns {0} to {1} of [x](input): each active thread loads four floats, adds them to [m](filter) and [l](workspace), and keeps them in shared memory. Thread {2} now has m = {3} and l = {4}."),
+    "kept_fours": mark("Columns {0} to {1} of [x](input): each active thread loads four floats and keeps them in shared memory. It adds them to [m](filter) and [l](workspace). Thread {2} now has m = {3} and l = {4}."),
     "singles": mark("Columns before and after the multiples of 16 bytes: {0}. Threads load them one by one. Thread {1} now has m = {2} and l = {3}."),
     "kept_singles": mark("Columns before and after the multiples of 16 bytes: {0}. Threads load and keep them one by one. Thread {1} now has m = {2} and l = {3}."),
     # -- over the block ------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ CAPTIONS = {
 _BLOCK_M = {"exchange_m": "m = over_block", "barrier_m": "m = over_block", "merge_m": "m = over_block"}
 _BLOCK_L = {"exchange_l": "l = over_block", "barrier_l": "l = over_block", "merge_l": "l = over_block"}
 _BLOCK_ML = dict.fromkeys(("exchange_ml", "barrier_ml", "merge_ml"), "part = over_block")
-_ROW, _PICKED = "int row = blockIdx.x", "float picked = x["
+_ROW, _PICKED = "row = blockIdx.x", "picked = x["
 _ONLINE = {"fours": "l += sum_of_exp(values[i], m)", "singles": "part = merge(part,", **_BLOCK_ML}
 _DX = {"dx_fours": "dx4[four] = {gradient(values[i].x", "dx_singles": "dx[col] = gradient(x[col], col)"}
 _STEP = {"start_g": _PICKED, "store_loss": "loss[row] =", "others_loss": _ROW}
@@ -76,7 +76,7 @@ LINES: dict[str, tuple[dict[str, str], ...]] = {
             "max": "m = fmaxf(m, x[col])", **_BLOCK_M, "sum": "l += expf(x[col] - m)", **_BLOCK_L,
             "softmax": "p[col] = expf", "store_lse": "lse[row] =", "others_p": _ROW,
         },
-        {"log": "log_p[i] = logf(p[i])", "others_log": "long long i ="},
+        {"log": "log_p[i] = logf(p[i])", "others_log": ")blockIdx.x * BLOCK"},
         {"pick": "loss[row] = -log_p"},
     ),
     "cross-entropy/two-pass": (
@@ -88,19 +88,19 @@ LINES: dict[str, tuple[dict[str, str], ...]] = {
     "cross-entropy/online": ({"start": _PICKED, **_ONLINE, "store": "loss[row] =", "others": _ROW},),
     "cross-entropy/split": (
         {
-            "start_part": "int count = min(length", **_ONLINE, "store_part": "part_m[blockIdx.x] =",
-            "others_part": "int row = blockIdx.x / SPLITS",
+            "start_part": "count = min(length", **_ONLINE, "store_part": "part_m[blockIdx.x] =",
+            "others_part": "row = blockIdx.x / SPLITS",
         },
         {
             "merge_part": "all = merge(all,", "store_parts": "loss[row] =",
-            "others_rows": "int row = blockIdx.x * BLOCK",
+            "others_rows": "row = blockIdx.x * BLOCK",
         },
     ),
-    "cross-entropy-backward/elements": ({"element": "dx[i] =", "others_element": "size_t i ="},),
-    "cross-entropy-backward/rows": ({"start_dx": "float row_lse =", **_DX, "others_dx": _ROW},),
+    "cross-entropy-backward/elements": ({"element": "dx[i] =", "others_element": "i = (size_t)blockIdx"},),
+    "cross-entropy-backward/rows": ({"start_dx": "row_lse = lse", **_DX, "others_dx": _ROW},),
     "cross-entropy-step/two-kernels": (
         {"start": _PICKED, **_ONLINE, "store": "loss[row] =", "others": _ROW},
-        {"start_second": "float row_lse =", **_DX, "others_dx": _ROW},
+        {"start_second": "row_lse = lse", **_DX, "others_dx": _ROW},
     ),
     "cross-entropy-step/fused": (
         {

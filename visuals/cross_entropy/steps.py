@@ -47,7 +47,7 @@ class Steps:
     # -- reading a row -----------------------------------------------------------------------------------
     def start(self, kind: str, *more: float) -> None:
         """Adds the step in which all threads read the label of the row and its logit."""
-        self.step(kind, self.label, float(self.x[ROW, self.label]), *more, read=2 * FLOAT)
+        self.step(kind, self.label, float(self.x[ROW, self.label]), *more, read=(2 + len(more)) * FLOAT)
         self.r.look("labels", np.array([ROW]))
         self.r.look("x", np.array([self.label]))
 
