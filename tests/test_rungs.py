@@ -18,6 +18,7 @@ from kernels.model.program import Launch, RuleError
 from kernels.model.rung import INT8, TENSOR_CORES, UNITS, Ladder, Rung
 from kernels.records import recordings
 from kernels.runner import run
+from visuals.attention.backward.scene import SCENES as ATTENTION_BACKWARD_SCENES
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
@@ -33,6 +34,7 @@ SCENES = {  # the rungs that a stage shows, by ladder
     },
     "gemm": set(GEMM_PLANS),
     "attention": set(ATTENTION_SCENES),
+    "attention-backward": set(ATTENTION_BACKWARD_SCENES),
     "softmax": {f"softmax/{name}" for name in STEP_FUNCTIONS},
     "fusion": set(FUSION_PLANS),
     "add": {"add/vector", "add/matrix", "add/matrix-transposed"},

@@ -30,7 +30,7 @@ KEYS = {
     "sums": mark("The sums grow: dV by Pᵀ dO and dK by dSᵀ Q, over queries {0} to {1}. For key {2}: dV[{2}, 0] = {3}, dK[{2}, 0] = {4}."),
     "dS there": mark("All threads wait at a barrier: {dS} is complete."),
     "used": mark("All threads wait at a barrier: {Q} and {dO} of this tile are used."),
-    "dQ": mark("All warps multiply {dS} with {K}. The part is added atomically to {dQ}: dQ[{0}, 0] grows by {1} to {2}."),
+    "dQ": mark("All warps multiply {dS} with {K}. The part is added atomically to {dQ}: dQ[{0}, 0] = {1} + {2} = {3}."),
     "more": mark("Queries {0} to {1} pass by in the same way, {2} per tile. For key {3}: dV[{3}, 0] = {4}, dK[{3}, 0] = {5}."),
     "store": mark("The block stores {dV}, and {dK} times the scale {0}. dK[{1}, 0] = {0} · {2} = {3}."),
     "others": mark("The other blocks of keys do the same, {0} in all. {dK} and {dV} are complete."),
@@ -48,11 +48,15 @@ QUERIES = {
     "q dQ": mark("The sum grows by dS K over keys {0} to {1}. For query {2}: dq[0] = {3}."),
     "q used": mark("All threads wait at a barrier: {K} of this tile is used."),
     "q more": mark("Keys {0} to {1} pass by in the same way, {2} per tile. For query {3}: dq[0] = {4}."),
-    "q store": mark("The block stores {dQ}, its sums times the scale {0}. dQ[{1}, 0] = {0} · {2} = {3}. Nobody else writes these rows."),
+    "q store": mark("The block stores {dQ}, its sums times the scale {0}. dQ[{1}, 0] = {0} · {2} = {3}. No other block writes these rows."),
     "q others": mark("The other blocks of queries do the same, {0} in all. {dQ} is complete. Neither P nor dS was ever stored in global memory."),
     "q only": mark("{dQ} is complete. Neither P nor dS was ever stored in global memory."),
 }  # fmt: skip
 ON_TENSOR_CORES = {  # where the kernels on tensor cores differ
+    "load": mark("Queries {0} to {1} pass by. cp.async copied their rows of {Q} and {dO} to shared memory ahead of their turn."),
+    "loaded": mark("All threads wait at a barrier: the first rows are loaded. The next tile is copied while this one is used."),
+    "q load": mark("Keys {0} to {1} pass by. cp.async copied their rows of {K} and {V} to shared memory ahead of their turn."),
+    "q loaded": mark("All threads wait at a barrier: the first rows are loaded. The next tile is copied while this one is used."),
     "P": mark("Each warp computes Pᵀ of its own keys by mma.sync. P[{0}, {1}] = exp({2} · scale − L) = exp({3}) = {4}, with L = {5}."),
     "dS": mark("The same warp computes dPᵀ = V dOᵀ. dS[{0}, {1}] = P · (dP − D) = {2} · ({3} − {4}) = {5}."),
     "sums": mark("P and dS are rounded to 16 bits in registers. dV grows by Pᵀ dO, dK by dSᵀ Q. For key {2}: dV[{2}, 0] = {3}, dK[{2}, 0] = {4}."),
@@ -77,12 +81,12 @@ _MMA_KEYS = {
     "own": "load_tile<Br>(tile_k", "own later": "int first_query", "load": "load_tile<Bc>(tile_q",
     "P": "weight = exp2_(", "dS": "weight * (ds[i][n][e]", "sums": "add_values(dk", "used": "// the next tile is loaded",
     "more": "query_tile += Bc", "store": "store_rows(dK", "others": "store_rows(dK", "only": "store_rows(dK",
-    "loaded": "wait_groups<STAGES - 2>();",
+    "loaded": "__syncthreads();",
 }  # fmt: skip
 _MMA_QUERIES = {
     "q own": "load_tile<Br>(tile_q", "q load": "load_tile<Bc>(tile_k", "q P": "exp2_(fmaf", "q dS": "weight * (ds[i][n][e]",
     "q dQ": "add_values(dq", "q used": "// the next tile is loaded", "q more": "key_tile += Bc", "q store": "store_rows(dQ",
-    "q others": "store_rows(dQ", "q only": "store_rows(dQ", "q loaded": "wait_groups<STAGES - 2>();",
+    "q others": "store_rows(dQ", "q only": "store_rows(dQ", "q loaded": "__syncthreads();",
 }  # fmt: skip
 _STORED = dict.fromkeys(("others", "only", "all others", "all"), "store_sums(Y")
 

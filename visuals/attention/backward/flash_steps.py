@@ -89,7 +89,7 @@ class Steps:
 
     # -- launches before ----------------------------------------------------------------------------
     def _begin(self) -> None:
-        s, r, queries = self.s, self.r, self.part.queries
+        r, queries = self.r, self.part.queries
         r.step("dots", self.n.D[0])
         r.look("dO", self._global("dO", queries))
         r.look("O", self._global("O", queries))
@@ -118,7 +118,7 @@ class Steps:
         drawn = [tile for tile in visits if len(self._inside(tile, "queries"))]
         drawn = drawn if len(drawn) <= MAX_PASSING + 1 else drawn[:MAX_PASSING]
         for tile in drawn:
-            self._queries_pass(tile)
+            self._queries_pass(tile, first=tile == visits[0])
         self._more_queries(visits[len(drawn) :])
         dK, dV = self.n.stored(self.dK, self.n.scale), self.n.stored(self.dV)
         r.step(
@@ -127,13 +127,16 @@ class Steps:
         self._store("dK", keys.start, dK)
         self._store("dV", keys.start, dV)
 
-    def _queries_pass(self, tile: range) -> None:
+    def _queries_pass(self, tile: range, first: bool) -> None:
+        """Records the steps of one tile of queries. `first`: of the block's tiles; later ones need no barrier of their own
+        on tensor cores."""
         s, r, n, plan = self.s, self.r, self.n, self.plan
         rows = self._inside(tile, "queries")
         r.step("load", tile.start, tile.stop - 1, read=2 * len(tile) * s.d * plan.word + 2 * WORD * len(tile))
         self._copy("Qs", "Q", rows, self.rows_shown)
         self._copy("dOs", "dO", rows, self.rows_shown)
-        r.step("loaded", tile.start, tile.stop - 1)
+        if first or not plan.halves:
+            r.step("loaded", tile.start, tile.stop - 1)
         t = n.tile(tile, self.keys)
         i = self._followed(t.P)
         at = tile.start + i
@@ -189,7 +192,7 @@ class Steps:
         after = next_dQ(self.n, before, t.dS[: len(rows)], self.keys, True)
         i = min(at, rows.stop - 1) - rows.start
         part = WORD * len(tile) * self.s.d
-        self.r.step("dQ", rows.start + i, after[i, 0] - before[i, 0], after[i, 0], added=part)
+        self.r.step("dQ", rows.start + i, before[i, 0], after[i, 0] - before[i, 0], after[i, 0], added=part)
         self.r.look("dSs", np.arange(self.rows_shown * self.keys_shown))
         self.r.look("Ks", np.arange(self.keys_shown * self.part.cols))
         self.dQ[rows.start - first : rows.stop - first] = after
@@ -276,7 +279,8 @@ class Steps:
         r.step("q load", tile.start, tile.stop - 1, read=2 * len(tile) * s.d * plan.word)
         for target in ("K", "V"):
             self._copy(f"{target}s", target, self._inside(tile, "keys"), self.keys_shown)
-        r.step("q loaded", tile.start, tile.stop - 1)
+        if tile.start == 0 or not plan.halves:
+            r.step("q loaded", tile.start, tile.stop - 1)
         t = n.tile(queries, tile)
         self._step_P("q P", t, queries, tile, self.row, 0)
         self._step_dS("q dS", t, queries, tile, self.row, 0)
