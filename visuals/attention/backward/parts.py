@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.attention.backward.shape import BackwardShape
+from kernels.i18n import decimal, tr, trn
 from kernels.model.program import Launch
 from visuals.scene.parts import Source, Tensor
 from visuals.scene.recorder import Recorder, matrix
@@ -30,7 +31,11 @@ def in_global(
     values = None
     if head is not None and name in head:
         values = head[name].reshape(s.N, -1)[rows.start : rows.stop, :wide]
-    return matrix(name, ROLES[name], (len(rows), wide), (rows.start, 0), whole, values)
+    made = matrix(name, ROLES[name], (len(rows), wide), (rows.start, 0), whole, values)
+    if len(rows) == s.N:
+        return made if wide == whole[1] else replace(made, note=trn("{n} row", "{n} rows", s.N))
+    note = tr("rows {first}–{last} of {all}", first=rows.start, last=rows.stop - 1, all=decimal(f"{s.N:,}"))
+    return replace(made, note=note)  # the title of global memory names the columns
 
 
 def tile(name: str, symbol: str, role: str, size: tuple[int, int], note: str = "") -> Tensor:
