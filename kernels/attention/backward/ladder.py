@@ -234,7 +234,6 @@ RUNGS: tuple[Rung, ...] = (
         flash_rules,
         {"Br": (64, 32, 16, 8), "Bc": (64, 32, 16)},
         {"Br": 8, "Bc": 16},
-        {"Br": 32},
         {"Bc": 32},
         capability=ampere,
         cpu_title=mark("flash backward, tiles of keys"),

@@ -110,7 +110,6 @@ RUNGS: tuple[Rung, ...] = (
         {"Br": 16, "Bc": 16, "WM": 16},
         {"Bc": 64},
         {"Bc": 64, "WM": 16},
-        {"Br": 64},
         capability=ampere,
         not_on_cpu=mark("NumPy has no tensor cores; without them this is flash backward in two passes"),
     ),

@@ -29,17 +29,17 @@ ORDER_NOTE = mark(
 _KINDS = MappingProxyType({  # kind of step: (number of the launch, its line, words)
     "dots": (0, "if (lane == 0) D[row]", mark("First launch: {D} is the row sum of {dO} times {O}, one warp per query. For query 0: {0}.")),
     "scores": (1, "S[((size_t)", mark("Scores: block (0, 0) writes scale · {Q} {K}ᵀ of queries 0 to {0} and keys 0 to {0} where {P} will be. S[0, 0] = {1} · {2} = {3}.")),
-    "scores rest": (1, "S[((size_t)", mark("The other blocks write the other scores, {0} blocks per head. Blocks of hidden keys end at once.")),
+    "scores-rest": (1, "S[((size_t)", mark("The other blocks write the other scores, {0} blocks per head. Blocks of hidden keys end at once.")),
     "dP": (2, "S[((size_t)", mark("The same kernel, with other matrices: block (0, 0) writes dP = {dO} {V}ᵀ where {dS} will be. dP[0, 0] = {0}.")),
-    "dP rest": (2, "S[((size_t)", mark("The other blocks write the rest of dP. N × N matrices in memory: two, {SQUARES} per head.")),
+    "dP-rest": (2, "S[((size_t)", mark("The other blocks write the rest of dP. N × N matrices in memory: two, {SQUARES} per head.")),
     "row": (3, "P[key] = p, dS[key] = ds", mark("The block of query 0 replaces its row. P[0, 0] = exp({0} − {1}) = {2}. dS[0, 0] = scale · P · (dP − D) = {3} · {2} · ({4} − {5}) = {6}.")),
-    "row rest": (3, "P[key] = p, dS[key] = ds", mark("The blocks of all other queries do the same. {P} and {dS} are complete and stay in memory. Hidden keys have 0.")),
+    "row-rest": (3, "P[key] = p, dS[key] = ds", mark("The blocks of all other queries do the same. {P} and {dS} are complete and stay in memory. Hidden keys have 0.")),
     "dV": (4, "sum += tile_p[query][thread_row]", mark("Block (0, 0) computes a tile of {dV} = Pᵀ dO: column 0 of {P} times column 0 of {dO} is dV[0, 0] = {0}.")),
-    "dV rest": (4, "Y[((size_t)", mark("The other blocks compute the rest of {dV}.")),
+    "dV-rest": (4, "Y[((size_t)", mark("The other blocks compute the rest of {dV}.")),
     "dK": (5, "sum += tile_p[query][thread_row]", mark("The same kernel computes {dK} = dSᵀ Q, because the scale is in {dS} already: dK[0, 0] = {0}.")),
-    "dK rest": (5, "Y[((size_t)", mark("The other blocks compute the rest of {dK}.")),
+    "dK-rest": (5, "Y[((size_t)", mark("The other blocks compute the rest of {dK}.")),
     "dQ": (6, "sum += tile_p[thread_row][key]", mark("The kernel of the forward pass computes {dQ} = dS K: row 0 of {dS} times column 0 of {K} is dQ[0, 0] = {0}.")),
-    "dQ rest": (6, "O[((size_t)", mark("The other blocks compute the rest of {dQ}. {P} and {dS}, {SQUARES} per head, were each written twice. {P} was read twice, {dS} three times.")),
+    "dQ-rest": (6, "O[((size_t)", mark("The other blocks compute the rest of {dQ}. {P} and {dS}, {SQUARES} per head, were each written twice. {P} was read twice, {dS} three times.")),
 })  # fmt: skip
 
 
@@ -123,7 +123,7 @@ class Naive:
         r.look("D", np.array([0]))
         for name, values in (("P", P), ("dS", dS)):
             r.put(name, values[0], row)
-        r.step("row rest", read=2 * squares + 2 * WORD * s.N, written=2 * squares)
+        r.step("row-rest", read=2 * squares + 2 * WORD * s.N, written=2 * squares)
         for name, values in (("P", P), ("dS", dS)):
             r.put(name, values)
         _, _, P_columns, dS_columns = self.squares(slice(0, s.N), slice(0, R))
@@ -151,7 +151,7 @@ class Naive:
         first = np.zeros(shape, bool)
         first[: self.first, :wide] = True
         r.put(out, values[first], np.flatnonzero(first))
-        r.step(f"{kind} rest", *args, read=read, written=written or WORD * self.s.N**2)
+        r.step(f"{kind}-rest", *args, read=read, written=written or WORD * self.s.N**2)
         rest = computed & ~first
         r.put(out, values[rest], np.flatnonzero(rest))
 

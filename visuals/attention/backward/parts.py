@@ -12,7 +12,7 @@ from kernels.i18n import decimal, tr, trn
 from kernels.model.program import Launch
 from visuals.scene.parts import Source, Tensor
 from visuals.scene.recorder import Recorder, matrix
-from visuals.scene.source import resources, source_of
+from visuals.scene.source import Mark, resources, source_of
 
 ROLES = {
     "Q": "input", "K": "filter", "V": "filter", "O": "input", "dO": "input", "L": "input", "D": "workspace", "P": "workspace",
@@ -44,10 +44,10 @@ def tile(name: str, symbol: str, role: str, size: tuple[int, int], note: str = "
 
 
 def sources_of(
-    r: Recorder, steps: Sequence[Launch], lines: Mapping[str, tuple[int, str]]
+    r: Recorder, steps: Sequence[Launch], lines: Mapping[str, tuple[int, Mark]]
 ) -> tuple[Source, tuple[Source, ...]]:
     """Returns the file of the first launch and those of the later ones, each from its first step on. lines: for each kind of
-    step the number of its launch and the text of the line that it lights, in the order of the recorder's kinds."""
+    step the number of its launch and the line that it lights, in the order of the recorder's kinds."""
     launches = np.array([launch for launch, _ in lines.values()])[r.kinds]
     starts = np.flatnonzero(np.diff(launches, prepend=-1))
     found = []

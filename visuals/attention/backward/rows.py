@@ -28,21 +28,21 @@ ORDER_NOTE = mark(
 _KINDS = MappingProxyType({  # kind of step: (number of the launch, its line, words)
     "dots": (0, "if (lane == 0) D[row]", mark("First launch: {D} is the row sum of {dO} times {O}, one warp per query. For query 0: {0}.")),
     "own": (1, "key_row[threadIdx.x] = K", mark("The block owns key {0} and loads its row of {K} and of {V} into shared memory.")),
-    "own there": (1, "__syncthreads();", mark("All threads wait at a barrier: the rows of key {0} are loaded.")),
+    "own-there": (1, "__syncthreads();", mark("All threads wait at a barrier: the rows of key {0} are loaded.")),
     "column": (1, "weights[query] = p", mark("Each warp takes a query and computes {P} and {dS} again. For query {1}: P = exp({2} − {3}) = {4}, dS = {4} · ({5} − {6}) = {7}.")),
-    "column there": (1, ("__syncthreads();", 1), mark("All threads wait at a barrier: the columns of {P} and {dS} are complete.")),
-    "sums": (1, "float dv = weighted_sum", mark("Each group has {0} threads, one per column. Group g adds rows g, g + {1}, … of {dO} and {Q}, times P and dS. The first group has {2} for dV[{3}, 0].")),
-    "sums there": (1, ("__syncthreads();", 2), mark("All threads wait at a barrier: the sums of all groups are in shared memory.")),
+    "column-there": (1, ("__syncthreads();", 1), mark("All threads wait at a barrier: the columns of {P} and {dS} are complete.")),
+    "sums": (1, "dv = weighted_sum(", mark("Each group has {0} threads, one per column. Group g adds rows g, g + {1}, … of {dO} and {Q}, times P and dS. The first group has {2} for dV[{3}, 0].")),
+    "sums-there": (1, ("__syncthreads();", 2), mark("All threads wait at a barrier: the sums of all groups are in shared memory.")),
     "store": (1, "dV[row + threadIdx.x] =", mark("The sums of the groups are added and stored: {dV}[{0}, 0] = {1}, and {dK}[{0}, 0] = {2} · {3} = {4}.")),
     "others": (1, "dV[row + threadIdx.x] =", mark("The other blocks do the same, {0} in all. Each reads {Q} and {dO} again. {dK} and {dV} are complete.")),
-    "q own": (2, "query_row[threadIdx.x] = Q", mark("Next launch, for {dQ}: the block owns query {0} and loads its row of {Q} and of {dO}.")),
-    "q own there": (2, "__syncthreads();", mark("All threads wait at a barrier: the rows of query {0} are loaded.")),
+    "q-own": (2, "query_row[threadIdx.x] = Q", mark("Next launch, for {dQ}: the block owns query {0} and loads its row of {Q} and of {dO}.")),
+    "q-own-there": (2, "__syncthreads();", mark("All threads wait at a barrier: the rows of query {0} are loaded.")),
     "row": (2, "gradients[key] = p", mark("Each warp takes a key and computes {dS} once more. For key {1}: P = exp({2} − {3}) = {4}, dS = {4} · ({5} − {6}) = {7}.")),
-    "row there": (2, ("__syncthreads();", 1), mark("All threads wait at a barrier: the row of {dS} is complete.")),
-    "q sums": (2, "partial[threadIdx.x] = weighted_sum", mark("Each group has {0} threads, one per column. Group g adds rows g, g + {1}, … of {K}, times dS. The first group has {2}.")),
-    "q sums there": (2, ("__syncthreads();", 2), mark("All threads wait at a barrier: the sums of all groups are in shared memory.")),
-    "q store": (2, "dQ[row + threadIdx.x] =", mark("The sums of the groups are added and stored: {dQ}[{0}, 0] = {1} · {2} = {3}.")),
-    "q others": (2, "dQ[row + threadIdx.x] =", mark("The other blocks do the same, {0} in all. {dQ} is complete. P and dS never existed as a whole.")),
+    "row-there": (2, ("__syncthreads();", 1), mark("All threads wait at a barrier: the row of {dS} is complete.")),
+    "q-sums": (2, "partial[threadIdx.x] = weighted_sum", mark("Each group has {0} threads, one per column. Group g adds rows g, g + {1}, … of {K}, times dS. The first group has {2}.")),
+    "q-sums-there": (2, ("__syncthreads();", 2), mark("All threads wait at a barrier: the sums of all groups are in shared memory.")),
+    "q-store": (2, "dQ[row + threadIdx.x] =", mark("The sums of the groups are added and stored: {dQ}[{0}, 0] = {1} · {2} = {3}.")),
+    "q-others": (2, "dQ[row + threadIdx.x] =", mark("The other blocks do the same, {0} in all. {dQ} is complete. P and dS never existed as a whole.")),
 })  # fmt: skip
 
 
@@ -101,7 +101,7 @@ class Rows:
             self.store({"dV": dV, "dK": self.scale * dK}, key)
         query = self.rows - 1 if s.causal else 0
         self.query(query)
-        r.step("q others", N * s.heads)
+        r.step("q-others", N * s.heads)
         for other in set(range(self.rows)) - {query}:
             self.store({"dQ": self.scale * self.of_query(other)[-1].sum(axis=0, dtype=np.float32)}, other)
 
@@ -143,18 +143,18 @@ class Rows:
         r.step("own", key, read=2 * WORD * s.d)
         r.copy("key", "K", grid([key], range(cols), cols))
         r.copy("value", "V", grid([key], range(cols), cols))
-        r.step("own there", key)
+        r.step("own-there", key)
         first = int(queries[0])
         args = key, first, scores[0], self.head["L"][first], P[0], dP[0], self.D[first], dS[0]
         r.step("column", *args, read=len(queries) * (2 * WORD * s.d + 2 * WORD))
         self.column({"weights": P, "gradients": dS}, queries)
         self.look(("Q", "dO"), queries)
-        r.step("column there")
+        r.step("column-there")
         r.step("sums", s.d, self.count, dV[0, 0], key, read=len(queries) * 2 * WORD * s.d)
         self.look(("Q", "dO"), queries)
         r.put("partV", dV[: self.groups_shown, :cols])
         r.put("partK", dK[: self.groups_shown, :cols])
-        r.step("sums there")
+        r.step("sums-there")
         dV_row, dK_row = (x.sum(axis=0, dtype=np.float32) for x in (dV, dK))
         args = key, dV_row[0], s.factor, dK_row[0], self.scale * dK_row[0]
         r.step("store", *args, written=2 * WORD * s.d)
@@ -165,21 +165,21 @@ class Rows:
     def query(self, query: int) -> None:
         r, s, cols = self.r, self.s, self.cols
         keys, scores, P, dP, dS, dQ = self.of_query(query)
-        r.step("q own", query, read=2 * WORD * s.d + 2 * WORD)
+        r.step("q-own", query, read=2 * WORD * s.d + 2 * WORD)
         r.copy("key", "Q", grid([query], range(cols), cols))
         r.copy("value", "dO", grid([query], range(cols), cols))
-        r.step("q own there", query)
+        r.step("q-own-there", query)
         args = query, 0, scores[0], self.head["L"][query], P[0], dP[0], self.D[query], dS[0]
         r.step("row", *args, read=len(keys) * 2 * WORD * s.d)
         self.column({"gradients": dS}, keys)
         self.look(("K", "V"), keys)
-        r.step("row there")
-        r.step("q sums", s.d, self.count, dQ[0, 0], read=len(keys) * WORD * s.d)
+        r.step("row-there")
+        r.step("q-sums", s.d, self.count, dQ[0, 0], read=len(keys) * WORD * s.d)
         self.look(("K",), keys)
         r.put("partV", dQ[: self.groups_shown, :cols])
-        r.step("q sums there")
+        r.step("q-sums-there")
         total = dQ.sum(axis=0, dtype=np.float32)
-        r.step("q store", query, s.factor, total[0], self.scale * total[0], written=WORD * s.d)
+        r.step("q-store", query, s.factor, total[0], self.scale * total[0], written=WORD * s.d)
         r.look("partV", np.arange(self.groups_shown * cols))
         self.store({"dQ": self.scale * total}, query)
 
@@ -206,8 +206,8 @@ class Rows:
             *(in_global(name, s, rows, cols, head) for name in names),
             tile("weights", "weights", "workspace", (1, self.rows), tr("a column of P")),
             tile("gradients", "gradients", "workspace", (1, self.rows), tr("a column or a row of dS")),
-            tile("key", "own row", "filter", (1, cols), tr("of K, later of Q")),
-            tile("value", "own row", "filter", (1, cols), tr("of V, later of dO")),
+            tile("key", tr("own row"), "filter", (1, cols), tr("of K, later of Q")),
+            tile("value", tr("own row"), "filter", (1, cols), tr("of V, later of dO")),
             tile("partV", "partial", "output", (self.groups_shown, cols), note),
             tile("partK", "partial", "output", (self.groups_shown, cols), tr("for dK")),
         )
