@@ -236,6 +236,7 @@ ATTENTION_BACKWARD = tuple(
                 for name, entries in (("flash", ("flash_backward",)), ("flash-two-kernels", _FLASH))
             ),
             _attention_backward("flash", _HEADS, "zero"),
+            _attention_backward("flash", _CAUSAL, "zero"),
             _attention_backward("flash-mma", _HEAD.with_(dtype="fp16"), "row_dots", *_MMA),
             _attention_backward(
                 "flash-mma", _CAUSAL.with_(dtype="bf16"), "row_dots", *_MMA, Br=16, Bc=16, WM=16

@@ -94,6 +94,7 @@ ATTENTION = (AttentionShape(1, 2, 61, 37), AttentionShape(2, 1, 36, 8, scale=-0.
 CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, causal=1))
 # In fp16 and in bf16: with and without copies of 16 bytes.
 HALVES = (AttentionShape(1, 2, 61, 51), AttentionShape(2, 1, 140, 56, causal=1, scale=-0.5))
+NARROW = AttentionShape(1, 1, 70, 16)  # few sums: a warp may own 32 keys with 64 queries at a time
 # The chains of the presets, on maps whose size is not a multiple of float4, and two chains on maps whose size is.
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
@@ -180,7 +181,7 @@ def _attention_backward():
     for rung in attention_backward_ladder.LADDER.rungs:
         swept, causal = ([BackwardShape(**s.params()) for s in shapes] for shapes in (ATTENTION, CAUSAL))
         yield rung, swept, () if rung.name.endswith("/naive") else causal
-        halves = [BackwardShape(**s.params()) for s in HALVES]
+        halves = [BackwardShape(**s.params()) for s in (*HALVES, NARROW)]
         yield from ((rung, [s.with_(dtype=dtype) for s in halves], ()) for dtype in ("fp16", "bf16"))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kernels.attention import traffic as attention_traffic
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import decimal, mark, tr, trn
-from kernels.ladders import find
+from kernels.ladders import LADDERS, find
 from kernels.machine.memory_levels import Levels
 from kernels.model.launch import ceil
 from kernels.model.program import Tiles
@@ -151,14 +151,14 @@ def chart_of(
 
 
 # -- measured --------------------------------------------------------------------------------------
-def dots(rows: Sequence[Row], s: AttentionShape, kind: str) -> list[Dot]:
-    """Returns the peaks of rows measured on a GPU at the B, H, d and type of `s`, one for each rung and N. CPU rows are
-    left out: NumPy allocates temporary arrays of its own."""
+def dots(rows: Sequence[Row], s: AttentionShape, kind: str, ladder: str = "attention") -> list[Dot]:
+    """Returns the peaks of rows of a ladder measured on a GPU at the B, H, d and type of `s`, one for each rung and N. CPU
+    rows are left out: NumPy allocates temporary arrays of its own."""
     peaks: dict[tuple[str, int], Dot] = {}
     for row in rows:
-        if row["engine"] != "cuda" or not row["rung"].startswith("attention/"):
+        if row["engine"] != "cuda" or not row["rung"].startswith(f"{ladder}/"):
             continue
-        row_shape = AttentionShape(**row["shape"])
+        row_shape = LADDERS[ladder].shape(**row["shape"])
         if row_shape == s.with_(N=row_shape.N, causal=row_shape.causal, scale=row_shape.scale):
             rung = find(row["rung"])
             program = rung.build(row_shape, row["tiles"])

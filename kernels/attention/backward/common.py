@@ -47,7 +47,7 @@ def arguments(s: BackwardShape, *gradients: str) -> tuple[Arg, ...]:
 def cost(products: int, s: BackwardShape, program: Program) -> Cost:
     """Returns the FLOPs of so many products over the visible pairs, and the HBM bytes if caches are perfect.
 
-    Inputs are read once and outputs are written once. D, P and dS, if used, are each written and read once.
+    Inputs are read once and outputs are written once. The workspace is written and read once.
     """
     workspace = program.nbytes(WORKSPACE)
     return Cost(2 * products * s.pairs * s.d, s.bytes + 2 * workspace, workspace)

@@ -11,12 +11,12 @@ from kernels.attention import common as attention
 from kernels.attention import cpu as attention_cpu
 from kernels.attention.backward import common, cpu, library, reference, tensor_cores
 from kernels.attention.backward.presets import BACKWARD_PRESETS
-from kernels.attention.backward.shape import BackwardShape, parse_backward
+from kernels.attention.backward.shape import PRODUCTS, BackwardShape, parse_backward
 from kernels.i18n import mark
-from kernels.model.launch import ampere, ceil, launch
+from kernels.model.launch import ampere, ceil, launch, rung_factory
 from kernels.model.program import WORKSPACE, Buffer, Launch, Program, Tiles
 from kernels.model.rules import MAX_SHARED, broken, multiple_rules, shared_rules, thread_rules
-from kernels.model.rung import Ladder, Rung
+from kernels.model.rung import Cost, Ladder, Rung
 from kernels.model.zero import zero
 
 GRADIENT_BLOCK = 256  # threads of a block of kernels/attention/cuda/08_softmax_gradient.cu
@@ -38,6 +38,13 @@ def build_naive(s: BackwardShape, tiles: Tiles) -> Program:
     )
     squares = (Buffer(name, WORKSPACE, square) for name in ("P", "dS"))
     return Program((*common.buffers(s), *squares), steps)
+
+
+def naive_cost(s: BackwardShape, program: Program) -> Cost:
+    """Returns the cost with every pass over P and dS: both are written twice, P is read twice and dS three times."""
+    others = common.cost(PRODUCTS, s, Program(common.buffers(s), program.steps))
+    square = 4 * s.heads * s.N**2
+    return Cost(others.flops, others.bytes + 9 * square, program.nbytes(WORKSPACE))
 
 
 def _scores(
@@ -191,7 +198,7 @@ def two_kernel_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
 
 
 RUNGS: tuple[Rung, ...] = (
-    common.rung(
+    rung_factory("attention-backward", naive_cost, common.TOLERANCE)(
         "naive",
         mark("P and dS in memory"),
         mark(
@@ -227,7 +234,6 @@ RUNGS: tuple[Rung, ...] = (
         flash_rules,
         {"Br": (64, 32, 16, 8), "Bc": (64, 32, 16)},
         {"Br": 8, "Bc": 16},
-        {"Br": 32},
         {"Bc": 32},
         capability=ampere,
         cpu_title=mark("flash backward, tiles of keys"),

@@ -28,6 +28,9 @@ from kernels.model.rung import Rung
 
 OTHER_REGISTERS = 60  # per lane, besides those of sums: fragments, addresses
 KEYS, QUERIES = 2, 1  # gradients that a block of each kernel owns: dK and dV, dQ
+WIDEST = 64  # rows that pass a block at a time
+REGISTERS_OF = {KEYS: "WM*(2*Bc + 2*DP)/32", QUERIES: "WM*(2*Bc + DP)/32"}
+SHARED_OF = {KEYS: "4*(Br + STAGES*Bc)*(DP + 8) + 8*STAGES*Bc", QUERIES: "4*(Br + STAGES*Bc)*(DP + 8)"}
 
 
 def registers(s: BackwardShape, owned: int, WM: int, Bc: int) -> int:
@@ -35,9 +38,18 @@ def registers(s: BackwardShape, owned: int, WM: int, Bc: int) -> int:
     return WM * (2 * Bc + owned * padded(s)) // 32 + OTHER_REGISTERS
 
 
+def passing_rows(s: BackwardShape, owned: int, tiles: Tiles) -> int:
+    """Returns the rows that pass a block at a time: Bc. The kernel of dQ owns fewer sums. It takes 2 Bc, if they fit its
+    registers, so that it loads its own rows and waits half as often; small tiles stay small."""
+    Bc = tiles["Bc"]
+    fits = registers(s, owned, tiles["WM"], 2 * Bc) <= MAX_REGISTERS
+    return 2 * Bc if owned == QUERIES and fits and MMA < Bc < WIDEST else Bc
+
+
 def warp_rows(s: BackwardShape, owned: int, tiles: Tiles) -> int:
     """Returns the rows of a warp: WM, or 16 if WM rows would not fit its lanes' registers."""
-    return tiles["WM"] if registers(s, owned, tiles["WM"], tiles["Bc"]) <= MAX_REGISTERS else MMA
+    needed = registers(s, owned, tiles["WM"], passing_rows(s, owned, tiles))
+    return tiles["WM"] if needed <= MAX_REGISTERS else MMA
 
 
 def threads(s: BackwardShape, owned: int, tiles: Tiles) -> int:
@@ -46,54 +58,52 @@ def threads(s: BackwardShape, owned: int, tiles: Tiles) -> int:
 
 def shared(s: BackwardShape, owned: int, tiles: Tiles) -> int:
     """Returns the bytes of shared memory: two own tiles, STAGES times two that pass by; L and D of passing queries."""
-    rows, passing = tiles["Br"], tiles["STAGES"] * tiles["Bc"]
-    return 4 * (rows + passing) * (padded(s) + PAD) + (8 * passing if owned == KEYS else 0)
+    passing = tiles["STAGES"] * passing_rows(s, owned, tiles)
+    return 4 * (tiles["Br"] + passing) * (padded(s) + PAD) + (8 * passing if owned == KEYS else 0)
 
 
-def _launch(s: BackwardShape, tiles: Tiles, source: str, owned: int, cpu_function, *gradients: str) -> Launch:
-    defines = dict(tiles) | {
-        "WM": warp_rows(s, owned, tiles), "DP": padded(s), "BF16": int(s.dtype == "bf16"),
-    }  # fmt: skip
+def _launch(s: BackwardShape, tiles: Tiles, source: str, owned: int, *gradients: str) -> Launch:
+    own, passing = tiles["Br"], passing_rows(s, owned, tiles)
+    sizes = {"Bc": passing, "WM": warp_rows(s, owned, tiles), "DP": padded(s), "BF16": int(s.dtype == "bf16")}
+    if owned == KEYS:
+        cpu_function = cpu.flash_keys(passing, own, rounded=True)
+    else:
+        cpu_function = cpu.flash_queries(own, passing, rounded=True)
     return launch(
         source,
-        (ceil(s.N, tiles["Br"]), s.heads),
+        (ceil(s.N, own), s.heads),
         threads(s, owned, tiles),
         common.arguments(s, *gradients),
         cpu_function,
-        defines,
+        dict(tiles) | sizes,
         shared(s, owned, tiles),
     )
 
 
 def build(s: BackwardShape, tiles: Tiles) -> Program:
-    own, passing = tiles["Br"], tiles["Bc"]
-    for_keys, for_queries = (
-        cpu.flash_keys(passing, own, rounded=True),
-        cpu.flash_queries(own, passing, rounded=True),
-    )
     steps = (
         common.row_dots(s),
-        _launch(s, tiles, "attention/12_flash_mma_keys.cu", KEYS, for_keys, "dK", "dV"),
-        _launch(s, tiles, "attention/12_flash_mma_queries.cu", QUERIES, for_queries, "dQ"),
+        _launch(s, tiles, "attention/12_flash_mma_keys.cu", KEYS, "dK", "dV"),
+        _launch(s, tiles, "attention/12_flash_mma_queries.cu", QUERIES, "dQ"),
     )
     return Program(common.buffers(s), steps)
 
 
 def rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
-    ahead = max(tiles["Br"], tiles["STAGES"] * tiles["Bc"])
+    ahead = max(tiles["Br"], 2 * tiles["STAGES"] * tiles["Bc"])
     yield from attention.common_rules(s, ahead, attention.HALVES)
     yield from attention.head_rules(s)
     yield from common.dot_rules(s)
     if s.d <= attention.MAX_D:  # else no tiles fit
         yield from multiple_rules(tiles, ("Br", "WM"))
-        count = threads(s, KEYS, tiles)
-        yield from thread_rules("32*Br/WM", count)
-        needed = registers(s, KEYS, warp_rows(s, KEYS, tiles), tiles["Bc"])
-        limit = min(MAX_REGISTERS, REGISTERS // max(count, WARP))
-        if needed > limit:
-            yield too_many_registers(f"WM*(2*Bc + 2*DP)/32 + {OTHER_REGISTERS}", needed, limit, count)
-        formula = "4*(Br + STAGES*Bc)*(DP + 8) + 8*STAGES*Bc"
-        yield from shared_rules(formula, shared(s, KEYS, tiles), MAX_SHARED)
+        for owned, formula in REGISTERS_OF.items():
+            count, passing = threads(s, owned, tiles), passing_rows(s, owned, tiles)
+            yield from thread_rules("32*Br/WM", count)
+            needed = registers(s, owned, warp_rows(s, owned, tiles), passing)
+            limit = min(MAX_REGISTERS, REGISTERS // max(count, WARP))
+            if needed > limit:
+                yield too_many_registers(f"{formula} + {OTHER_REGISTERS}", needed, limit, count)
+            yield from shared_rules(SHARED_OF[owned], shared(s, owned, tiles), MAX_SHARED)
 
 
 RUNGS: tuple[Rung, ...] = (
@@ -110,7 +120,6 @@ RUNGS: tuple[Rung, ...] = (
         {"Br": 16, "Bc": 16, "WM": 16},
         {"Bc": 64},
         {"Bc": 64, "WM": 16},
-        {"Br": 64},
         capability=ampere,
         not_on_cpu=mark("NumPy has no tensor cores; without them this is flash backward in two passes"),
     ),

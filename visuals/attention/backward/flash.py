@@ -94,7 +94,7 @@ def _groups(flash: Steps) -> tuple[Group, ...]:
         title = tr("{memory}, columns 0–{last} of {all}", memory=title, last=cols - 1, all=s.d)
     sums = ("dv", "dk") if flash.plan.atomic else ("dv", "dk", "dq")
     squares = ("Ps", "dSs")
-    shared, registers = (("Qs", "dOs"), ("Ks", "Vs")), (sums,)
+    shared, registers = (("Qs", "dOs", "Ks", "Vs"),), (sums,)
     if flash.plan.halves:  # P and dS stay in registers
         registers = (squares, *registers)
     else:

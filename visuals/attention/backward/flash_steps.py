@@ -107,7 +107,7 @@ class Steps:
         visits = query_tiles(s, plan, keys)
         read = 2 * len(keys) * s.d * plan.word
         if visits[0].start:
-            r.step("own later", keys.start, keys.stop - 1, visits[0].start, read=read)
+            r.step("own-later", keys.start, keys.stop - 1, visits[0].start, read=read)
         else:
             r.step("own", keys.start, keys.stop - 1, s.N, read=read)
         for target in ("K", "V"):
@@ -118,7 +118,7 @@ class Steps:
         drawn = [tile for tile in visits if len(self._inside(tile, "queries"))]
         drawn = drawn if len(drawn) <= MAX_PASSING + 1 else drawn[:MAX_PASSING]
         for tile in drawn:
-            self._queries_pass(tile)
+            self._queries_pass(tile, first=tile == visits[0])
         self._more_queries(visits[len(drawn) :])
         dK, dV = self.n.stored(self.dK, self.n.scale), self.n.stored(self.dV)
         r.step(
@@ -127,19 +127,22 @@ class Steps:
         self._store("dK", keys.start, dK)
         self._store("dV", keys.start, dV)
 
-    def _queries_pass(self, tile: range) -> None:
+    def _queries_pass(self, tile: range, first: bool) -> None:
+        """Records the steps of one tile of queries. `first`: of the block's tiles; later ones need no barrier of their own
+        on tensor cores."""
         s, r, n, plan = self.s, self.r, self.n, self.plan
         rows = self._inside(tile, "queries")
         r.step("load", tile.start, tile.stop - 1, read=2 * len(tile) * s.d * plan.word + 2 * WORD * len(tile))
         self._copy("Qs", "Q", rows, self.rows_shown)
         self._copy("dOs", "dO", rows, self.rows_shown)
-        r.step("loaded", tile.start, tile.stop - 1)
+        if first or not plan.halves:
+            r.step("loaded", tile.start, tile.stop - 1)
         t = n.tile(tile, self.keys)
         i = self._followed(t.P)
         at = tile.start + i
         self._step_P("P", t, tile, self.keys, i, 0)
         if not plan.halves:
-            r.step("P there")
+            r.step("P-there")
         self._step_dS("dS", t, tile, self.keys, i, 0)
         self._add(tile, t)
         r.step("sums", tile.start, tile.stop - 1, self.j, self.dV[0, 0], self.dK[0, 0])
@@ -150,7 +153,7 @@ class Steps:
             )
         self._put_sums("dv", self.dV)
         self._put_sums("dk", self.dK)
-        r.step("dS there" if plan.atomic else "used")
+        r.step("dS-there" if plan.atomic else "used")
         if plan.atomic:
             self._add_dQ(tile, t, at)
 
@@ -189,7 +192,7 @@ class Steps:
         after = next_dQ(self.n, before, t.dS[: len(rows)], self.keys, True)
         i = min(at, rows.stop - 1) - rows.start
         part = WORD * len(tile) * self.s.d
-        self.r.step("dQ", rows.start + i, after[i, 0] - before[i, 0], after[i, 0], added=part)
+        self.r.step("dQ", rows.start + i, before[i, 0], after[i, 0] - before[i, 0], after[i, 0], added=part)
         self.r.look("dSs", np.arange(self.rows_shown * self.keys_shown))
         self.r.look("Ks", np.arange(self.keys_shown * self.part.cols))
         self.dQ[rows.start - first : rows.stop - first] = after
@@ -224,7 +227,7 @@ class Steps:
         Br, Bc = plan.key_kernel
         blocks = -(-s.N // Bc)
         others = blocks * s.heads > len(self.part.key_blocks)
-        kinds = ("all others", "all") if plan.atomic else ("others", "only")
+        kinds = ("all-others", "all") if plan.atomic else ("others", "only")
         self.r.step(kinds[0] if others else kinds[1], blocks * s.heads)
         for block, keys in enumerate(tiles_of(0, s.N, Bc)):
             if block not in self.part.key_blocks and len(self.part.keys) == s.N:
@@ -244,7 +247,7 @@ class Steps:
         queries = range(self.part.query_block * Br, min(self.part.query_block * Br + Br, s.N))
         rows = self._inside(queries, "queries")
         read = 2 * len(queries) * s.d * plan.word + 2 * WORD * len(queries)
-        r.step("q own", queries.start, queries.stop - 1, read=read)
+        r.step("q-own", queries.start, queries.stop - 1, read=read)
         self._copy("Qs", "Q", rows, self.rows_shown)
         self._copy("dOs", "dO", rows, self.rows_shown)
         self.dq, self.row = (
@@ -262,7 +265,7 @@ class Steps:
         dQ = n.stored(self.dq, n.scale)
         at = queries.start + self.row
         args = s.factor, at, self.dq[self.row, 0], dQ[self.row, 0]
-        r.step("q store", *args, written=len(queries) * s.d * plan.word)
+        r.step("q-store", *args, written=len(queries) * s.d * plan.word)
         self._store("dQ", queries.start, dQ)
 
     def _runs(self, visits: list[range]) -> list[tuple[bool, list[range]]]:
@@ -273,21 +276,22 @@ class Steps:
 
     def _keys_pass(self, queries: range, tile: range) -> None:
         s, r, n, plan = self.s, self.r, self.n, self.plan
-        r.step("q load", tile.start, tile.stop - 1, read=2 * len(tile) * s.d * plan.word)
+        r.step("q-load", tile.start, tile.stop - 1, read=2 * len(tile) * s.d * plan.word)
         for target in ("K", "V"):
             self._copy(f"{target}s", target, self._inside(tile, "keys"), self.keys_shown)
-        r.step("q loaded", tile.start, tile.stop - 1)
+        if tile.start == 0 or not plan.halves:
+            r.step("q-loaded", tile.start, tile.stop - 1)
         t = n.tile(queries, tile)
-        self._step_P("q P", t, queries, tile, self.row, 0)
-        self._step_dS("q dS", t, queries, tile, self.row, 0)
+        self._step_P("q-P", t, queries, tile, self.row, 0)
+        self._step_dS("q-dS", t, queries, tile, self.row, 0)
         if not plan.halves:
-            r.step("q dS there")
+            r.step("q-dS-there")
         self.dq = next_dQ(n, self.dq, t.dS, tile, False)
-        r.step("q dQ", tile.start, tile.stop - 1, queries.start + self.row, self.dq[self.row, 0])
+        r.step("q-dQ", tile.start, tile.stop - 1, queries.start + self.row, self.dq[self.row, 0])
         r.look("dSs", np.arange(self.rows_shown * self.keys_shown))
         r.look("Ks", np.arange(self.keys_shown * self.part.cols))
         self._put_sums("dq", self.dq)
-        r.step("q used")
+        r.step("q-used")
 
     def _more_keys(self, queries: range, tiles: list[range]) -> None:
         if not tiles:
@@ -297,14 +301,14 @@ class Steps:
         count = sum(len(tile) for tile in tiles)
         at = queries.start + self.row
         args = tiles[0].start, tiles[-1].stop - 1, len(tiles[0]), at, self.dq[self.row, 0]
-        self.r.step("q more", *args, read=2 * count * self.s.d * self.plan.word)
+        self.r.step("q-more", *args, read=2 * count * self.s.d * self.plan.word)
         self._put_sums("dq", self.dq)
 
     def _other_queries(self) -> None:
         s, n, part = self.s, self.n, self.part
         Br, Bc = self.plan.query_kernel
         blocks = -(-s.N // Br)
-        self.r.step("q others" if blocks * s.heads > 1 else "q only", blocks * s.heads)
+        self.r.step("q-others" if blocks * s.heads > 1 else "q-only", blocks * s.heads)
         for block, queries in enumerate(tiles_of(0, s.N, Br)):
             rows = self._in_memory(queries)
             if block != part.query_block and len(rows):

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.attention.backward.shape import BackwardShape
+from kernels.i18n import decimal, tr, trn
 from kernels.model.program import Launch
 from visuals.scene.parts import Source, Tensor
 from visuals.scene.recorder import Recorder, matrix
-from visuals.scene.source import resources, source_of
+from visuals.scene.source import Mark, resources, source_of
 
 ROLES = {
     "Q": "input", "K": "filter", "V": "filter", "O": "input", "dO": "input", "L": "input", "D": "workspace", "P": "workspace",
@@ -30,7 +31,11 @@ def in_global(
     values = None
     if head is not None and name in head:
         values = head[name].reshape(s.N, -1)[rows.start : rows.stop, :wide]
-    return matrix(name, ROLES[name], (len(rows), wide), (rows.start, 0), whole, values)
+    made = matrix(name, ROLES[name], (len(rows), wide), (rows.start, 0), whole, values)
+    if len(rows) == s.N:
+        return made if wide == whole[1] else replace(made, note=trn("{n} row", "{n} rows", s.N))
+    note = tr("rows {first}–{last} of {all}", first=rows.start, last=rows.stop - 1, all=decimal(f"{s.N:,}"))
+    return replace(made, note=note)  # the title of global memory names the columns
 
 
 def tile(name: str, symbol: str, role: str, size: tuple[int, int], note: str = "") -> Tensor:
@@ -39,10 +44,10 @@ def tile(name: str, symbol: str, role: str, size: tuple[int, int], note: str = "
 
 
 def sources_of(
-    r: Recorder, steps: Sequence[Launch], lines: Mapping[str, tuple[int, str]]
+    r: Recorder, steps: Sequence[Launch], lines: Mapping[str, tuple[int, Mark]]
 ) -> tuple[Source, tuple[Source, ...]]:
     """Returns the file of the first launch and those of the later ones, each from its first step on. lines: for each kind of
-    step the number of its launch and the text of the line that it lights, in the order of the recorder's kinds."""
+    step the number of its launch and the line that it lights, in the order of the recorder's kinds."""
     launches = np.array([launch for launch, _ in lines.values()])[r.kinds]
     starts = np.flatnonzero(np.diff(launches, prepend=-1))
     found = []

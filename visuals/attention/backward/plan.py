@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kernels.attention.backward import tensor_cores
 from kernels.attention.backward.shape import BackwardShape
 from kernels.model.dtypes import ELEMENT_BYTES
 
@@ -38,7 +39,8 @@ def plan_of(s: BackwardShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     """Returns the plan of a rung of flash attention. tiles: all its tile sizes."""
     Br, Bc = tiles["Br"], tiles["Bc"]
     if rung == MMA:  # a block owns Br rows, and Bc rows pass by
-        return Plan(rung, (Bc, Br), (Br, Bc), halves=s.dtype)
+        keys = tensor_cores.passing_rows(s, tensor_cores.QUERIES, tiles)
+        return Plan(rung, (Bc, Br), (Br, keys), halves=s.dtype)
     return Plan(rung, (Br, Bc), (Br, Bc), atomic=rung == ATOMIC)
 
 

@@ -15,11 +15,19 @@ from kernels.attention.backward.shape import BackwardShape
 from kernels.ladders import find
 from kernels.model.dtypes import INPUT_DTYPE
 from visuals.attention.backward.flash import flash_scene
+from visuals.attention.backward.naive import naive_scene
 from visuals.attention.backward.plan import ATOMIC, MMA, TWO
+from visuals.attention.backward.rows import rows_scene
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.scene import Scene
 
-SCENES = {ATOMIC: flash_scene, TWO: flash_scene, MMA: flash_scene}
+SCENES = {
+    "attention-backward/naive": naive_scene,
+    "attention-backward/recompute": rows_scene,
+    ATOMIC: flash_scene,
+    TWO: flash_scene,
+    MMA: flash_scene,
+}
 
 
 def backward_scene(
