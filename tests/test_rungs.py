@@ -43,6 +43,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     TRANSPOSE_SCENES,
     GEMM_PLANS,
     ATTENTION_SCENES,
+    ATTENTION_BACKWARD_SCENES,
     (f"softmax/{name}" for name in STEP_FUNCTIONS),
     FUSION_PLANS,
     ("add/vector", "add/matrix", "add/matrix-transposed", "stride/copy", "banks/plain", "banks/padded"),
@@ -56,21 +57,6 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     EMBEDDING_STEPS,
 )  # fmt: skip
 SHOWN = {name for names in SCENES for name in names}
-SCENES = {  # the rungs that a stage shows, by ladder
-    "conv": {
-        "conv/direct", "conv/im2col-gemm", "conv/im2col-cublas", "conv/fft", *IMPLICIT_RUNGS,
-        *(f"conv/winograd-{m}x{m}" for m in (2, 4)), NONFUSED,
-    },
-    "gemm": set(GEMM_PLANS),
-    "attention": set(ATTENTION_SCENES),
-    "attention-backward": set(ATTENTION_BACKWARD_SCENES),
-    "softmax": {f"softmax/{name}" for name in STEP_FUNCTIONS},
-    "fusion": set(FUSION_PLANS),
-    "add": {"add/vector", "add/matrix", "add/matrix-transposed"},
-    "stride": {"stride/copy"},
-    "banks": {"banks/plain", "banks/padded"},
-    "layout": {"layout/along-w", "layout/along-c"},
-}  # fmt: skip
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]
 every_rung = pytest.mark.parametrize(("ladder", "rung"), RUNGS, ids=lambda of: getattr(of, "name", ""))
