@@ -18,6 +18,8 @@ MATCHING = ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups")
 _dinput = rung_factory("conv-dinput", common.cost, TOLERANCE)
 _dweight = rung_factory("conv-dweight", common.cost, TOLERANCE)
 
+SWEPT = ("backward-resnet50-res3-3x3-n32",)  # with every set of tile sizes
+
 DINPUT = Ladder(
     name="conv-dinput",
     work=mark("direct convolution"),
@@ -28,6 +30,7 @@ DINPUT = Ladder(
     parse=parse_conv,
     reference=reference.dinput,
     presets=BACKWARD_PRESETS,
+    swept=SWEPT,
     rungs=(
         _dinput(
             "direct",
@@ -90,6 +93,7 @@ DWEIGHT = Ladder(
     parse=parse_conv,
     reference=reference.dweight,
     presets=BACKWARD_PRESETS,
+    swept=SWEPT,
     rungs=(
         _dweight(
             "direct",

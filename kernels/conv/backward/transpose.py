@@ -97,6 +97,7 @@ TRANSPOSE = Ladder(
     parse=parse_transpose,
     reference=transpose_reference,
     presets=PRESETS,
+    swept=("dcgan-conv2-n128",),
     rungs=(
         _rung(
             "direct",
