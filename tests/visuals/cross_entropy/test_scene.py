@@ -88,7 +88,7 @@ def test_every_barrier_is_a_step(rung, block):
 @every_rung
 def test_the_reads_of_x_are_those_of_the_kernel(rung):
     """Bytes read and written: the cost of the rung, and the numbers of a row that every thread reads."""
-    scene, _, _ = made(rung, (4, 131))
+    scene, program, _ = made(rung, (4, 131))
     read, written = (r.values[-1] for r in scene.readings[:2])
     shape = ladder_of(rung).shape(4, 131)
     matrices = {
@@ -104,6 +104,8 @@ def test_the_reads_of_x_are_those_of_the_kernel(rung):
     few = 4 * 16 * shape.M  # numbers of rows
     assert 4 * reads * shape.elements <= read <= 4 * reads * shape.elements + few
     assert 4 * writes * shape.elements <= written <= 4 * writes * shape.elements + few
+    predicted = find(rung).cost(shape, program.program).moved_bytes
+    assert read + written == pytest.approx(predicted, abs=2 * few)
 
 
 @every_rung
