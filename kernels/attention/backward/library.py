@@ -78,6 +78,8 @@ class Backward:
         except cuda.OutOfMemoryError:
             raise
         except RuntimeError as e:
+            if "CUDA error" in str(e):  # a fault, no refusal
+                raise
             self._call = None
             reason = torch_library.reasons([str(w.message) for w in caught]) or str(e).partition("\n")[0]
             raise UnsupportedError(

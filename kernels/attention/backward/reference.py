@@ -82,36 +82,46 @@ def backward(
 def _add_rows(s: BackwardShape, rows: slice, q, keys, values, do, o, l, results) -> None:
     """Adds what the queries `rows` of one head contribute to its results, each [2, N, d]: gradients and their scales."""
     factor, rounded, step = float(np.float32(s.factor)), ROUNDED[s.dtype], STEP[s.dtype]
+    seen = slice(0, rows.start + len(q) if s.causal else s.N)  # no query of these sees a later key
     q, do, o, l = (x.astype(np.float64) for x in (q, do, o, l))
+    k, v = keys[seen], values[seen]
+    visible = _visible(s, rows, seen)
     with np.errstate(over="ignore", invalid="ignore"):
-        p = np.exp(_scores(s, q, keys, rows) - l)
-    visible = np.isfinite(_mask(s, rows))
-    w = 1 + abs(factor) * (np.abs(q) @ np.abs(keys).T) + np.abs(l)
-    b, c = np.abs(do) @ np.abs(values).T, np.abs(do * o).sum(axis=1, keepdims=True)
-    dp = do @ values.T - (do * o).sum(axis=1, keepdims=True)
+        p = _scores(s, q, k, rows)
+        p -= l
+        np.exp(p, out=p)
+    dots = do * o
+    b, c = np.abs(do) @ np.abs(v).T, np.abs(dots).sum(axis=1, keepdims=True)
+    dp = do @ v.T
+    dp -= dots.sum(axis=1, keepdims=True)
     ds = p * dp
-    p_error = p * (w + rounded) + (FLUSHED + step) * visible
-    t = p * (w * np.abs(dp) + b + (1 + rounded) * c) + rounded * np.abs(ds)
+    w = abs(factor) * (np.abs(q) @ np.abs(k).T)
+    w += 1 + np.abs(l)
+    t = p * (w * np.abs(dp, out=dp) + b + (1 + rounded) * c) + rounded * np.abs(ds)
     t += (FLUSHED * (b + c) + step) * visible
-    results["dQ"][0, rows] = factor * (ds @ keys)
-    results["dQ"][1, rows] = abs(factor) * (t @ np.abs(keys))
-    results["dK"][0] += factor * (ds.T @ q)
-    results["dK"][1] += abs(factor) * (t.T @ np.abs(q))
-    results["dV"][0] += p.T @ do
-    results["dV"][1] += p_error.T @ np.abs(do)
+    w += rounded
+    w *= p
+    w += (FLUSHED + step) * visible  # the error of P
+    results["dQ"][0, rows] = factor * (ds @ k)
+    results["dQ"][1, rows] = abs(factor) * (t @ np.abs(k))
+    results["dK"][0, seen] += factor * (ds.T @ q)
+    results["dK"][1, seen] += abs(factor) * (t.T @ np.abs(q))
+    results["dV"][0, seen] += p.T @ do
+    results["dV"][1, seen] += w.T @ np.abs(do)
 
 
 # -- parts ----------------------------------------------------------------------------------------------
 def _scores(s: BackwardShape, q: np.ndarray, keys: np.ndarray, rows: slice) -> np.ndarray:
-    """Returns the scores of the queries `rows` with all keys, -infinity where hidden."""
-    return float(np.float32(s.factor)) * q.astype(np.float64) @ keys.T + _mask(s, rows)
+    """Returns the scores of the queries `rows` with the first keys, -infinity where hidden."""
+    scores = float(np.float32(s.factor)) * q.astype(np.float64) @ keys.T
+    if s.causal:
+        scores[~_visible(s, rows, slice(0, len(keys)))] = -np.inf
+    return scores
 
 
-def _mask(s: BackwardShape, rows: slice) -> np.ndarray:
-    """Returns 0 where a key is visible to the queries `rows`, -infinity where it is hidden."""
-    queries = np.arange(s.N)[rows]
-    hidden = np.arange(s.N) > queries[:, None] if s.causal else np.zeros((len(queries), s.N), bool)
-    return np.where(hidden, -np.inf, 0.0)
+def _visible(s: BackwardShape, rows: slice, keys: slice) -> np.ndarray | float:
+    """Returns whether the queries `rows` see each key, bool [queries, keys]; 1 if all see all."""
+    return np.arange(s.N)[keys] <= np.arange(s.N)[rows, None] if s.causal else 1.0
 
 
 def _row_blocks(s: BackwardShape) -> list[slice]:

@@ -78,7 +78,9 @@ def test_hard_scores_stay_finite_and_right(name, kind, causal):
 
 @pytest.mark.parametrize("key", [key for key in LADDER.presets if "8192" not in key])
 def test_every_preset(key):
+    """At most two heads: each is computed by other blocks, and the float64 reference of 64 heads takes long."""
     s = LADDER.presets[key].shape
+    s = s.with_(B=1, H=min(s.H, 2))
     limit = {"fp32": 5e-6, "fp16": 2e-3, "bf16": 2e-2}[s.dtype]
     for rung in RUNGS.values():
         if not any(rung.rules(s, rung.default_tiles)):
