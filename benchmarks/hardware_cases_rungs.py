@@ -378,7 +378,14 @@ LINEAR = tuple(
             rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
         )
     }.values()
-) + tuple(steps(linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(61, 45, 37)))
+) + tuple(
+    case
+    for extents in ((128, 128, 128), (61, 45, 37))
+    for case in steps(
+        linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*extents)
+    )
+)
+
 # -- pooling -----------------------------------------------------------------------------------------------
 # Rows of whole float4 and of none; windows that overlap.
 _POOLING = {
@@ -393,12 +400,6 @@ POOLING = tuple(
     if not rung.library
     for shape in _POOLING[ladder.name.partition("-")[0]]
     for case in steps(rung, shape)
-) + tuple(
-    case
-    for extents in ((128, 128, 128), (61, 45, 37))
-    for case in steps(
-        linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*extents)
-    )
 )
 
 # -- embeddings --------------------------------------------------------------------------------------------
