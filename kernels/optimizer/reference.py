@@ -80,11 +80,20 @@ def adam(
 
 
 def fused_adam_scale(s: AdamShape, tiles: object, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the error scale of w for PyTorch's fused Adam, which computes the corrections 1 - beta^t in float32.
+    """Returns the error scales of PyTorch's fused Adam, which computes 1 - beta and 1 - beta^t in float32.
 
-    They are wrong by 2^-24, which is more the closer beta is to 1: relative to a correction of 0.001 it is 6e-5.
+    They are wrong by 2^-24, which is more the closer beta is to 1: relative to 0.001 it is 6e-5.
     """
-    result, scale = adam(s, **inputs)["w"]
-    update = np.abs(result - inputs["w"])
-    lost = sum(2.0**-23 / correction for correction in s.corrections)
-    return {"w": scale + update * lost / TOLERANCE}
+    expected = adam(s, **inputs)
+    w, g = (inputs[name].astype(np.float64) for name in "wg")
+    g = np.abs(g) + s.weight_decay * np.abs(w)
+    update = np.abs(expected["w"][0] - w)
+    added = {
+        "m": g,
+        "v": g**2,
+        "w": update * sum(1 / correction for correction in s.corrections),
+    }
+    return {
+        name: scale + (scale > 0) * added[name] * 2.0**-22 / TOLERANCE
+        for name, (_, scale) in expected.items()
+    }

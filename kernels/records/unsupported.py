@@ -21,7 +21,7 @@ FIELDS = ("rung", "shape", "device", "library", "said", "date")
 # A library's message -> the same for readers.
 KNOWN: Mapping[re.Pattern[str], str] = {
     re.compile(
-        r"PyTorch \S+ does not support \w+ for this shape "
+        r"PyTorch \S+ does not support (?:the backward pass of )?\w+ for this shape "
         r"\(Expected query, key and value to all be of dtype: \{Half, BFloat16\}\..*\)"
     ): mark("PyTorch runs this kernel in FP16 and BF16 only"),
     re.compile(

@@ -29,6 +29,15 @@ FIELDS = {
     "device", "driver", "cuda", "cupy", "date", "commit", "rung", "shape", "tiles", "mode", "median_ms",
     "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "flops", "error", "clock_sm_mhz",
 }  # fmt: skip
+# Ladders whose sweep is not complete: python -m kernels record goes on with it on an H200. All lack hot times.
+NOT_YET = {
+    "relu", "relu-backward", "bias", "bias-backward", "residual", "residual-backward", "sgd", "adam",
+    "max-pool", "max-pool-backward", "avg-pool", "avg-pool-backward", "global-avg-pool", "global-avg-pool-backward",
+    "batch-norm", "batch-norm-inference", "batch-norm-backward", "layer-norm", "layer-norm-backward", "rms-norm",
+    "rms-norm-backward", "cross-entropy", "cross-entropy-backward", "cross-entropy-step", "linear", "linear-dinput",
+    "linear-dweight", "embedding", "embedding-backward", "conv-dinput", "conv-dweight", "conv-transpose",
+    "attention-backward",
+}  # fmt: skip
 
 
 def shape_of(row):
@@ -59,12 +68,17 @@ def test_recordings_cover_every_rung_at_every_preset(name):
 )
 def test_recordings_cover_a_whole_sweep(presets, modes):
     """Every set of tile sizes, and the shapes of the map and the networks."""
+    incomplete = set()
     recorded_keys = {(r["rung"], shape_of(r), tuple(sorted(r["tiles"].items())), r["mode"]) for r in ROWS}
     for group in Sweep("cuda", presets, modes).groups():
         for rung in map(group.ladder.rung, group.rungs):
             tiles = rung.check(group.shape, {n: v for n, v in group.tiles.items() if n in rung.tiles})
             present = (rung.name, group.shape, tuple(sorted(tiles.items())), group.mode) in recorded_keys
-            assert present or unsupported.recorded(rung.name, group.shape), (rung.name, str(group))
+            if not (present or unsupported.recorded(rung.name, group.shape)):
+                assert group.ladder.name in NOT_YET, (rung.name, str(group))
+                incomplete.add(group.ladder.name)
+    if not presets:
+        assert incomplete == NOT_YET, "take what is complete out of NOT_YET"
 
 
 def test_times_include_no_waits_for_the_processor():
@@ -97,7 +111,9 @@ def max_error(rung, row) -> float:
     with its transforms."""
     if rung.name == "conv/cudnn-winograd-nonfused" and row["shape"]["R"] == 5:
         return rung.tolerance  # see conv_cudnn.TOLERANCE_TILES
-    if (dtype := row["shape"].get("dtype")) in MAX_ERROR_16_BIT and rung.name.startswith("attention/"):
+    if (dtype := row["shape"].get("dtype")) in MAX_ERROR_16_BIT and rung.name.startswith(
+        ("attention/", "attention-backward/")
+    ):
         return MAX_ERROR_16_BIT[dtype]
     m = {"conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/cudnn-winograd-nonfused": 6}.get(rung.name)
     m = m or row["tiles"].get("M")
@@ -311,4 +327,4 @@ def read(path):
 
 def test_recordings_stay_small():
     """Everyone who clones the repository gets them."""
-    assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 5.5e6
+    assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 7e6
