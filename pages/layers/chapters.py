@@ -88,7 +88,7 @@ CHAPTERS = (
     Chapter(
         mark("The way back"),
         (
-            mark("The same arrays in the same places. Now the arrows run from right to left."),
+            mark("The same arrays in the same places. Forward, the kernel read above and wrote below. Now it reads below and writes above."),
             mark("[dy](output) is the gradient of y: how the loss changes with each element. The layer behind has computed it."),
             mark("Where the bit is 1, [dx](input) gets dy. Where it is 0, dx is 0."),
         ),

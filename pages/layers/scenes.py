@@ -10,6 +10,7 @@ import numpy as np
 from kernels.ladders import find, ladder_of
 from kernels.pooling import reference
 from visuals.cross_entropy.scene import cross_entropy_scene
+from visuals.elementwise.plan import as_forward
 from visuals.elementwise.scene import elementwise_scene
 from visuals.optimizer.scene import optimizer_scene
 from visuals.pooling.scene import pool_scene
@@ -22,7 +23,8 @@ SPREAD = 4  # the pixels are whole numbers of about this size
 
 
 def elementwise(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
-    return elementwise_scene(rung, s, tiles, SEED)
+    """Returns the scene of a rung. Backward, y or the mask is what the forward pass keeps of the same x."""
+    return elementwise_scene(rung, s, tiles, SEED, as_forward)
 
 
 def optimizer(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:

@@ -73,11 +73,18 @@ def test_forward_and_backward_show_the_same_arrays(layer):
     assert any(name.startswith("d") for name in backward)
 
 
-def test_the_backward_pass_of_max_pooling_gets_the_places_that_the_forward_pass_stored():
-    forward, backward = (
-        address.scene("max-pool", side, start("max-pool", side))[0] for side in (FORWARD, BACKWARD)
-    )
-    np.testing.assert_array_equal(backward.cells("index"), forward.cells("index"))
+@pytest.mark.parametrize(("layer", "kept", "fields"), [
+    ("relu", "y", {}), ("relu", "mask", {"keep": "bytes"}), ("relu", "mask", {"keep": "bits"}), ("residual", "y", {}),
+    ("max-pool", "index", {}), ("cross-entropy", "lse", {}),
+])  # fmt: skip
+def test_the_backward_pass_gets_what_the_forward_pass_kept(layer, kept, fields):
+    scenes = [
+        address.scene(layer, side, address.address(layer, side).read(fields)[0])[0]
+        for side in (FORWARD, BACKWARD)
+    ]
+    forward, backward = (scene.cells(kept) for scene in scenes)
+    np.testing.assert_allclose(backward, forward, rtol=1e-5 if kept == "lse" else 0)
+    assert np.ptp(forward) > 0
 
 
 # -- the page --------------------------------------------------------------------------------------
