@@ -59,7 +59,7 @@ LESSONS = (
     ),
     Lesson(
         "layers/page.py", "layers", mark("layers"), "pages.layers.chapters",
-        mark("How does a gradient find its way back through a layer?"), ("threads",),
+        mark("How does a gradient go back through a layer?"), ("threads",),
     ),
     Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",

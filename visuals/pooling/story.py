@@ -28,7 +28,7 @@ def cost(ladder: str, s: PoolShape | GlobalShape) -> str:
     if isinstance(s, PoolShape):
         sentences.append(
             tr(
-                "The windows cover each pixel {times} times on average, padding included.",
+                "Windows per pixel on average, padding included: {times}.",
                 times=units.ratio(s.macs / s.pixels),
             )
         )
