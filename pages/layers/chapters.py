@@ -178,7 +178,7 @@ CHAPTERS = (
             "cross-entropy-step/two-kernels", "real",
             mark("It takes {real_time}. {real_against_two_kernels}"),
         ),
-        nudge=mark("From here the gradient goes back through all layers, to the weights. [SGD and Adam](/layers?layer=adam) update them."),
+        nudge=mark("From here the gradient goes back through all layers, to the weights. In Explore, the layers SGD and Adam update them."),
     ),
 )  # fmt: skip
 

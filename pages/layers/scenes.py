@@ -44,9 +44,13 @@ def pooling(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
 
 
 def cross_entropy(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    """Returns the scene of a rung. The loss of the batch is the mean of its rows: each has the weight g = 1 / M."""
     found = find(rung)
     program = found.build(s, found.check(s, tiles))
-    return cross_entropy_scene(rung, s, tiles, rounded_inputs(ladder_of(rung), s, program, SEED, 1))
+    inputs = rounded_inputs(ladder_of(rung), s, program, SEED, 1)
+    if "g" in inputs:
+        inputs["g"] = np.full(s.M, 1 / s.M, np.float32)
+    return cross_entropy_scene(rung, s, tiles, inputs)
 
 
 def _numbers(shape: tuple[int, ...], seed: int) -> np.ndarray:

@@ -196,3 +196,14 @@ def test_the_card_of_the_home_page_is_a_moment_of_this_page():
     scene = card.build_scene()
     assert stages(open_at(**card.params)) == [scene.key] and "atomic" in scene.caption(card.step)
     assert heads(open_at(**card.params))[0]["meta"]["steps"] == scene.steps
+
+
+def test_cross_entropy_has_the_same_numbers_in_all_its_passes():
+    scenes = [
+        address.scene("cross-entropy", side, start("cross-entropy", side))[0]
+        for side in LAYERS["cross-entropy"].passes
+    ]
+    for name in ("x", "labels"):
+        for scene in scenes[1:]:
+            np.testing.assert_array_equal(scene.cells(name), scenes[0].cells(name))
+    np.testing.assert_allclose(scenes[1].cells("dx"), scenes[2].cells("dx"), rtol=1e-4, atol=1e-6)
