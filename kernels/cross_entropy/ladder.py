@@ -229,7 +229,7 @@ FORWARD_RUNGS = (
         mark("softmax, logarithm, pick"),
         mark("Three launches. Two matrices as large as x are written to memory for one number per row."),
         build_unfused,
-        _cost(7, 7),
+        _cost(6, 7),
         unfused_rules,
         {"BLOCK": BLOCKS},
         {"BLOCK": 32},

@@ -26,7 +26,7 @@ from visuals.scene.scene import Scene
 
 FORWARD, BACKWARD, STEP, UPDATE = "forward", "backward", "step", "update"
 STORIES: Mapping[str, Story] = {
-    **elementwise_story.STORIES, **pooling_story.STORIES, **cross_entropy_story.STORIES, **optimizer_story.STORIES,
+    **elementwise_story.STORIES, **pooling_story.POOLING, **cross_entropy_story.STORIES, **optimizer_story.STORIES,
 }  # fmt: skip
 
 
