@@ -21,7 +21,8 @@ from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 LAYER, PASS = "layer", "pass"  # URL parameters
 MAX_BYTES = 2**32  # that a shape may move at least
-SMALL = 4096  # elements: up to here the tile sizes are the smallest ones
+SMALL = 8192  # numbers: up to here the tile sizes are the smallest ones
+FLOAT = 4  # bytes
 EXTENTS = {"N": 2**20, "C": 2**16, "P": 4096, "Q": 4096, "H": 4096, "W": 4096, "M": 2**20}
 WINDOWS = {"R": 32, "S": 32, "u": 32, "v": 32, "dilation_h": 32, "dilation_w": 32}
 LIMITS = EXTENTS | WINDOWS
@@ -95,10 +96,14 @@ def _fix(values: Values, make: Callable[[Values], Any], stage: Any) -> Iterator[
         yield rule, fewest_resets(values, defaults, tuple(defaults), lambda found: not _rule(make, found))
 
 
+def numbers(shape: Any) -> int:
+    """Returns how many 32-bit numbers a shape moves at least: the measure of its size."""
+    return shape.bytes // FLOAT
+
+
 def fit(rung: Rung, shape: Any) -> dict[str, int]:
     """Returns the default tile sizes, for a small shape the smallest of the rung's sets: its tiles are visible."""
-    elements = getattr(shape, "elements", None) or shape.pixels
-    sets = list(rung.tile_sets(shape)) if elements <= SMALL else []
+    sets = list(rung.tile_sets(shape)) if numbers(shape) <= SMALL else []
     return min(sets, key=lambda tiles: tuple(tiles.values()), default=rung.default_tiles)
 
 
@@ -107,8 +112,8 @@ def bounds(layer: str, side: str, shape: Any) -> dict[str, Bound]:
     row, one = of(layer, side)
     fields = address(layer, side).shape
     make = partial(_checked, one.ladder, row.field_names)
-    numbers = {name: field for name, field in fields.items() if isinstance(field, Number)}
-    return {name: _bound(name, field, make, shape.params()) for name, field in numbers.items()}
+    found = {name: field for name, field in fields.items() if isinstance(field, Number)}
+    return {name: _bound(name, field, make, shape.params()) for name, field in found.items()}
 
 
 def _bound(name: str, field: Number, make: Callable[[Values], Any], values: Values) -> Bound:
@@ -169,8 +174,7 @@ def real(layer: str, side: str, shape: Any) -> Any:
 def staged(layer: str, shape: Any) -> Any:
     """Returns the part of the shape that the stage shows: all of it if it is small."""
     row = LAYERS[layer]
-    elements = getattr(shape, "elements", None) or shape.pixels
-    return row.part(shape) if elements > row.most else shape
+    return row.part(shape) if numbers(shape) > row.most else shape
 
 
 def scene(layer: str, side: str, selection: Selection) -> tuple[Scene | None, str]:

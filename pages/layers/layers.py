@@ -58,7 +58,7 @@ class Layer:
     """A layer. `name` is its name in the list of layers, `title` the page's heading, `about` HTML on the idea.
 
     `scene(rung, shape, tiles)` is that of any pass. `part(shape)` is the part of a shape that the stage shows if the shape
-    has more than `most` elements. `lines` are the controls of numbers: groups of (field, label, width); `choices` those of a
+    moves more than `most` numbers. `lines` are the controls of numbers: groups of (field, label, width); `choices` those of a
     few values, with their labels and widths; `text` that of a line of text.
     """
 
@@ -135,7 +135,7 @@ LAYERS: dict[str, Layer] = {
             "positive: in y itself, in a mask of bytes or in a mask of bits. Memory limits all of these kernels."
         ),
         both("relu", "relu", "res2-n64", ("scalar", "scalar"), "relu-backward"),
-        scenes.elementwise, _maps, 256, MAPS, {"keep": (mark("kept"), 118)},
+        scenes.elementwise, _maps, 1024, MAPS, {"keep": (mark("kept"), 118)},
     ),
     "bias": Layer(
         mark("bias"),
@@ -146,7 +146,7 @@ LAYERS: dict[str, Layer] = {
             "Σ dy[n, c, p, q]</span>. Many threads add to few numbers. The kernels differ in how they share this sum."
         ),
         both("bias", "bias", "res2-n64", ("scalar", "block"), "bias-backward"),
-        scenes.elementwise, _maps, 256, MAPS, {"layout": (mark("layout"), 132)},
+        scenes.elementwise, _maps, 1024, MAPS, {"layout": (mark("layout"), 132)},
     ),
     "residual": Layer(
         mark("residual"),
@@ -157,7 +157,7 @@ LAYERS: dict[str, Layer] = {
             "of overwriting it."
         ),
         both("residual", "residual", "res2-n64", ("scalar", "scalar"), "residual-backward"),
-        scenes.elementwise, _maps, 256, MAPS,
+        scenes.elementwise, _maps, 1024, MAPS,
     ),
     "max-pool": Layer(
         mark("max pooling"),
@@ -168,7 +168,7 @@ LAYERS: dict[str, Layer] = {
             "gradients. A scatter adds them with atomics. A gather reads them from the side of the pixel."
         ),
         both("max-pool", "maxpool", "large", ("window", "scatter")),
-        scenes.pooling, _plane, 512, (*PLANES, *WINDOW, *DILATION), {"ceil": (mark("ceil mode"), 128)},
+        scenes.pooling, _plane, 1024, (*PLANES, *WINDOW, *DILATION), {"ceil": (mark("ceil mode"), 128)},
     ),
     "avg-pool": Layer(
         mark("average pooling"),
@@ -178,7 +178,7 @@ LAYERS: dict[str, Layer] = {
             "gradient. Pixels of the padding can count in the mean or not. They get no gradient."
         ),
         both("avg-pool", "avgpool", "large", ("window", "scatter")),
-        scenes.pooling, _plane, 512, (*PLANES, *WINDOW),
+        scenes.pooling, _plane, 1024, (*PLANES, *WINDOW),
         {"ceil": (mark("ceil mode"), 128), "include_pad": (mark("count padding"), 158)},
     ),
     "global-avg-pool": Layer(
@@ -189,7 +189,7 @@ LAYERS: dict[str, Layer] = {
             "plane, divided by the number of pixels."
         ),
         both("global-avg-pool", "gap", "large", ("warp", "pixel")),
-        scenes.pooling, _planes, 256, PLANES,
+        scenes.pooling, _planes, 320, PLANES,
     ),
     "cross-entropy": Layer(
         mark("softmax + cross-entropy"),
@@ -201,7 +201,7 @@ LAYERS: dict[str, Layer] = {
         ),
         both("cross-entropy", "ce", "gpt2", ("online", "rows"), "ce-backward")
         | {STEP: Pass("cross-entropy-step", "fused", "ce-step-toy", "ce-step-gpt2")},
-        scenes.cross_entropy, _rows, 128, ((("M", "M", 104), ("N", "N", 112)),),
+        scenes.cross_entropy, _rows, 256, ((("M", "M", 104), ("N", "N", 112)),),
     ),
     "sgd": Layer(
         mark("SGD"),
@@ -212,7 +212,7 @@ LAYERS: dict[str, Layer] = {
             "A table of chunks lets one launch update all tensors."
         ),
         {UPDATE: Pass("sgd", "one-launch", "sgd-toy", "sgd-resnet18")},
-        scenes.optimizer, _tensors, 160, text={"sizes": (mark("elements of each tensor"), 330)},
+        scenes.optimizer, _tensors, 1024, text={"sizes": (mark("elements of each tensor"), 330)},
     ),
     "adam": Layer(
         mark("Adam"),
@@ -222,6 +222,6 @@ LAYERS: dict[str, Layer] = {
             "the optimiser’s memory is that of two more copies of the weights, and each step reads and writes all of it."
         ),
         {UPDATE: Pass("adam", "one-launch", "adam-toy", "adam-resnet18")},
-        scenes.optimizer, _tensors, 160, text={"sizes": (mark("elements of each tensor"), 330)},
+        scenes.optimizer, _tensors, 1024, text={"sizes": (mark("elements of each tensor"), 330)},
     ),
 }  # fmt: skip
