@@ -51,12 +51,13 @@ def test_every_own_rung_has_a_scene_at_the_small_shape_and_at_a_part_of_the_real
     found = address.address(layer, side)
     real = address.of(layer, side)[1].presets[address.of(layer, side)[1].real].shape
     for name in found.rungs:
-        small, notes = found.read({"rung": name})
-        large, _ = found.read(found.at_rung(small, small.rung) | real.params())
+        layout = {"layout": "nhwc"} if name.endswith("nhwc") else {}
+        small, notes = found.read({"rung": name} | layout)
+        large, _ = found.read(found.at_shape(small, real.with_(**layout)))
         for selection in (small, large):
             scene, reason = address.scene(layer, side, selection)
             assert scene and not reason and not notes
-            assert scene.key.startswith(f"{small.rung.name} ")
+            assert scene.key.startswith(f"{selection.rung.name} ") and selection.rung is small.rung
 
 
 @pytest.mark.parametrize("layer", [name for name, row in LAYERS.items() if BACKWARD in row.passes])
