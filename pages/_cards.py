@@ -16,6 +16,7 @@ from pages.conv.winograd import address as winograd_address
 from pages.fusion import address as fusion_address
 from pages.gemm import address as gemm_address
 from pages.gemm.scene import gemm
+from pages.layers import address as layers_address
 from pages.memory import address as memory_address
 from pages.parts.query import explored
 from pages.softmax import address as softmax_address
@@ -86,6 +87,7 @@ CARDS = (
     Card("conv/winograd/page.py", winograd_address.card, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 56),
     Card("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
     Card("softmax/page.py", softmax_address.card, {}, 3),
+    Card("layers/page.py", layers_address.card, {"layer": "max-pool", "pass": "backward"}, 4),
     Card("attention/page.py", attention_address.card, {}, 13),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
 )  # fmt: skip

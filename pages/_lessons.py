@@ -58,6 +58,10 @@ LESSONS = (
         mark("How often must a row be read?"), ("threads",),
     ),
     Lesson(
+        "layers/page.py", "layers", mark("layers"), "pages.layers.chapters",
+        mark("How does a gradient go back through a layer?"), ("threads",),
+    ),
+    Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",
         mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"),
     ),

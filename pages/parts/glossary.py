@@ -112,6 +112,12 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("fusion", mark("fusion, fused"), mark("Fusion makes several kernels one. The values between them are not stored."), "fusion", "One.kernel.can.do.all"),
         Term("batchnorm", mark("batch norm"), mark("Batch norm scales and shifts each channel by numbers from training."), "fusion", "batch.norm"),
         Term("relu", mark("ReLU"), mark("ReLU replaces negative values by 0."), "fusion", "ReLU"),
+        Term("gradient", mark("gradient, gradients"), mark("The gradient of a number says how the loss changes when this number grows."), "layers", "is.the.gradient.of.y"),
+        Term("backward", mark("backward pass"), mark("The backward pass computes gradients, from the loss back to the first layer."), "layers", "the.backward.pass"),
+        Term("mask", mark("mask, masks"), mark("A mask holds one bit for each element, such as whether it was positive."), "layers", "A.\\[mask", "s-s--ss-", ("softmax", "attention")),
+        Term("scatter", mark("scatter"), mark("In a scatter each thread writes or adds to places that its data selects. Several threads can hit one place."), "layers", "This.is.a.scatter", "--w-----/--w--w--"),
+        Term("gather", mark("gather"), mark("In a gather each thread reads from several places and writes to one of its own."), "layers", "This.is.a.gather", "r--r----/-r---r--"),
+        Term("atomic", mark("atomic addition, atomic additions"), mark("An atomic addition reads, adds and writes one number. No other thread can come between."), "layers", "An.atomic.addition"),
         Term("softmax", mark("softmax"), mark("Softmax turns a row of numbers into positive weights that add up to 1."), "softmax", "Softmax.turns"),
     ),
 }  # fmt: skip

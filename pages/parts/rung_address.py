@@ -88,7 +88,9 @@ class Address:
 
     # -- writing -----------------------------------------------------------------------------------
     def write(self, selection: Selection) -> dict[str, str]:
-        return self.fields[short(selection.rung)].write(selection.params())
+        """Returns the URL parameters of a selection. Fields of the shape that the page does not set are left out."""
+        fields = self.fields[short(selection.rung)]
+        return fields.write({n: v for n, v in selection.params().items() if n in fields.by_name})
 
     def chosen_tiles(self, selection: Selection) -> Mapping[str, int]:
         """Returns the tile sizes if a reader chose them; none if they are the defaults, or those that fit the shape or

@@ -176,5 +176,5 @@ def test_the_last_chapter_leads_to_the_next_lesson() -> None:
         for n in (7, 8)
     ]
     assert panels[0]["onward"] is None
-    assert panels[1]["onward"] == ["Next lesson: attention", "attention?engine=cpu&view=story"]
+    assert panels[1]["onward"] == ["Next lesson: layers", "layers?engine=cpu&view=story"]
     assert panels[1]["lesson"] == "softmax"

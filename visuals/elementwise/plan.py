@@ -12,8 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from kernels.elementwise.shape import BITS, WORD, BiasShape, MapsShape
-from visuals.scene.program_traces import LANES, TracedLaunch, TracedProgram
+from kernels.elementwise import ladder
+from kernels.elementwise.shape import (
+    BITS,
+    WORD,
+    BiasShape,
+    MapsShape,
+    ReluBackwardShape,
+    ResidualBackwardShape,
+    ResidualShape,
+)
+from visuals.scene.program_traces import LANES, TracedLaunch, TracedProgram, rounded_inputs
 
 GRADIENTS = {"dx": "x", "dy": "y", "db": "b", "da": "a"}  # a gradient lies where its tensor does
 ELEMENTS, BALLOT, IDLE, LOAD, STORE, ZERO = "elements", "ballot", "idle", "load", "store", "zero"
@@ -63,6 +72,21 @@ def link_of(s: MapsShape, name: str) -> np.ndarray:
 def bits_of(words: np.ndarray) -> np.ndarray:
     """Returns the bits of uint32 words as float32 [words * 32]: a mask as a picture shows it."""
     return np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little").astype(np.float32)
+
+
+def as_forward(s: MapsShape, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the inputs of a backward pass with what the forward pass keeps, and dy last first. Both are of seed 0.
+
+    The first seeded numbers are those of x in the forward pass. Other passes keep their inputs."""
+    if isinstance(s, ReluBackwardShape):
+        dy = inputs["dy"].ravel()[::-1].reshape(s.maps)
+        return inputs | {"dy": dy} | ladder.kept_of(s, {"dy": dy})  # it takes x to be dy, last first
+    if isinstance(s, ResidualBackwardShape):
+        shape, rung = ResidualShape(**s.params()), ladder.RESIDUAL.rungs[0]
+        seeded = rounded_inputs(ladder.RESIDUAL, shape, rung.build(shape, rung.default_tiles), 0, 0)
+        y = np.maximum(seeded["a"] + seeded["b"], np.float32(0))
+        return inputs | {"dy": inputs["dy"].ravel()[::-1].reshape(s.maps), "y": y}
+    return inputs
 
 
 def steps_of(t: TracedProgram, s: MapsShape, n: int) -> Iterator[Step]:

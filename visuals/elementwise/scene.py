@@ -36,7 +36,7 @@ from visuals.elementwise.plan import (
     steps_of,
 )
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Source, Tensor
-from visuals.scene.program_traces import TracedProgram, traced
+from visuals.scene.program_traces import Given, TracedProgram, traced
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of
 from visuals.scene.scene import Scene
@@ -57,8 +57,11 @@ TITLES = {
 LEFT, MIDDLE, RIGHT = ("x", "a", "b", "dx", "da", "db"), ("sum", "sums", "mask"), ("dy", "y")
 
 
-def elementwise_scene(rung: str, s: MapsShape, tiles: Mapping[str, int], seed: int = 0) -> Scene:
-    """Returns the scene of one of our rungs at a shape. RuleError above MAX_ELEMENTS elements, or with too many blocks."""
+def elementwise_scene(
+    rung: str, s: MapsShape, tiles: Mapping[str, int], seed: int = 0, given: Given | None = None
+) -> Scene:
+    """Returns the scene of one of our rungs at a shape, at seeded inputs or at those of `given` (plan.as_forward). RuleError
+    above MAX_ELEMENTS elements, or with too many blocks."""
     if s.elements > MAX_ELEMENTS:
         raise RuleError(
             tr(
@@ -66,7 +69,7 @@ def elementwise_scene(rung: str, s: MapsShape, tiles: Mapping[str, int], seed: i
                 most=decimal(f"{MAX_ELEMENTS:,}"), shape=s, count=decimal(f"{s.elements:,}"),
             )
         )  # fmt: skip
-    t = traced(rung, s, tuple(sorted(tiles.items())), seed)
+    t = traced(rung, s, tuple(sorted(tiles.items())), seed, given=given)
     r, kinds = Recorder(), _Kinds()
     summed: dict[str, Tensor] = {}
     for n, of in enumerate(t.launches):
@@ -78,7 +81,8 @@ def elementwise_scene(rung: str, s: MapsShape, tiles: Mapping[str, int], seed: i
     tensors = {b.name: _tensor(t, s, b.name) for b in t.program.buffers}
     source, *others = kinds.sources(t)
     return Scene(
-        key=f"{rung} {s} {seed} " + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
+        key=f"{rung} {s} {given.__name__ if given else seed} "
+        + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
         title=tr(find(rung).title),
         tensors=(*tensors.values(), *summed.values()),
         groups=_groups(tensors, summed),

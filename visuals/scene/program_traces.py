@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -86,14 +86,22 @@ class TracedProgram:
         return {name: array.ravel().astype(np.float64) for name, array in self.inputs.items()}
 
 
+Given = Callable[[Any, dict[str, np.ndarray]], dict[str, np.ndarray]]  # inputs of a shape from seeded ones
+
+
 @lru_cache(maxsize=32)
 def traced(
-    rung: str, shape: Any, tiles: tuple[tuple[str, int], ...] = (), seed: int = 0, decimals: int = 0
+    rung: str,
+    shape: Any,
+    tiles: tuple[tuple[str, int], ...] = (),
+    seed: int = 0,
+    decimals: int = 0,
+    given: Given | None = None,
 ) -> TracedProgram:
     """Returns a rung's program at a small shape, executed in the emulator with every block traced.
 
-    Inputs are random numbers with so many decimals: sums of whole numbers are exact in any order. Raises RuleError if a
-    launch has too many blocks.
+    Inputs are random numbers with so many decimals: sums of whole numbers are exact in any order. `given(shape, inputs)`
+    returns others in their place. Raises RuleError if a launch has too many blocks.
     """
     found, ladder = find(rung), ladder_of(rung)
     program = found.build(shape, found.check(shape, dict(tiles)))
@@ -106,6 +114,7 @@ def traced(
             )
         )  # fmt: skip
     inputs = rounded_inputs(ladder, shape, program, seed, decimals)
+    inputs = given(shape, inputs) if given else inputs
     traces: list[list[BlockTrace]] = [[] for _ in blocks]
     for block in range(max(blocks)):
         session = emulator.Session(program, inputs, Options(trace_block=block))

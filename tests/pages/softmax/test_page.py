@@ -117,7 +117,7 @@ def test_run_measures_every_rung_supported_on_cpu():
 
 def test_lesson_precedes_attention_and_home_card_shows_its_scene():
     pages = [lesson.page for lesson in _lessons.LESSONS]
-    assert pages.index("softmax/page.py") + 1 == pages.index("attention/page.py")
+    assert pages.index("softmax/page.py") < pages.index("attention/page.py")
     (card,) = [card for card in _cards.CARDS if card.page == "softmax/page.py"]
     scene = card.build_scene()
     assert stages(open_at(**card.params)) == [scene.key]

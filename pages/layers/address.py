@@ -1,0 +1,207 @@
+"""The URL of the lesson on layers: the layer, the pass, the rung on the stage, the shape and tile sizes.
+
+The layers themselves are rows of pages/layers/layers.py. All functions are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from typing import Any
+
+from kernels.i18n import cached, tr
+from kernels.model.program import RuleError
+from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Bound, ShapeError
+from pages.layers.layers import LAYERS, Layer, Pass
+from pages.parts.address import Choice, Field, Fields, Number, Text, Values, fewest_resets
+from pages.parts.rung_address import Address, Selection
+from visuals import units
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+
+LAYER, PASS = "layer", "pass"  # URL parameters
+MAX_BYTES = 2**32  # that a shape may move at least
+SMALL = 8192  # numbers: up to here the tile sizes are the smallest ones
+FLOAT = 4  # bytes
+EXTENTS = {"N": 2**20, "C": 2**16, "P": 4096, "Q": 4096, "H": 4096, "W": 4096, "M": 2**20}
+WINDOWS = {"R": 32, "S": 32, "u": 32, "v": 32, "dilation_h": 32, "dilation_w": 32}
+LIMITS = EXTENTS | WINDOWS
+PADS = {"pad_h": 16, "pad_w": 16}
+CHOICES = {"keep": ("y", "bytes", "bits"), "layout": ("nchw", "nhwc"), "ceil": (0, 1), "include_pad": (1, 0)}
+
+
+# -- which layer, which pass ---------------------------------------------------------------------------
+def read(params: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+    """Returns the names of the layer and of its pass, and a note for each that is not valid."""
+    layer_fields = Fields("layers", {LAYER: Choice(next(iter(LAYERS)), tuple(LAYERS))})
+    values, notes = layer_fields.read(params)
+    passes = tuple(LAYERS[values[LAYER]].passes)
+    of_layer, more = Fields("layers", {PASS: Choice(passes[0], passes)}).read(params)
+    return values[LAYER], of_layer[PASS], [*notes, *more]
+
+
+def write(layer: str, side: str) -> dict[str, str]:
+    """Returns the URL parameters of a layer and a pass, without those at their default."""
+    found = {} if layer == next(iter(LAYERS)) else {LAYER: layer}
+    return found if side == next(iter(LAYERS[layer].passes)) else found | {PASS: side}
+
+
+def of(layer: str, side: str) -> tuple[Layer, Pass]:
+    return LAYERS[layer], LAYERS[layer].passes[side]
+
+
+# -- shape, rung, tile sizes ---------------------------------------------------------------------------
+@cache
+def address(layer: str, side: str) -> Address:
+    """Returns how the URL selects a shape, a rung and its tile sizes of one pass."""
+    row, one = of(layer, side)
+    stage = one.presets[one.stage].shape
+    names = row.field_names
+    fields = {name: _field(name, stage.params()[name]) for name in names}
+    make = partial(_checked, one.ladder, names)
+    own = one.ladder.only(*(rung.name for rung in one.ladder.rungs if not rung.library))
+    return Address(own, fields, one.rung, lambda values: _fix(values, make, stage), first=stage, fit=fit)
+
+
+def _field(name: str, default: Any) -> Field:
+    if name in CHOICES:
+        return Choice(default, CHOICES[name])
+    if isinstance(default, str):
+        return Text(default)
+    return Number(default, 0, PADS[name]) if name in PADS else Number(default, 1, LIMITS[name])
+
+
+def _checked(ladder: Ladder, names: tuple[str, ...], values: Values) -> Any:
+    """Returns the shape of these values. ShapeError if it breaks a rule of the shape, or of this page."""
+    shape = ladder.shape(**{name: values[name] for name in names})
+    if shape.bytes > MAX_BYTES:
+        fields = {"most": units.bytes_(MAX_BYTES), "bytes": units.bytes_(shape.bytes)}
+        raise ShapeError(tr("a shape may move at most {most} on this page, this one moves {bytes}", **fields))
+    return shape
+
+
+def _rule(make: Callable[[Values], Any], values: Values) -> str:
+    """Returns the rule that the values break, "" if none."""
+    try:
+        make(values)
+    except ShapeError as error:
+        return str(error)
+    return ""
+
+
+def _fix(values: Values, make: Callable[[Values], Any], stage: Any) -> Iterator[tuple[str, Values]]:
+    """Yields the rule that the values break together, with the fewest values of the small shape that keep it."""
+    if rule := _rule(make, values):
+        defaults = {name: value for name, value in stage.params().items() if name in values}
+        yield rule, fewest_resets(values, defaults, tuple(defaults), lambda found: not _rule(make, found))
+
+
+def numbers(shape: Any) -> int:
+    """Returns how many 32-bit numbers a shape moves at least: the measure of its size."""
+    return shape.bytes // FLOAT
+
+
+def fit(rung: Rung, shape: Any) -> dict[str, int]:
+    """Returns the default tile sizes, for a small shape the smallest of the rung's sets: its tiles are visible."""
+    sets = list(rung.tile_sets(shape)) if numbers(shape) <= SMALL else []
+    return min(sets, key=lambda tiles: tuple(tiles.values()), default=rung.default_tiles)
+
+
+def bounds(layer: str, side: str, shape: Any) -> dict[str, Bound]:
+    """Returns, for each number of the shape, the values that keep every rule while the others stay."""
+    row, one = of(layer, side)
+    fields = address(layer, side).shape
+    make = partial(_checked, one.ladder, row.field_names)
+    found = {name: field for name, field in fields.items() if isinstance(field, Number)}
+    return {name: _bound(name, field, make, shape.params()) for name, field in found.items()}
+
+
+def _bound(name: str, field: Number, make: Callable[[Values], Any], values: Values) -> Bound:
+    """Returns the range of a number that holds its present value: the rules allow all numbers between two bounds."""
+
+    def rule(value: int) -> str:
+        return _rule(make, values | {name: value})
+
+    low = _last(values[name], field.minimum, rule)
+    high = _last(values[name], field.maximum, rule)
+    why_low = _short(rule(low - 1)) if low > field.minimum else ""
+    return Bound(low, high, why_low, _short(rule(high + 1)) if high < field.maximum else "")
+
+
+def _short(rule: str) -> str:
+    """Returns a rule without its last clause, which names the number that breaks it: "pad_h <= R // 2, got 2 > 1"."""
+    return rule.rpartition(", ")[0] or rule
+
+
+def _last(valid: int, end: int, rule: Callable[[int], str]) -> int:
+    """Returns the number nearest to `end`, counted from `valid`, that breaks no rule."""
+    if not rule(end):
+        return end
+    while abs(end - valid) > 1:
+        middle = (valid + end) // 2
+        valid, end = (valid, middle) if rule(middle) else (middle, end)
+    return valid
+
+
+def across(layer: str, side: str, shape: Any) -> dict[str, str]:
+    """Returns the URL parameters of another pass of a layer at the same extents, with its first rung."""
+    one = address(layer, side)
+    values = one.fields[one.default_rung].defaults | {
+        n: v for n, v in shape.params().items() if n in one.shape
+    }
+    selection = one.selection(values)
+    return one.at_rung(selection, selection.rung)
+
+
+# -- the two sizes -------------------------------------------------------------------------------------
+def real(layer: str, side: str, shape: Any) -> Any:
+    """Returns the real shape with the stage's window, layout and what is kept; without them if they do not fit it."""
+    row, one = of(layer, side)
+    found = one.presets[one.real].shape
+    if layer == "bias" and shape.layout == "nhwc" and shape.P == shape.Q == 1:
+        found = one.presets[f"{one.ladder_name}-gpt2"].shape
+    kept = {
+        n: v
+        for n, v in shape.params().items()
+        if n in row.field_names and n not in EXTENTS and n not in row.text
+    }
+    try:
+        return found.with_(**kept)
+    except ShapeError:
+        return found
+
+
+def staged(layer: str, shape: Any) -> Any:
+    """Returns the part of the shape that the stage shows: all of it if it is small."""
+    row = LAYERS[layer]
+    return row.part(shape) if numbers(shape) > row.most else shape
+
+
+def scene(layer: str, side: str, selection: Selection) -> tuple[Scene | None, str]:
+    """Returns (scene of the selected rung, ""), or (None, reason): "" if the controls name the broken rule."""
+    if selection.broken:
+        return None, ""
+    part, rung = staged(layer, selection.shape), selection.rung
+    tiles = selection.tiles if part == selection.shape else fit(rung, part)
+    try:
+        return _scene(layer, side, rung.name, part, tuple(tiles.items())), ""
+    except RuleError as error:
+        return None, str(error)
+
+
+@cached(MAX_CACHED_SCENES)
+def _scene(layer: str, side: str, rung: str, part: Any, tiles: tuple[tuple[str, int], ...]) -> Scene:
+    return LAYERS[layer].scene(rung, part, dict(tiles))
+
+
+def readings(layer: str, side: str, rung: str, shape: Any, tiles: Mapping[str, int]) -> list[float]:
+    """Returns the counters of a scene after its last step."""
+    found = _scene(layer, side, rung, shape, tuple(tiles.items()))
+    return [float(reading.values[-1]) for reading in found.readings]
+
+
+def card(params: Mapping[str, str]) -> Scene:
+    """Returns the scene that the page plays at `params`."""
+    layer, side, _ = read(params)
+    selection, _ = address(layer, side).read(params)
+    return scene(layer, side, selection)[0]

@@ -1,0 +1,185 @@
+"""The chapters of the lesson on layers: one number forward, what is kept of it, its gradient on the way back, the loss."""
+
+from __future__ import annotations
+
+from kernels.elementwise.shape import ReluShape
+from kernels.i18n import mark
+from kernels.pooling.shape import MaxPoolShape
+from pages.layers import address
+from pages.layers.layers import BACKWARD
+from pages.parts.chapters import Chapter, Question, Story, faster
+from visuals import units
+from visuals.strip.facts import Evidences, Facts, Right
+
+COLLISIONS = ("0", "2", "5", "9")
+SMALLER = (4, 8, 32)  # times
+SCATTER = "max-pool-backward/scatter"
+FLOAT = 4  # bytes
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns the bytes of y and of ReLU's mask at each size, and on the stage the atomic additions and those that collide."""
+    found = {}
+    for size, one in evidences.items():
+        if isinstance(one.shape, ReluShape):
+            found[f"{size}_y"] = units.bytes_(FLOAT * one.shape.elements)
+            found[f"{size}_mask"] = units.bytes_(one.shape.mask_bytes) if one.shape.mask_bytes else ""
+    stage = evidences.get("stage")
+    if stage and stage.rung.name == SCATTER and isinstance(stage.shape, MaxPoolShape):
+        atomics, again = address.readings("max-pool", BACKWARD, stage.rung.name, stage.shape, stage.tiles)
+        found |= {"stage_atomics": f"{atomics:.0f}", "stage_again": f"{again:.0f}"}
+    return found
+
+
+def again_is(*answers: str) -> Right:
+    """Returns the right answer where each is a number of atomic additions that collide."""
+
+    def right(evidences: Evidences) -> int | None:
+        value = facts(evidences).get("stage_again")
+        return answers.index(value) if value in answers else None
+
+    return right
+
+
+def mask_is_smaller(size: str) -> Right:
+    """Returns the right answer where each of SMALLER is how often a mask fits into y."""
+
+    def right(evidences: Evidences) -> int | None:
+        shape = evidences[size].shape if size in evidences else None
+        if not isinstance(shape, ReluShape) or not shape.mask_bytes:
+            return None
+        return SMALLER.index(round(FLOAT * shape.elements / shape.mask_bytes))
+
+    return right
+
+
+POOL = {"layer": "max-pool"}
+CHAPTERS = (
+    Chapter(
+        mark("One number in, one number out"),
+        (
+            mark("ReLU follows nearly every convolution. It replaces [numbers](input) below 0 by 0, and keeps the others."),
+            mark("Each thread computes one element of [y](output). Press Play: each step is one warp."),
+            mark("There is one comparison for 8 bytes. So memory limits this kernel, not arithmetic."),
+        ),
+        {"layer": "relu"},
+        loop=(0, 1),
+        size="real",
+        nudge=mark("The stage shows a small example, the strip below {real_shape}."),
+    ),
+    Chapter(
+        mark("What must be kept"),
+        (
+            mark("Training needs a way back. The gradient passes only where x was positive."),
+            mark("y itself says where. But then all of y must stay in memory until the backward pass."),
+            mark("A [mask](workspace) of bits is enough. One instruction packs the bits of 32 lanes into one word."),
+        ),
+        {"layer": "relu", "keep": "bits"},
+        step=1,
+        loop=(0, 3),
+        size="real",
+        question=Question(
+            mark("Your guess: how many times smaller than y is the mask?"),
+            tuple(map(str, SMALLER)),
+            mask_is_smaller("real"),
+            mark("At {real_shape}, y has {real_y}. The mask has {real_mask}."),
+        ),
+    ),
+    Chapter(
+        mark("The way back"),
+        (
+            mark("The same arrays in the same places. Forward, the kernel read above and wrote below. Now it reads below and writes above."),
+            mark("[dy](output) is the gradient of y: how the loss changes with each element. The layer behind has computed it."),
+            mark("Where the bit is 1, [dx](input) gets dy. Where it is 0, dx is 0."),
+        ),
+        {"layer": "relu", "pass": BACKWARD, "keep": "bits"},
+        loop=(0, 1),
+        size="real",
+        nudge=mark("In Explore, press forward and backward: only the direction changes."),
+    ),
+    Chapter(
+        mark("The largest of a window"),
+        (
+            mark("Max pooling keeps the largest pixel of each [window](input). Windows of 3 × 3 at stride 2 overlap."),
+            mark("Beside y the kernel stores an [index](workspace): the place of that pixel. The way back needs it."),
+            mark("One pixel, row 1 and column 1, is the largest of four windows."),
+        ),
+        POOL,
+        step=1,
+        loop=(0, 9),
+        size="real",
+    ),
+    Chapter(
+        mark("Scatter: sums collide"),
+        (
+            mark("Each output sends its gradient to the pixel that it took. This is a scatter."),
+            mark("Pixel (1, 1) was taken by four windows, so four threads add to one float. Plain additions could lose some."),
+            mark("An atomic addition cannot be interrupted. Those to one address come one after another."),
+        ),
+        POOL | {"pass": BACKWARD, "rung": "scatter"},
+        step=2,
+        loop=(0, 9),
+        size="real",
+        question=Question(
+            mark("Of {stage_atomics} atomic additions, how many go to a pixel that has one already?"),
+            COLLISIONS,
+            again_is(*COLLISIONS),
+            mark("{stage_again} of {stage_atomics}."),
+        ),
+    ),
+    Chapter(
+        mark("Gather: none collides"),
+        (
+            mark("Now each thread owns a pixel of [dx](output). It looks at the windows that contain it."),
+            mark("It adds the gradients of those that took its pixel, in a register. This is a gather: no atomics, no zeros first."),
+            mark("But most pixels look at several windows for nothing."),
+        ),
+        POOL | {"pass": BACKWARD, "rung": "gather"},
+        step=6,
+        loop=(0, 24),
+        size="real",
+        question=faster(
+            mark("Your guess: is it faster than the scatter?"),
+            SCATTER, "real",
+            mark("It takes {real_time}. {real_against_scatter}"),
+        ),
+    ),
+    Chapter(
+        mark("A sum over everything"),
+        (
+            mark("A bias is added to every pixel of its channel, in all images. So its gradient is a sum over all of them."),
+            mark("With an atomic addition for each element, all wait for few addresses."),
+            mark("Here a block first adds up its part: in registers, then by a tree in [shared memory](workspace). One atomic addition is left."),
+        ),
+        {"layer": "bias", "pass": BACKWARD, "rung": "block"},
+        step=4,
+        loop=(0, 16),
+        size="real",
+        question=faster(
+            mark("Your guess: is it faster than one atomic addition per element?"),
+            "bias-backward/atomics", "real",
+            mark("It takes {real_time}. {real_against_atomics}"),
+        ),
+        nudge=mark("Two launches need no atomics at all. Every run then gives the same bits."),
+    ),
+    Chapter(
+        mark("Where gradients begin"),
+        (
+            mark("The loss compares a row of [logits](input) with the right class, its label."),
+            mark("Its gradient is softmax(x), minus 1 at the label. Maximum and sum serve both, so one kernel computes loss and gradient."),
+            mark("The row stays in [shared memory](input). x is read once."),
+        ),
+        {"layer": "cross-entropy", "pass": "step", "rung": "shared-row"},
+        step=6,
+        loop=(0, 9),
+        size="real",
+        question=faster(
+            mark("Your guess: is it faster than two kernels?"),
+            "cross-entropy-step/two-kernels", "real",
+            mark("It takes {real_time}. {real_against_two_kernels}"),
+        ),
+        nudge=mark("From here the gradient goes back through all layers, to the weights. In Explore, the layers SGD and Adam update them."),
+    ),
+)  # fmt: skip
+
+STORY = Story(CHAPTERS, facts)

@@ -1,0 +1,169 @@
+"""The controls of the lesson on layers: layer, pass, presets, shape, and the rung on the stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from kernels.cross_entropy.shape import CrossEntropyShape
+from kernels.i18n import decimal, mark, tr, trn
+from kernels.optimizer.shape import OptimizerShape
+from kernels.pooling.shape import PoolShape
+from pages.layers import address
+from pages.layers.layers import BACKWARD, FORWARD, LAYERS, STEP, UPDATE, Layer, Pass
+from pages.parts import query, rung_picker
+from pages.parts.address import MAX_TEXT_CHARS, Fields
+from pages.parts.controls import Link, limits, numbers, presets, select
+from pages.parts.query import explored, others
+from pages.parts.rung_address import Address, Selection
+from pages.parts.sizes import Sizes
+from pages.parts.text import note, quiet
+from visuals import units
+
+PASSES = {
+    FORWARD: (mark("forward"), mark("From the input to the output")),
+    BACKWARD: (mark("backward"), mark("From the gradient of the output to the gradient of the input, over the same links")),
+    STEP: (mark("both in one"), mark("Loss and gradient in one kernel")),
+    UPDATE: (mark("update"), mark("The step of the optimiser after the backward pass")),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What the URL selects: the layer and the pass by name, then rung, tile sizes and shape. `link` leads to a preset."""
+
+    layer: str
+    side: str
+    selection: Selection
+    link: Link
+
+    @property
+    def row(self) -> Layer:
+        return LAYERS[self.layer]
+
+    @property
+    def one_pass(self) -> Pass:
+        return self.row.passes[self.side]
+
+    @property
+    def address(self) -> Address:
+        return address.address(self.layer, self.side)
+
+
+def read(page: str, visible: bool) -> Lesson:
+    """Draws the controls and returns what they select. If not `visible`, only the URL is read."""
+    layer, side, notes = address.read(query.url_values())
+    note(*notes)
+    _follow_link((layer, side))
+    draw = partial(_controls, page, layer, side) if visible else None
+    selection, link = rung_picker.selection(page, address.address(layer, side), draw)
+    return Lesson(layer, side, selection, link)
+
+
+def _follow_link(selected: tuple[str, str]) -> None:
+    """Shows a link to another layer or pass of this page in the browser's URL."""
+    if st.session_state.get("_layer", selected) != selected:
+        st.query_params.update({})
+    st.session_state["_layer"] = selected
+
+
+def _controls(page: str, layer: str, side: str, fields: Fields, selected: Selection, link: Link) -> None:
+    row, one = address.of(layer, side)
+    bounds = address.bounds(layer, side, selected.shape)
+    with st.container(key="chips", horizontal=True):
+        with st.popover(tr("layer: {name}", name=tr(row.name)), key="layer_chooser"):
+            _layers(page, layer, fields)
+        if len(row.passes) > 1:
+            _passes(page, layer, side, fields, selected)
+        chips = {key: tr(preset.label) for key, preset in one.presets.items()}
+        presets(link, chips, one.presets, address.address(layer, side).lit_shape(selected))
+    with st.container(key="params", horizontal=True):
+        numbers(fields, row.lines, bounds)
+        for name, (label, width) in row.choices.items():
+            select(fields, name, width, tr(label))
+        for name, (label, width) in row.text.items():
+            _text(fields, name, tr(label), width)
+        st.html(f'<p class="kt-derived">{_derived(selected.shape)}</p>')
+    limits(selected.shape.params(), bounds)
+
+
+def _layers(page: str, layer: str, fields: Fields) -> None:
+    kept = _without_stage(fields)
+    with st.container(key="rungs_layers", gap=None):
+        for name, row in LAYERS.items():
+            label = f"**{tr(row.name)}**" if name == layer else tr(row.name)
+            first = next(iter(row.passes))
+            params = explored(kept | address.write(name, first))
+            st.page_link(page, label=label, query_params=params, help=tr(row.title))
+
+
+def _passes(page: str, layer: str, side: str, fields: Fields, selected: Selection) -> None:
+    """Draws the passes as links that keep the shape: forward and backward are one press apart."""
+    kept = _without_stage(fields)
+    for name in LAYERS[layer].passes:
+        to = address.across(layer, name, selected.shape)
+        label, help = map(tr, PASSES[name])
+        label = f"**{label}**" if name == side else label
+        st.page_link(
+            page, label=label, query_params=explored(kept | address.write(layer, name) | to), help=help
+        )
+
+
+def _without_stage(fields: Fields) -> dict[str, str]:
+    """Returns the parameters that a link to another layer or pass keeps."""
+    return {k: v for k, v in others(fields).items() if k not in (address.LAYER, address.PASS)}
+
+
+def _text(fields: Fields, name: str, label: str, width: int) -> None:
+    default = fields.by_name[name].default
+    st.text_input(label, value=default, key=name, bind="query-params", max_chars=MAX_TEXT_CHARS, width=width)
+
+
+def _derived(s: Any) -> str:
+    """Returns HTML with the output's size of a pooling, and the bytes that are moved at least."""
+    moved = tr("at least <b>{bytes}</b> moved", bytes=units.bytes_(s.bytes))
+    if isinstance(s, PoolShape):
+        return tr("output <b>{rows}×{columns}</b>", rows=s.P, columns=s.Q) + f" · {moved}"
+    return moved
+
+
+# -- the two sizes -------------------------------------------------------------------------------------
+def sizes(lesson: Lesson) -> Sizes:
+    """Returns how the strip names a shape, and one beyond the caches."""
+    real = partial(address.real, lesson.layer, lesson.side)
+    return Sizes(name, real, lesson.address.chosen_tiles(lesson.selection))
+
+
+def name(s: Any) -> str:
+    """Returns a shape in a few words."""
+    if isinstance(s, CrossEntropyShape):
+        rows = trn("{n} row of {classes} classes", "{n} rows of {classes} classes", s.M, classes=_count(s.N))
+        return rows
+    if isinstance(s, OptimizerShape):
+        count = len(s.counts)
+        return trn(
+            "{n} tensor, {weights} weights",
+            "{n} tensors, {weights} weights",
+            count,
+            weights=_count(s.elements),
+        )
+    rows, columns = (s.P, s.Q) if not hasattr(s, "H") else (s.H, s.W)
+    text = f"N {_count(s.N)}, C {_count(s.C)}, {rows}×{columns}"
+    return (
+        tr("{maps}, window {window}", maps=text, window=f"{s.R}×{s.S}") if isinstance(s, PoolShape) else text
+    )
+
+
+def _count(n: int) -> str:
+    return decimal(f"{n:,}")
+
+
+def part_note(lesson: Lesson) -> None:
+    """Writes which part of the shape the stage shows, if it does not show all of it."""
+    shape = lesson.selection.shape
+    part = address.staged(lesson.layer, shape)
+    if part != shape:
+        quiet(tr("The stage shows a part of {shape}: {part}.", shape=name(shape), part=name(part)))

@@ -1,0 +1,58 @@
+"""The scenes of the lesson on layers: forward and backward at the same seeded arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kernels.ladders import find, ladder_of
+from kernels.pooling import reference
+from visuals.cross_entropy.scene import cross_entropy_scene
+from visuals.elementwise.plan import as_forward
+from visuals.elementwise.scene import elementwise_scene
+from visuals.optimizer.scene import optimizer_scene
+from visuals.pooling.scene import pool_scene
+from visuals.scene.program_traces import rounded_inputs
+from visuals.scene.scene import Scene
+
+SEED = 0
+GRADIENT_SEED = 1  # of dy, so that it differs from x
+SPREAD = 4  # the pixels are whole numbers of about this size
+
+
+def elementwise(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    """Returns the scene of a rung. Backward, y or the mask is what the forward pass keeps of the same x."""
+    return elementwise_scene(rung, s, tiles, SEED, as_forward)
+
+
+def optimizer(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    return optimizer_scene(rung, s, tiles, SEED)
+
+
+def pooling(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    """Returns the scene of a rung. Backward, the index is what the forward pass keeps of the same x."""
+    program = find(rung).build(s, find(rung).check(s, tiles))
+    drawn = {"x": _numbers(s.x_shape if hasattr(s, "x_shape") else (s.N, s.C, s.H, s.W), SEED)}
+    for b in program.of_role("input"):
+        if b.name == "dy":
+            drawn["dy"] = _numbers(b.shape, GRADIENT_SEED)
+        elif b.name == "index":
+            drawn["index"] = reference.maxima(s, drawn["x"])[1].astype(np.int32)
+    return pool_scene(rung, s, tiles, {b.name: drawn[b.name] for b in program.of_role("input")})
+
+
+def cross_entropy(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    """Returns the scene of a rung. The loss of the batch is the mean of its rows: each has the weight g = 1 / M."""
+    found = find(rung)
+    program = found.build(s, found.check(s, tiles))
+    inputs = rounded_inputs(ladder_of(rung), s, program, SEED, 1)
+    if "g" in inputs:
+        inputs["g"] = np.full(s.M, 1 / s.M, np.float32)
+    return cross_entropy_scene(rung, s, tiles, inputs)
+
+
+def _numbers(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Returns whole numbers, float32: sums of them are exact in any order."""
+    return np.round(SPREAD * np.random.default_rng(seed).standard_normal(shape)).astype(np.float32) + 0
