@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
-from kernels.i18n import tr
+from kernels.i18n import tr, trn
 from kernels.ladders import find
 from visuals.conv.backward import col2im, dinput, phases
 from visuals.scene.parts import Annotation, Group, Tensor
@@ -132,10 +132,12 @@ def _direct_notes() -> Mapping[str, tuple[str, ...]]:
 
 # -- GEMM + col2im -----------------------------------------------------------------------------------------
 def _product(s: ConvShape) -> str:
-    return tr(
+    return trn(
+        "One matrix product: the [filters](filter), transposed, times the [input](input). Each column of the "
+        "[result](workspace) is the window over which one input pixel is spread. Each element is one product.",
         "One matrix product: the [filters](filter), transposed, times the [input](input). Each column of the "
         "[result](workspace) is the window over which one input pixel is spread. Each element is a sum of {n} products.",
-        n=s.K,
+        s.K,
     )
 
 
