@@ -54,7 +54,7 @@ LESSONS = (
         mark("Which algorithm is fastest for this layer?"), ("implicit", "winograd", "fft"),
     ),
     Lesson(
-        "conv/backward/page.py", "backward", mark("convolution backward"), "pages.conv.backward.chapters",
+        "conv/backward/page.py", "backward", mark("backward"), "pages.conv.backward.chapters",
         mark("How does a gradient go back through a convolution?"), ("implicit",),
     ),
     Lesson(

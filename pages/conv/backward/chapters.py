@@ -108,7 +108,7 @@ CHAPTERS = (
         {"rung": "gemm-atomics"},
         step=6,
         loop=(2, 10),
-        pin="dx:14",
+        pin="dx:7",
         size="real",
         question=faster(
             mark("{real_additions} additions at {real_shape}. Your guess: is the gather faster than atomics?"),

@@ -34,8 +34,9 @@ TRANSPOSE_CHIPS = {
     "transpose-toy": mark("Toy 3×3"), "transpose-odd": mark("odd"), "dcgan-conv2-n128": "DCGAN conv2",
     "unet-up4": "U-Net", "fcn8s-upscore": "FCN-8s",
 }  # fmt: skip
+LINE = ((("N", "N", 62),), *conv_controls.LINE[1:])
 RARE = (*conv_controls.RARE, (("groups", mark("groups"), 90),))
-OUTPUT_PAD = ((("output_pad_h", mark("output pad h"), 116), ("output_pad_w", mark("output pad w"), 119)),)
+OUTPUT_PAD = ((("output_pad_h", mark("output pad h"), 130), ("output_pad_w", mark("output pad w"), 134)),)
 REAL = BACKWARD_PRESETS["backward-resnet50-res3-3x3-n32"].shape
 REAL_TRANSPOSED = TRANSPOSE_PRESETS["dcgan-conv2-n128"].shape
 
@@ -101,13 +102,14 @@ def _other_fields_left_out(params: Mapping[str, str]) -> dict[str, str]:
 def _fields(gradient: str, fields: Fields, shape: Shape) -> None:
     bounds = address.bounds(shape)
     with st.container(key="params", horizontal=True):
-        numbers(fields, conv_controls.labelled(conv_controls.LINE), bounds)
-        if gradient == TRANSPOSED:
-            numbers(fields, conv_controls.labelled(OUTPUT_PAD), bounds)
+        numbers(fields, conv_controls.labelled(LINE), bounds)
         with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
             with st.container(key="params_rare", horizontal=True):
-                numbers(fields, conv_controls.labelled(RARE), bounds)
-            if gradient != TRANSPOSED:
+                rare = (*OUTPUT_PAD, *RARE) if gradient == TRANSPOSED else RARE
+                numbers(fields, conv_controls.labelled(rare), bounds)
+            if gradient == TRANSPOSED:
+                st.caption(tr("Several output sizes fit a stride. The output pad chooses one of them."))
+            else:
                 choose(fields, "mode")
                 st.caption(tr("The mode “convolution” flips the filter in both axes in the forward pass."))
         st.html(f'<p class="kt-derived">{_derived(gradient, shape)}</p>')
@@ -117,6 +119,8 @@ def _fields(gradient: str, fields: Fields, shape: Shape) -> None:
 def _more_label(shape: Shape) -> str:
     """Returns the settings in the popover that differ from their defaults."""
     parts = []
+    if isinstance(shape, TransposeShape) and (shape.output_pad_h or shape.output_pad_w):
+        parts.append(tr("output pad {rows}×{columns}", rows=shape.output_pad_h, columns=shape.output_pad_w))
     if (shape.dilation_h, shape.dilation_w) != (1, 1):
         parts.append(tr("dilation {rows}×{columns}", rows=shape.dilation_h, columns=shape.dilation_w))
     if shape.groups > 1:
@@ -132,9 +136,9 @@ def _derived(gradient: str, s: Shape) -> str:
     output = tr("output <b>{rows}×{columns}</b>", rows=s.P, columns=s.Q)
     if gradient == FILTERS:
         sums = decimal(f"{s.N * s.PQ:,}")
-        return f"{output} · " + tr("each tap a sum of <b>{n}</b> products", n=sums)
+        return f"{output} · " + tr("sums of <b>{n}</b> products", n=sums)
     work = tr("<b>{n}</b> multiply-adds", n=units.count(conv.macs))
     most = most_additions(conv)
     if gradient == TRANSPOSED:
-        return f"{output} · {work} · " + tr("input pixels per output up to <b>{n}</b>", n=most)
-    return f"{output} · {work} · " + tr("outputs fed per pixel up to <b>{n}</b>", n=most)
+        return f"{output} · {work} · " + tr("up to <b>{n}</b> input pixels per output", n=most)
+    return f"{output} · {work} · " + tr("up to <b>{n}</b> outputs fed by a pixel", n=most)

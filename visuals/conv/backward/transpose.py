@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -221,5 +222,7 @@ WORDINGS: dict[str, Wording] = {
     DIRECT: Wording(dinput.dinput_scene, dinput.kinds_of, _direct, _direct_notes),
     ATOMICS: Wording(col2im.atomics_scene, col2im.atomics_kinds, _atomics, _atomics_notes),
     GATHER: Wording(col2im.gather_scene, col2im.gather_kinds, _gather, lambda: {"col": _columns()}),
-    PHASES: Wording(phases.phases_scene, phases.kinds_of, _phases, _phases_notes),
+    PHASES: Wording(
+        partial(phases.phases_scene, title=phases.OF_OUTPUT), phases.kinds_of, _phases, _phases_notes
+    ),
 }
