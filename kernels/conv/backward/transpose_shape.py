@@ -106,7 +106,8 @@ class TransposeShape(Shape):
 
     @classmethod
     def of(cls, conv: ConvShape) -> TransposeShape:
-        """Returns the transposed convolution that computes the gradient of this convolution's input."""
+        """Returns the transposed convolution that computes the gradient of this convolution's input. Its filter must
+        not be flipped; bias and ReLU are left out."""
         padded_h, padded_w = conv.H + 2 * conv.pad_h - conv.span_h, conv.W + 2 * conv.pad_w - conv.span_w
         return cls(
             conv.N, conv.K, conv.P, conv.Q, conv.C, conv.R, conv.S, stride=conv.stride, pad=conv.pad,

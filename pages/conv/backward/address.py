@@ -192,6 +192,17 @@ def shown(s: Shape) -> Shape:
     return TransposeShape.of(watched(s.conv)) if isinstance(s, TransposeShape) else watched(s)
 
 
+# The file of a rung with several launches that shows its idea.
+FILES = {
+    "conv-dinput/gemm-atomics": "conv/22_col2im_atomics.cu",
+    "conv-dinput/gemm-gather": "conv/23_col2im_gather.cu",
+    "conv-dweight/im2col-gemm": "conv/26_gemm_sum.cu",
+    "conv-dweight/implicit-gemm-atomics": "conv/27_dweight_atomics.cu",
+    "conv-transpose/gemm-atomics": "conv/22_col2im_atomics.cu",
+    "conv-transpose/gemm-gather": "conv/23_col2im_gather.cu",
+}
+
+
 def folds(rung: str) -> bool:
     """Returns whether the stage folds repeated steps of a rung."""
     return rung in scenes.FOLDED

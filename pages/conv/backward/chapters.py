@@ -63,7 +63,7 @@ CHAPTERS = (
     Chapter(
         mark("Which outputs did this pixel feed?"),
         (
-            mark("Training changes the filters so that the loss falls. For that, each value gets a gradient: how much the loss changes with it."),
+            mark("Training changes the filters so that the loss, the error of the network, falls. Each value gets a gradient: how much the loss changes with it."),
             mark("Forward, a pixel is read by several outputs. Each reads it through one [tap](filter)."),
             mark("So the [gradient of the pixel](output) is a sum over these outputs: [their gradient](input) times the tap."),
         ),
@@ -76,7 +76,7 @@ CHAPTERS = (
         mark("The same links, backwards"),
         (
             mark("Nothing new is computed about places. Forward, output p reads row h = p − pad + r. Backward, row h finds output p = h + pad − r."),
-            mark("The thread tries each tap. Of its {stage_area} taps, pixel (0, 0) finds an output through {stage_corner}. The others lead outside."),
+            mark("The thread tries each tap. Of the {stage_area} taps of pixel (0, 0), {stage_corner} lead to an output. The others lead outside."),
         ),
         DENSE,
         loop=(0, 7),

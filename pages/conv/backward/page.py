@@ -61,5 +61,6 @@ if whole:
 if {"run", "why"} & parts:
     run.run_section(settings, STORIES[gradient], link, sizes=sizes)
 if "kernel" in parts:
-    sources.draw_tabs(ladder, selection.shape, selection.tiles_of, first=selection.rung.name)
+    rung = selection.rung.name
+    sources.draw_tabs(ladder, selection.shape, selection.tiles_of, rung, address.FILES.get(rung, ""))
 lesson.load_deferred(parts)

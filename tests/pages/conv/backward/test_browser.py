@@ -41,6 +41,8 @@ def test_play_reaches_the_last_step(watch):
 def test_another_gradient_keeps_the_convolution_and_back_returns(stage, page):
     stage = stage("H=7&rung=gemm-gather")
     expect(stage.root).to_have_attribute("data-scene", re.compile("conv-dinput/gemm-gather .*H=7"))
+    tab = page.get_by_role("tab", name="23_col2im_gather.cu")
+    expect(tab).to_have_attribute("aria-selected", "true")
     page.get_by_role("link", name="filters", exact=True).click()
     expect(page).to_have_url(re.compile("gradient=filters"))
     expect(stage.root).to_have_attribute("data-scene", re.compile("conv-dweight/direct .*H=7"))

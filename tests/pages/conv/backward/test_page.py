@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
+from kernels.ladders import find
 from kernels.model.shape import ShapeError
 from kernels.runner import run
 from pages import _cards
@@ -153,12 +154,11 @@ def test_any_values_give_a_valid_state(gradient, raw):
 
 
 # -- shapes --------------------------------------------------------------------------------------
-@given(conv_shapes(max_extent=5))
-def test_a_link_to_the_transposed_convolution_leads_back(s):
-    s = s.with_(bias=0, relu=0, mode="cross-correlation")
-    transposed = TransposeShape.of(s)
-    assert transposed.conv == s
-    assert (transposed.y_shape, transposed.x_shape) == (s.x_shape, s.y_shape)
+def test_the_file_in_front_is_one_of_the_rung_s():
+    for name, file in address.FILES.items():
+        rung = find(name)
+        shape = ADDRESSES[next(g for g, of in GRADIENTS.items() if name.startswith(of))].read({})[0].shape
+        assert file in [step.source for step in rung.build(shape, rung.default_tiles).steps]
 
 
 @given(st.one_of(conv_shapes(max_extent=5), transpose_shapes(max_extent=4)))
