@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pages.attention import address as attention_address
 from pages.conv import address as conv_address
 from pages.conv import scenes
+from pages.conv.backward import address as backward_address
 from pages.conv.fft import address as fft_address
 from pages.conv.winograd import address as winograd_address
 from pages.fusion import address as fusion_address
@@ -86,6 +87,7 @@ CARDS = (
     Card("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
     Card("conv/winograd/page.py", winograd_address.card, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 56),
     Card("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
+    Card("conv/backward/page.py", backward_address.card, {}, 12),
     Card("softmax/page.py", softmax_address.card, {}, 3),
     Card("layers/page.py", layers_address.card, {"layer": "max-pool", "pass": "backward"}, 4),
     Card("attention/page.py", attention_address.card, {}, 13),

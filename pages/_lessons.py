@@ -54,6 +54,10 @@ LESSONS = (
         mark("Which algorithm is fastest for this layer?"), ("implicit", "winograd", "fft"),
     ),
     Lesson(
+        "conv/backward/page.py", "backward", mark("backward"), "pages.conv.backward.chapters",
+        mark("How does a gradient go back through a convolution?"), ("implicit",),
+    ),
+    Lesson(
         "softmax/page.py", "softmax", mark("softmax"), "pages.softmax.chapters",
         mark("How often must a row be read?"), ("threads",),
     ),

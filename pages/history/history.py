@@ -57,6 +57,7 @@ LESSONS = {
     mark("threads"): ("add", "stride", "banks", "layout"),
     mark("tiling"): ("gemm", "loops"),
     mark("convolution"): ("conv",),
+    mark("convolution backward"): ("conv-dinput", "conv-dweight", "conv-transpose"),
     mark("softmax"): ("softmax",),
     mark("layers"): (
         "relu",

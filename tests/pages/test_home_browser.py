@@ -11,6 +11,7 @@ from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
 WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
+SOFTMAX = next(n for n, lesson in enumerate(LESSONS) if lesson.path == "softmax")
 WITH_STAGE = {n: lesson for n, lesson in enumerate(LESSONS) if lesson.page in BY_PAGE}
 
 
@@ -86,9 +87,9 @@ def test_a_lesson_opens_its_story_and_home_counts_its_chapters(home, page, serve
     page.goto(server)
     page.evaluate("localStorage.clear()")  # other tests have opened chapters
     home()
-    line = page.locator(".st-key-lesson_8 .kt-quiet")
+    line = page.locator(f".st-key-lesson_{SOFTMAX} .kt-quiet")
     expect(line).to_have_text("8 chapters · 11 min · after threads")
-    page.get_by_role("link", name="9 softmax").click()
+    page.get_by_role("link", name=f"{SOFTMAX + 1} softmax").click()
     expect(page.locator(".chapter h2")).to_have_text("Numbers become weights")
     expect(page).to_have_url(f"{server}/softmax")
     page.get_by_role("button", name=re.compile("^Next:")).click()
@@ -105,7 +106,9 @@ def test_home_and_stories_work_without_storage(new_page, server):
     page.goto(f"{server}/softmax")
     expect(page.locator(".chapter h2")).to_have_text("Numbers become weights")
     page.goto(server)
-    expect(page.locator(".st-key-lesson_8 .kt-quiet")).to_have_text("8 chapters · 11 min · after threads")
+    expect(page.locator(f".st-key-lesson_{SOFTMAX} .kt-quiet")).to_have_text(
+        "8 chapters · 11 min · after threads"
+    )
 
 
 def test_previews_are_images_with_caption_and_no_focus(home, page):

@@ -104,6 +104,16 @@ class TransposeShape(Shape):
             pad=(self.pad_h, self.pad_w), dilation=(self.dilation_h, self.dilation_w), groups=self.groups,
         )  # fmt: skip
 
+    @classmethod
+    def of(cls, conv: ConvShape) -> TransposeShape:
+        """Returns the transposed convolution that computes the gradient of this convolution's input. Its filter must
+        not be flipped; bias and ReLU are left out."""
+        padded_h, padded_w = conv.H + 2 * conv.pad_h - conv.span_h, conv.W + 2 * conv.pad_w - conv.span_w
+        return cls(
+            conv.N, conv.K, conv.P, conv.Q, conv.C, conv.R, conv.S, stride=conv.stride, pad=conv.pad,
+            output_pad=(padded_h % conv.u, padded_w % conv.v), dilation=conv.dilation, groups=conv.groups,
+        )  # fmt: skip
+
     @property
     def x_shape(self) -> tuple[int, int, int, int]:
         return self.N, self.C, self.H, self.W
@@ -115,6 +125,11 @@ class TransposeShape(Shape):
     @property
     def y_shape(self) -> tuple[int, int, int, int]:
         return self.N, self.K, self.P, self.Q
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of the definition, those whose output the padding cuts off included."""
+        return self.conv.macs
 
     @property
     def flops(self) -> int:

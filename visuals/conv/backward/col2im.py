@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kernels.conv.shape import ConvShape
-from kernels.i18n import mark, tr
+from kernels.i18n import mark, tr, trn
 from visuals.conv.backward import frame
 from visuals.conv.backward.links import Links, padded_lists
 from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Sum, Tensor, product
@@ -165,10 +165,12 @@ def _sum_of(links: Links) -> Sum:
 
 # -- both ------------------------------------------------------------------------------------------------
 def _product_kind(s: ConvShape) -> tuple[str, str]:
-    text = tr(
+    text = trn(
+        "One matrix product: the [filters](filter), transposed, times the [gradient of the output](input). Each element of the "
+        "[result](workspace) is the gradient of one element of im2col's data matrix, one product.",
         "One matrix product: the [filters](filter), transposed, times the [gradient of the output](input). Each element of the "
         "[result](workspace) is the gradient of one element of im2col's data matrix, a sum of {n} products.",
-        n=s.K,
+        s.K,
     )
     return "sum += tile_a[k][thread_row]", text
 

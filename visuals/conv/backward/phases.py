@@ -22,6 +22,8 @@ from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
 
 RUNG = "conv-dinput/implicit-gemm"
+OF_PIXEL = mark("phase of pixel ({h}, {w}), shared memory and registers")
+OF_OUTPUT = mark("phase of output ({h}, {w}), shared memory and registers")  # in a transposed convolution
 MAX_PHASES = 9  # with more, each product is too small to see
 NOTE = mark(
     "One phase after another. On the GPU the blocks of all phases run at the same time. Tiles are copied while earlier "
@@ -128,8 +130,10 @@ def kinds_of(s: ConvShape) -> frame.Kinds:
     }
 
 
-def phases_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
-    """Returns the scene of image 0 of inputs dy [N,K,P,Q] and w [K,C,R,S]."""
+def phases_scene(
+    s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray], title: str = OF_PIXEL
+) -> Scene:
+    """Returns the scene of image 0 of inputs dy [N,K,P,Q] and w [K,C,R,S]. `title`: OF_PIXEL or OF_OUTPUT."""
     found, links = frame.run(RUNG, s, tiles, inputs), Links(s)
     phases, kinds = phases_of(links), kinds_of(s)
     BK = dict(found.program.steps[0].defines)["BK"]
@@ -138,7 +142,7 @@ def phases_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np
     for phase in phases:
         _phase(r, phase, found, BK, upto)
     tensors = [tensor for phase in phases for tensor in _tensors(phase)]
-    groups = [Group((("dx", "dy", "w"),)), *(_group(phase) for phase in phases if phase.index.size)]
+    groups = [Group((("dx", "dy", "w"),)), *(_group(phase, title) for phase in phases if phase.index.size)]
     return frame.assemble(
         found, r, kinds, [0], [*_images(found), *tensors], groups, tr(NOTE),
         matmuls=tuple(_matmul(phase, upto[phase.number], r.steps) for phase in phases if phase.index.size),
@@ -238,9 +242,9 @@ def _tensors(phase: Phase) -> list[Tensor]:
     ]
 
 
-def _group(phase: Phase) -> Group:
-    title = tr("phase of pixel ({h}, {w}), shared memory and registers", h=phase.h, w=phase.w)
-    return Group(product(*(phase.name(t) for t in ("A", "D", "C"))), "shared", title, table=True)
+def _group(phase: Phase, title: str) -> Group:
+    rows = product(*(phase.name(t) for t in ("A", "D", "C")))
+    return Group(rows, "shared", tr(title, h=phase.h, w=phase.w), table=True)
 
 
 def _phase_notes(links: Links, phases: list[Phase]) -> Annotation:

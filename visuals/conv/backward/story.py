@@ -8,6 +8,7 @@ from functools import partial
 from kernels.conv.backward import dweight as dweight_programs
 from kernels.conv.backward.dinput import phase_count
 from kernels.conv.backward.presets import BACKWARD_PRESETS
+from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
@@ -31,6 +32,12 @@ def links(s: ConvShape) -> int:
     """Returns how many (pixel, tap, output) exist in one image and one channel: taps in the padding are left out."""
     of_axis = Links(s.with_(N=1, C=1, K=1, groups=1))
     return int((of_axis.rows >= 0).sum()) * int((of_axis.columns >= 0).sum())
+
+
+def most_additions(s: ConvShape) -> int:
+    """Returns the most outputs of one filter that a pixel fed: col2im adds to it that many times."""
+    of_axis = Links(s.with_(N=1, C=1, K=1, groups=1))
+    return int((of_axis.rows >= 0).sum(1).max()) * int((of_axis.columns >= 0).sum(1).max())
 
 
 def dinput_cost(s: ConvShape) -> str:
@@ -68,6 +75,42 @@ def dinput_gain(rows: Mapping[str, Row]) -> str:
     """Returns what a gather gains over atomics, the phases over direct, and how far the library is. `rows` are by rung
     name, from one device. "" if there is nothing to compare."""
     return _sentences(rows, ((GATHER, ATOMICS), (PHASES, DIRECT)), PHASES)
+
+
+# -- transposed convolution ------------------------------------------------------------------------------
+def transpose_cost(t: TransposeShape) -> str:
+    """Returns which input pixels reach an output, and what col2im adds and moves."""
+    s = t.conv
+    found = links(s)
+    sentences = [
+        tr(
+            "An output is reached through {found} of the {taps} taps on average. The other taps are holes or outside.",
+            found=units.ratio(found / (t.P * t.Q)),
+            taps=t.R * t.S,
+        ),
+        trn(
+            "All outputs are one phase, so the implicit product tries only taps that exist inside the input.",
+            "The {n} phases of the implicit product together try each tap that fits the stride, and no other.",
+            phase_count(s),
+        ),
+    ]
+    if t.groups > 1:
+        return " ".join(sentences)
+    windows = 4 * s.N * s.CRS * s.PQ
+    return " ".join((
+        *sentences,
+        tr("The windows of all input pixels take {windows}, {ratio}× the output.",
+           windows=units.bytes_(windows), ratio=units.ratio(windows / (4 * s.elements["x"]))),
+        tr("By atomics, {n} additions go to {outputs} outputs.", n=decimal(f"{s.N * s.C * found:,}"),
+           outputs=decimal(f"{s.elements['x']:,}")),
+    ))  # fmt: skip
+
+
+def transpose_gain(rows: Mapping[str, Row]) -> str:
+    """Returns dinput_gain for transposed convolution."""
+    names = [rung.replace("conv-dinput", "conv-transpose") for rung in (GATHER, ATOMICS, PHASES, DIRECT)]
+    gather, atomics, phases, direct = names
+    return _sentences(rows, ((gather, atomics), (phases, direct)), phases)
 
 
 # -- gradient of the filters -----------------------------------------------------------------------------
@@ -138,6 +181,7 @@ DINPUT = Story(
     partial(_examples, GATHER, ATOMICS),
     mark("Recorded speed of a gather, relative to atomics:"),
 )
+TRANSPOSE = Story(transpose_cost, transpose_gain, list, "")
 DWEIGHT = Story(
     dweight_cost, dweight_gain, partial(_examples, PARTS, PARTS_ATOMICS),
     mark("Recorded speed of stored parts, relative to atomics:"),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
-from kernels.i18n import tr
+from kernels.i18n import tr, trn
 from kernels.ladders import find
 from visuals.conv.backward import col2im, dinput, phases
 from visuals.scene.parts import Annotation, Group, Tensor
@@ -132,10 +133,12 @@ def _direct_notes() -> Mapping[str, tuple[str, ...]]:
 
 # -- GEMM + col2im -----------------------------------------------------------------------------------------
 def _product(s: ConvShape) -> str:
-    return tr(
+    return trn(
+        "One matrix product: the [filters](filter), transposed, times the [input](input). Each column of the "
+        "[result](workspace) is the window over which one input pixel is spread. Each element is one product.",
         "One matrix product: the [filters](filter), transposed, times the [input](input). Each column of the "
         "[result](workspace) is the window over which one input pixel is spread. Each element is a sum of {n} products.",
-        n=s.K,
+        s.K,
     )
 
 
@@ -219,5 +222,7 @@ WORDINGS: dict[str, Wording] = {
     DIRECT: Wording(dinput.dinput_scene, dinput.kinds_of, _direct, _direct_notes),
     ATOMICS: Wording(col2im.atomics_scene, col2im.atomics_kinds, _atomics, _atomics_notes),
     GATHER: Wording(col2im.gather_scene, col2im.gather_kinds, _gather, lambda: {"col": _columns()}),
-    PHASES: Wording(phases.phases_scene, phases.kinds_of, _phases, _phases_notes),
+    PHASES: Wording(
+        partial(phases.phases_scene, title=phases.OF_OUTPUT), phases.kinds_of, _phases, _phases_notes
+    ),
 }

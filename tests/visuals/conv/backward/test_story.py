@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from kernels.conv.backward.presets import BACKWARD_PRESETS
+from kernels.conv.backward.transpose import PRESETS as TRANSPOSE_PRESETS
 from kernels.conv.shape import ConvShape
 from tests.helpers.shapes import conv_shapes
 from visuals.conv.backward import story
@@ -22,6 +23,31 @@ def row(rung: str, ms: float) -> dict:
 @given(conv_shapes(max_extent=4))
 def test_links_are_those_of_the_plan(s):
     assert story.links(s) * s.C == Links(s).additions.sum() == int((Links(s).pixel >= 0).sum())
+
+
+@settings(max_examples=60)
+@given(conv_shapes(max_extent=4))
+def test_the_most_additions_to_a_pixel_are_those_of_the_plan(s):
+    assert story.most_additions(s) == Links(s).additions.max()
+
+
+@pytest.mark.parametrize("key", TRANSPOSE_PRESETS)
+def test_every_transposed_preset_has_sentences(key):
+    text = story.transpose_cost(TRANSPOSE_PRESETS[key].shape)
+    assert text.endswith(".") and "{" not in text and "gradient" not in text
+
+
+def test_additions_of_a_transposed_convolution():
+    t = TRANSPOSE_PRESETS["transpose-toy"].shape
+    text = story.transpose_cost(t)
+    assert f"By atomics, {Links(t.conv).additions.sum()} additions go to 72 outputs." in text
+    assert "The 4 phases of the implicit product" in text
+
+
+def test_transposed_kernels_are_compared():
+    gather, atomics = (f"conv-transpose/gemm-{name}" for name in ("gather", "atomics"))
+    text = story.transpose_gain({gather: row(gather, 1.0), atomics: row(atomics, 2.0)})
+    assert text == "“our GEMM + col2im by gather” is 2× as fast as “our GEMM + col2im by atomics”."
 
 
 @pytest.mark.parametrize("key", BACKWARD_PRESETS)

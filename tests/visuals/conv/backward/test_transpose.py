@@ -52,6 +52,7 @@ def test_no_text_speaks_of_a_gradient(rung):
         texts += [tensor.title for tensor in scene.tensors] + [group.title for group in scene.groups]
         texts += [text for a in scene.annotations for text in a.captions.templates]
         assert "gradient" not in " ".join(texts)
+        assert "phase of pixel" not in " ".join(texts)
 
 
 @pytest.mark.parametrize("rung", WORDINGS)

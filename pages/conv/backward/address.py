@@ -1,0 +1,254 @@
+"""The URL of the lesson on convolution backward: the gradient, its shape, rung and tile sizes. Also builds the scene.
+
+?gradient= selects a ladder: the gradient of the input, that of the filters, or transposed convolution. The fields of a
+shape have the same names in all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from math import gcd
+
+import numpy as np
+
+from kernels.conv.backward.presets import BACKWARD_PRESETS
+from kernels.conv.backward.transpose import PRESETS as TRANSPOSE_PRESETS
+from kernels.conv.backward.transpose_shape import TransposeShape
+from kernels.conv.shape import ConvShape, conv_bounds
+from kernels.i18n import cached, mark, tr
+from kernels.ladders import LADDERS, find
+from kernels.model.preset import Preset
+from kernels.model.program import INPUT, RuleError
+from kernels.model.rung import Ladder
+from kernels.model.shape import Bound, ShapeError
+from kernels.runner import seeded_inputs
+from pages.conv import address as conv_address
+from pages.parts import rung_address
+from pages.parts.address import Field, Number, Values, fewest_resets
+from visuals.conv.backward import scene as scenes
+from visuals.conv.backward import transpose
+from visuals.conv.backward.links import watched
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.why_not import broken_rule, why_not
+
+Shape = ConvShape | TransposeShape
+GRADIENT = "gradient"  # the URL parameter
+INPUT_GRADIENT, FILTERS, TRANSPOSED = "input", "filters", "transposed"
+GRADIENTS = {INPUT_GRADIENT: "conv-dinput", FILTERS: "conv-dweight", TRANSPOSED: "conv-transpose"}
+ABOUT = {
+    INPUT_GRADIENT: mark("the gradient of each input pixel"),
+    FILTERS: mark("the gradient of each filter tap"),
+    TRANSPOSED: mark("the same computation as the gradient of the input, as an operation of its own"),
+}
+DEFAULT = BACKWARD_PRESETS["backward-stride-toy"].shape
+TRANSPOSE_DEFAULT = TRANSPOSE_PRESETS["transpose-toy"].shape.with_(output_pad_h=0, output_pad_w=0)
+MAX = conv_address.MAX | {"N": 128, "R": 16, "S": 16, "groups": 1024}
+MAX_OUTPUT_PAD = MAX["u"] - 1
+
+
+def gradient(params: Mapping[str, str]) -> str:
+    """Returns the gradient that the URL selects."""
+    name = params.get(GRADIENT)
+    return name if name in GRADIENTS else INPUT_GRADIENT
+
+
+def note(params: Mapping[str, str]) -> list[str]:
+    """Returns what is wrong with the gradient in the URL."""
+    name = params.get(GRADIENT, INPUT_GRADIENT)
+    if name in GRADIENTS:
+        return []
+    return [
+        tr(
+            "{name} must be one of {choices}: {value} is used", name=GRADIENT, choices=", ".join(GRADIENTS),
+            value=INPUT_GRADIENT,
+        )
+    ]  # fmt: skip
+
+
+def ladder(gradient: str) -> Ladder:
+    return LADDERS[GRADIENTS[gradient]]
+
+
+def presets(gradient: str) -> Mapping[str, Preset]:
+    return TRANSPOSE_PRESETS if gradient == TRANSPOSED else BACKWARD_PRESETS
+
+
+# -- rules between the fields ----------------------------------------------------------------------
+AXES = (
+    ("output_pad_h", "pad_h", "R", "dilation_h", "u", "H"),
+    ("output_pad_w", "pad_w", "S", "dilation_w", "v", "W"),
+)
+
+
+def _fix_groups(values: Values) -> Iterator[tuple[str, Values]]:
+    for name in "CK":
+        if values[name] % values["groups"]:
+            count = f"{values[name]} % {values['groups']}"
+            yield tr("{name} must be a multiple of groups, got {got}", name=name, got=count), {"groups": 1}
+
+
+def _fix_conv(values: Values) -> Iterator[tuple[str, Values]]:
+    yield from conv_address.fix_filter(values, DEFAULT.params())
+    yield from _fix_groups(values)
+
+
+def _fix_transposed(values: Values) -> Iterator[tuple[str, Values]]:
+    for axis in AXES:
+        if error := _axis_error(axis, values):
+            keeps_rule = partial(_keeps_rule, axis)
+            yield error, fewest_resets(values, TRANSPOSE_DEFAULT.params(), axis, keeps_rule)
+    yield from _fix_groups(values)
+
+
+def _axis_error(axis: tuple[str, ...], values: Values) -> str:
+    """Returns the rule that the values of one axis break; "" if they break none."""
+    try:
+        TRANSPOSE_DEFAULT.with_(**{name: values[name] for name in axis})
+    except ShapeError as error:
+        return str(error)
+    return ""
+
+
+def _keeps_rule(axis: tuple[str, ...], values: Values) -> bool:
+    return not _axis_error(axis, values)
+
+
+def _fields(default: Shape) -> dict[str, Field]:
+    """Returns the fields of a shape by name. Those of the other convolution lessons have the same limits."""
+    known = {
+        **conv_address.FIELDS.by_name,
+        "groups": Number(1, 1, MAX["groups"]),
+        "output_pad_h": Number(0, 0, MAX_OUTPUT_PAD),
+        "output_pad_w": Number(0, 0, MAX_OUTPUT_PAD),
+    }
+    found = {}
+    for name, value in {**default.params(), "groups": 1}.items():
+        field = replace(known[name], default=value)
+        found[name] = replace(field, maximum=MAX[name]) if name in MAX else field
+    return found
+
+
+def _default_tiles(rung, shape) -> dict[str, int]:
+    return rung.default_tiles
+
+
+def _address(gradient: str) -> rung_address.Address:
+    default, fix = (TRANSPOSE_DEFAULT, _fix_transposed) if gradient == TRANSPOSED else (DEFAULT, _fix_conv)
+    return rung_address.Address(ladder(gradient), _fields(default), "direct", fix, fit=_default_tiles)
+
+
+ADDRESSES = {gradient: _address(gradient) for gradient in GRADIENTS}
+
+
+def bounds(s: Shape) -> dict[str, Bound]:
+    """Returns, for each number, the values that keep the shape valid while the others stay the same."""
+    found = _transposed_bounds(s) if isinstance(s, TransposeShape) else conv_bounds(s, MAX)
+    return found | {"groups": Bound(1, gcd(s.C, s.K))}
+
+
+def _transposed_bounds(t: TransposeShape) -> dict[str, Bound]:
+    found = {name: Bound(1, MAX[name]) for name in ("N", "C", "K")}
+    if t.groups > 1:  # as in conv_bounds: a range has no gaps
+        found |= {name: Bound(getattr(t, name), getattr(t, name)) for name in ("C", "K")}
+    for output_pad, pad, tap, dilation, stride, size in AXES:
+        op, p, r, d, u, h = (getattr(t, name) for name in (output_pad, pad, tap, dilation, stride, size))
+        # The output has (h - 1)·u - 2·p + d·(r - 1) + op + 1 elements: the rest of each sum must not be negative.
+        found |= {
+            size: Bound(max(1, 1 - (d * (r - 1) + op - 2 * p) // u), MAX[size]),
+            tap: Bound(max(1, 1 - ((h - 1) * u + op - 2 * p) // d), MAX[tap]),
+            stride: Bound(max(op + 1, _least(2 * p - d * (r - 1) - op, h - 1)), MAX[stride]),
+            dilation: Bound(max(1, _least(2 * p - (h - 1) * u - op, r - 1)), MAX[dilation]),
+            pad: Bound(0, min(MAX[pad], ((h - 1) * u + d * (r - 1) + op) // 2)),
+            output_pad: Bound(max(0, 2 * p - (h - 1) * u - d * (r - 1)), u - 1),
+        }
+    return found
+
+
+def _least(needed: int, steps: int) -> int:
+    """Returns the smallest size of a step with which `steps` of them cover what is needed."""
+    return -(-needed // steps) if steps else 1
+
+
+# -- from one gradient to another ------------------------------------------------------------------
+def at_gradient(selection: rung_address.Selection, gradient: str) -> dict[str, str]:
+    """Returns the URL parameters of another gradient of the same convolution."""
+    address, s = ADDRESSES[gradient], selection.shape
+    if gradient == TRANSPOSED and isinstance(s, ConvShape):
+        s = TransposeShape.of(s)
+    elif gradient != TRANSPOSED and isinstance(s, TransposeShape):
+        s = s.conv
+    raw, _ = address.read(s.params())  # a field beyond the page's limit has its default
+    name = rung_address.short(selection.rung)
+    rung = address.rungs.get(name, address.rungs["direct"])
+    other = address.write(rung_address.Selection(rung, rung.default_tiles, raw.shape))
+    return other | ({} if gradient == INPUT_GRADIENT else {GRADIENT: gradient})
+
+
+# -- the stage -------------------------------------------------------------------------------------
+def shown(s: Shape) -> Shape:
+    """Returns the shape on the stage: fewer channels, filters, images and pixels, the rest unchanged."""
+    return TransposeShape.of(watched(s.conv)) if isinstance(s, TransposeShape) else watched(s)
+
+
+# The file of a rung with several launches that shows its idea.
+FILES = {
+    "conv-dinput/gemm-atomics": "conv/22_col2im_atomics.cu",
+    "conv-dinput/gemm-gather": "conv/23_col2im_gather.cu",
+    "conv-dweight/im2col-gemm": "conv/26_gemm_sum.cu",
+    "conv-dweight/implicit-gemm-atomics": "conv/27_dweight_atomics.cu",
+    "conv-transpose/gemm-atomics": "conv/22_col2im_atomics.cu",
+    "conv-transpose/gemm-gather": "conv/23_col2im_gather.cu",
+}
+
+
+def folds(rung: str) -> bool:
+    """Returns whether the stage folds repeated steps of a rung."""
+    return rung in scenes.FOLDED
+
+
+def scene(selection: rung_address.Selection, every_step: bool = False) -> tuple[Scene | None, str]:
+    """Returns the scene of a rung at the part of its shape that is shown, and what the reader must know of it; (None,
+    reason) if it has none."""
+    return _scene(selection.shape, selection.rung.name, tuple(selection.tiles.items()), every_step)
+
+
+@cached(MAX_CACHED_SCENES)
+def _scene(
+    s: Shape, rung: str, tiles: tuple[tuple[str, int], ...], every_step: bool
+) -> tuple[Scene | None, str]:
+    part, sizes = shown(s), dict(tiles)
+    transposed = isinstance(part, TransposeShape)
+    if reason := broken_rule(rung, s, sizes):  # the part has one group: it could break none
+        return None, reason
+    if reason := why_not(rung, part, sizes, (*scenes.SCENES, *transpose.WORDINGS)):
+        return None, reason
+    if reason := (transpose if transposed else scenes).why_not(part, rung, sizes):
+        return None, reason
+    build = transpose.transpose_scene if transposed else scenes.backward_scene
+    try:
+        found = build(rung, part, sizes, inputs(rung, part))
+    except RuleError as error:  # no compiler here for these tile sizes
+        return None, str(error)
+    if folds(rung) and not every_step:
+        found = scenes.FOLDED[rung](found)
+    return found, _smaller(s, part)
+
+
+def inputs(rung: str, s: Shape) -> dict[str, np.ndarray]:
+    """Returns small whole numbers for a rung's inputs, by name."""
+    found = find(rung)
+    arrays = seeded_inputs(found.build(s, found.default_tiles).of_role(INPUT))
+    return {name: np.round(3 * array) for name, array in arrays.items()}
+
+
+def _smaller(s: Shape, part: Shape) -> str:
+    if part == s:
+        return ""
+    return tr("The stage shows a smaller convolution of the same kind: {part}.", part=str(part))
+
+
+def card(params: Mapping[str, str]) -> Scene:
+    """Returns the scene of the page at `params`, provided that the rung can run with them."""
+    return scene(ADDRESSES[gradient(params)].read(params)[0])[0]

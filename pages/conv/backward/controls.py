@@ -1,0 +1,144 @@
+"""The controls of the lesson on convolution backward: gradient, presets, extents, rung."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from kernels.conv.backward.presets import BACKWARD_PRESETS
+from kernels.conv.backward.transpose import PRESETS as TRANSPOSE_PRESETS
+from kernels.conv.backward.transpose_shape import TransposeShape
+from kernels.i18n import decimal, mark, tr, trn
+from pages.conv import controls as conv_controls
+from pages.conv.backward import address
+from pages.conv.backward.address import FILTERS, GRADIENT, TRANSPOSED, Shape
+from pages.parts import every_step, rung_picker
+from pages.parts.address import Fields
+from pages.parts.controls import Link, choose, limits, numbers, presets
+from pages.parts.query import explored, others, url_values
+from pages.parts.rung_address import Selection
+from pages.parts.sizes import Sizes
+from visuals import units
+from visuals.conv.backward.story import most_additions
+
+CHIPS = {
+    "backward-stride-toy": mark("Toy, stride 2"), "backward-toy": mark("Toy 8×8"), "backward-odd": mark("odd"),
+    "backward-lenet-conv1": "LeNet conv1", "backward-resnet50-conv1-n32": "ResNet-50 conv1",
+    "backward-resnet50-res2-3x3-n32": "res2 3×3", "backward-resnet50-res3-3x3-n32": "res3 3×3",
+    "backward-resnet50-res4-3x3-n32": "res4 3×3", "backward-resnet50-res5-3x3-n32": "res5 3×3",
+    "backward-resnet50-res3-stride2-n32": mark("res3 3×3, stride 2"), "backward-vgg-conv1_2": "VGG conv1_2",
+    "backward-resnext50-res2-grouped-n32": mark("ResNeXt, groups"),
+}  # fmt: skip
+TRANSPOSE_CHIPS = {
+    "transpose-toy": mark("Toy 3×3"), "transpose-odd": mark("odd"), "dcgan-conv2-n128": "DCGAN conv2",
+    "unet-up4": "U-Net", "fcn8s-upscore": "FCN-8s",
+}  # fmt: skip
+LINE = ((("N", "N", 62),), *conv_controls.LINE[1:])
+RARE = (*conv_controls.RARE, (("groups", mark("groups"), 90),))
+OUTPUT_PAD = ((("output_pad_h", mark("output pad h"), 130), ("output_pad_w", mark("output pad w"), 134)),)
+REAL = BACKWARD_PRESETS["backward-resnet50-res3-3x3-n32"].shape
+REAL_TRANSPOSED = TRANSPOSE_PRESETS["dcgan-conv2-n128"].shape
+
+
+def read(page: str, gradient: str, visible: bool) -> tuple[Selection, Link]:
+    """Draws the controls; returns what they select and a function that links to another preset.
+
+    The link keeps all other settings. If not `visible`, only the URL is read."""
+    return rung_picker.selection(
+        page,
+        address.ADDRESSES[gradient],
+        (lambda fields, selection, link: _controls(page, gradient, fields, selection, link))
+        if visible
+        else None,
+    )
+
+
+def sizes(gradient: str, selection: Selection) -> Sizes:
+    """Returns how the strip names a shape, and a layer of a real network."""
+    real = REAL_TRANSPOSED if gradient == TRANSPOSED else REAL
+    return Sizes(name, lambda shape: real, address.ADDRESSES[gradient].chosen_tiles(selection))
+
+
+def name(s: Shape) -> str:
+    """Returns a shape in a few words: a preset's label, or "1 image, 2 channels, 8×8; 2 filters 3×3"."""
+    for preset in (*BACKWARD_PRESETS.values(), *TRANSPOSE_PRESETS.values()):
+        if preset.shape == s:
+            return tr(preset.label)
+    if not isinstance(s, TransposeShape):
+        return conv_controls.name(s)
+    images = trn("{n} image", "{n} images", s.N)
+    channels = trn("{n} channel", "{n} channels", s.C)
+    maps = trn("{n} map", "{n} maps", s.K)
+    return f"{images}, {channels}, {s.H}×{s.W}; {maps} {s.P}×{s.Q}"
+
+
+# -- drawing ---------------------------------------------------------------------------------------
+def _controls(page: str, gradient: str, fields: Fields, selection: Selection, link: Link) -> None:
+    chips = TRANSPOSE_CHIPS if gradient == TRANSPOSED else CHIPS
+    with st.container(key="chips", horizontal=True):
+        _gradients(page, gradient, fields, selection)
+        labels = {key: tr(label) for key, label in chips.items()}
+        presets(link, labels, address.presets(gradient), selection.shape)
+    if address.folds(selection.rung.name):
+        every_step.toggle(page, fields)
+    _fields(gradient, fields, selection.shape)
+
+
+def _gradients(page: str, gradient: str, fields: Fields, selection: Selection) -> None:
+    """Draws the gradients as links: another one has other kernels, and its shape may have other fields."""
+    kept = {name: value for name, value in others(fields).items() if name != GRADIENT}
+    for other, about in address.ABOUT.items():
+        label = f"**{tr(other)}**" if other == gradient else tr(other)
+        params = explored(_other_fields_left_out(kept) | address.at_gradient(selection, other))
+        st.page_link(page, label=label, query_params=params, help=tr(about))
+
+
+def _other_fields_left_out(params: Mapping[str, str]) -> dict[str, str]:
+    of_any = {name for each in address.ADDRESSES.values() for name in each.shape}
+    return {name: value for name, value in params.items() if name not in of_any}
+
+
+def _fields(gradient: str, fields: Fields, shape: Shape) -> None:
+    bounds = address.bounds(shape)
+    with st.container(key="params", horizontal=True):
+        numbers(fields, conv_controls.labelled(LINE), bounds)
+        with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
+            with st.container(key="params_rare", horizontal=True):
+                rare = (*OUTPUT_PAD, *RARE) if gradient == TRANSPOSED else RARE
+                numbers(fields, conv_controls.labelled(rare), bounds)
+            if gradient == TRANSPOSED:
+                st.caption(tr("Several output sizes fit a stride. The output pad chooses one of them."))
+            else:
+                choose(fields, "mode")
+                st.caption(tr("The mode “convolution” flips the filter in both axes in the forward pass."))
+        st.html(f'<p class="kt-derived">{_derived(gradient, shape)}</p>')
+    limits({"groups": shape.groups, **shape.params()}, bounds)
+
+
+def _more_label(shape: Shape) -> str:
+    """Returns the settings in the popover that differ from their defaults."""
+    parts = []
+    if isinstance(shape, TransposeShape) and (shape.output_pad_h or shape.output_pad_w):
+        parts.append(tr("output pad {rows}×{columns}", rows=shape.output_pad_h, columns=shape.output_pad_w))
+    if (shape.dilation_h, shape.dilation_w) != (1, 1):
+        parts.append(tr("dilation {rows}×{columns}", rows=shape.dilation_h, columns=shape.dilation_w))
+    if shape.groups > 1:
+        parts.append(trn("{n} group", "{n} groups", shape.groups))
+    if url_values().get("mode") == "convolution" and not isinstance(shape, TransposeShape):
+        parts.append(tr("filter flipped"))
+    return ", ".join(parts) or tr("more")
+
+
+def _derived(gradient: str, s: Shape) -> str:
+    """Returns HTML: the output's size, and what the work of this gradient grows with."""
+    conv = s.conv if isinstance(s, TransposeShape) else s
+    output = tr("output <b>{rows}×{columns}</b>", rows=s.P, columns=s.Q)
+    if gradient == FILTERS:
+        sums = decimal(f"{s.N * s.PQ:,}")
+        return f"{output} · " + tr("sums of <b>{n}</b> products", n=sums)
+    work = tr("<b>{n}</b> multiply-adds", n=units.count(conv.macs))
+    most = most_additions(conv)
+    if gradient == TRANSPOSED:
+        return f"{output} · {work} · " + tr("up to <b>{n}</b> input pixels per output", n=most)
+    return f"{output} · {work} · " + tr("up to <b>{n}</b> outputs fed by a pixel", n=most)
