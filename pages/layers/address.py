@@ -23,11 +23,25 @@ LAYER, PASS = "layer", "pass"  # URL parameters
 MAX_BYTES = 2**32  # that a shape may move at least
 SMALL = 8192  # numbers: up to here the tile sizes are the smallest ones
 FLOAT = 4  # bytes
-EXTENTS = {"N": 2**20, "C": 2**16, "P": 4096, "Q": 4096, "H": 4096, "W": 4096, "M": 2**20}
+EXTENTS = {
+    "N": 2**20,
+    "C": 2**16,
+    "P": 4096,
+    "Q": 4096,
+    "H": 4096,
+    "W": 4096,
+    "M": 2**20,
+    "K": 2**16,
+    "V": 2**20,
+    "d": 2**14,
+}
 WINDOWS = {"R": 32, "S": 32, "u": 32, "v": 32, "dilation_h": 32, "dilation_w": 32}
 LIMITS = EXTENTS | WINDOWS
 PADS = {"pad_h": 16, "pad_w": 16}
-CHOICES = {"keep": ("y", "bytes", "bits"), "layout": ("nchw", "nhwc"), "ceil": (0, 1), "include_pad": (1, 0)}
+CHOICES = {
+    "keep": ("y", "bytes", "bits"), "layout": ("nchw", "nhwc"), "ceil": (0, 1), "include_pad": (1, 0),
+    "tokens": ("uniform", "zipf", "equal"),
+}  # fmt: skip
 
 
 # -- which layer, which pass ---------------------------------------------------------------------------

@@ -9,11 +9,14 @@ from typing import Any
 import streamlit as st
 
 from kernels.cross_entropy.shape import CrossEntropyShape
+from kernels.embedding.shape import EmbeddingShape
 from kernels.i18n import decimal, mark, tr, trn
+from kernels.linear.shape import LinearShape
+from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape
 from kernels.pooling.shape import PoolShape
 from pages.layers import address
-from pages.layers.layers import BACKWARD, FORWARD, LAYERS, STEP, UPDATE, Layer, Pass
+from pages.layers.layers import BACKWARD, FORWARD, INFERENCE, LAYERS, STEP, UPDATE, WEIGHTS, Layer, Pass
 from pages.parts import query, rung_picker
 from pages.parts.address import MAX_TEXT_CHARS, Fields
 from pages.parts.controls import Link, limits, numbers, presets, select
@@ -26,6 +29,8 @@ from visuals import units
 PASSES = {
     FORWARD: (mark("forward"), mark("From the input to the output")),
     BACKWARD: (mark("backward"), mark("From the gradient of the output to the gradient of the input, over the same links")),
+    INFERENCE: (mark("inference"), mark("With the statistics of the training")),
+    WEIGHTS: (mark("weights"), mark("The gradients of the weights and of the bias")),
     STEP: (mark("both in one"), mark("Loss and gradient in one kernel")),
     UPDATE: (mark("update"), mark("The step of the optimiser after the backward pass")),
 }  # fmt: skip
@@ -150,6 +155,12 @@ def name(s: Any) -> str:
             count,
             weights=_count(s.elements),
         )
+    if isinstance(s, RowsShape):
+        return trn("{n} row of {count} numbers", "{n} rows of {count} numbers", s.M, count=_count(s.N))
+    if isinstance(s, LinearShape):
+        return f"{_count(s.M)}×{_count(s.N)}×{_count(s.K)}"
+    if isinstance(s, EmbeddingShape):
+        return tr("{count} tokens, table {rows}×{columns}", count=_count(s.M), rows=_count(s.V), columns=s.d)
     rows, columns = (s.P, s.Q) if not hasattr(s, "H") else (s.H, s.W)
     text = f"N {_count(s.N)}, C {_count(s.C)}, {rows}×{columns}"
     return (

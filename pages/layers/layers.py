@@ -20,13 +20,18 @@ from pages.parts.controls import Group
 from visuals.charts.story import Story
 from visuals.cross_entropy import story as cross_entropy_story
 from visuals.elementwise import story as elementwise_story
+from visuals.embedding import story as embedding_story
+from visuals.linear import story as linear_story
+from visuals.norm import story as norm_story
 from visuals.optimizer import story as optimizer_story
 from visuals.pooling import story as pooling_story
 from visuals.scene.scene import Scene
 
 FORWARD, BACKWARD, STEP, UPDATE = "forward", "backward", "step", "update"
+INFERENCE, WEIGHTS = "inference", "weights"
 STORIES: Mapping[str, Story] = {
     **elementwise_story.STORIES, **pooling_story.POOLING, **cross_entropy_story.STORIES, **optimizer_story.STORIES,
+    **norm_story.STORIES, **linear_story.STORIES, **embedding_story.STORIES,
 }  # fmt: skip
 
 
@@ -112,6 +117,22 @@ def _rows(s: CrossEntropyShape) -> CrossEntropyShape:
     return s.with_(M=min(s.M, 3), N=min(s.N, 40))
 
 
+def _channels(s: Any) -> Any:
+    return s.with_(N=min(s.N, 2), C=min(s.C, 2), H=min(s.H, 2), W=min(s.W, 4))
+
+
+def _short_rows(s: Any) -> Any:
+    return s.with_(M=min(s.M, 3), N=min(s.N, 16))
+
+
+def _products(s: Any) -> Any:
+    return s.with_(M=min(s.M, 6), N=min(s.N, 8), K=min(s.K, 10))
+
+
+def _tokens(s: Any) -> Any:
+    return s.with_(M=min(s.M, 8), V=min(s.V, 6), d=min(s.d, 4))
+
+
 def _tensors(s: OptimizerShape) -> OptimizerShape:
     return s.with_(sizes=sizes_text(tuple(min(count, 40) for count in s.counts[:4])))
 
@@ -119,6 +140,7 @@ def _tensors(s: OptimizerShape) -> OptimizerShape:
 # -- the layers ----------------------------------------------------------------------------------------
 MAPS = ((("N", "N", 78),), (("C", "C", 86),), (("P", "P", 72), ("Q", "Q", 72)))
 PLANES = ((("N", "N", 78),), (("C", "C", 86),), (("H", "H", 72), ("W", "W", 72)))
+ROWS = ((("M", "M", 104), ("N", "N", 112)),)
 WINDOW = (
     (("R", "R", 60), ("S", "S", 60)),
     (("u", "stride u", 96), ("v", "v", 56)),
@@ -190,6 +212,64 @@ LAYERS: dict[str, Layer] = {
         ),
         both("global-avg-pool", "gap", "large", ("warp", "pixel")),
         scenes.pooling, _planes, 320, PLANES,
+    ),
+    "batch-norm": Layer(
+        mark("batch norm"),
+        mark("Batch norm: each channel with mean 0 and variance 1"),
+        mark(
+            "Batch norm subtracts the mean of a channel and divides by its standard deviation, over all images and pixels. Then "
+            "gamma scales and beta shifts. So x is read twice: for the statistics, then for the results. Sums of x and of x² "
+            "need one pass, but they lose digits if the mean is large. Welford’s rule does not."
+        ),
+        both("batch-norm", "batch-norm", "res2", ("two-pass", "two-pass"), "batch-norm-backward")
+        | {INFERENCE: Pass("batch-norm-inference", "formula", "batch-norm-inference-toy", "batch-norm-inference-res2")},
+        scenes.norm, _channels, 256, PLANES, {"layout": (mark("layout"), 132)},
+    ),
+    "layer-norm": Layer(
+        mark("layer norm"),
+        mark("Layer norm: each row with mean 0 and variance 1"),
+        mark(
+            "Layer norm computes mean and variance of each row, so rows do not depend on each other. The kernels differ in how "
+            "often they read a row. In the backward pass, the gradients of gamma and beta are sums over all rows."
+        ),
+        both("layer-norm", "layer-norm", "gpt2", ("three-reads", "atomics"), "layer-norm-backward"),
+        scenes.norm, _short_rows, 96, ROWS,
+    ),
+    "rms-norm": Layer(
+        mark("RMS norm"),
+        mark("RMS norm: each row divided by its root mean square"),
+        mark(
+            "RMS norm leaves out the mean. Each row is divided by the root of the mean of its squares, and gamma scales it. It "
+            "needs one sum for each row, where layer norm needs two."
+        ),
+        both("rms-norm", "rms-norm", "gpt2", ("two-reads", "atomics"), "rms-norm-backward"),
+        scenes.norm, _short_rows, 96, ROWS,
+    ),
+    "linear": Layer(
+        mark("linear"),
+        mark("Linear: one matrix product forward, two backward"),
+        mark(
+            'A fully connected layer is <span class="kt-math">y = x W<sup>T</sup> + b</span>. Its gradients are two more products: '
+            '<span class="kt-math">dx = dy W</span> and <span class="kt-math">dW = dy<sup>T</sup> x</span>. Each product reads one factor in '
+            "another order. A tile is transposed while it is copied to shared memory."
+        ),
+        {
+            FORWARD: Pass("linear", "tile", "linear-toy", "linear-gpt2-up"),
+            BACKWARD: Pass("linear-dinput", "tile", "linear-dinput-toy", "linear-dinput-gpt2-up"),
+            WEIGHTS: Pass("linear-dweight", "tile", "linear-dweight-toy", "linear-dweight-gpt2-up"),
+        },
+        scenes.linear, _products, 600, ((("M", "M", 104), ("N", "N", 112), ("K", "K", 104)),),
+    ),
+    "embedding": Layer(
+        mark("embedding"),
+        mark("Embedding: a row of a table for each token"),
+        mark(
+            "Each token selects a row of the table. In the backward pass, the gradient of each token is added to its row. Equal "
+            "tokens add to one row. Atomics do that in any order. Sorted tokens let one block add all rows of a token, with "
+            "the same bits in each run."
+        ),
+        both("embedding", "embedding", "uniform", ("elements", "atomics"), "embedding-backward"),
+        scenes.embedding, _tokens, 128, ((("M", "M", 104), ("V", "V", 104), ("d", "d", 92)),), {"tokens": (mark("tokens"), 140)},
     ),
     "cross-entropy": Layer(
         mark("softmax + cross-entropy"),

@@ -12,6 +12,9 @@ from kernels.pooling import reference
 from visuals.cross_entropy.scene import cross_entropy_scene
 from visuals.elementwise.plan import as_forward
 from visuals.elementwise.scene import elementwise_scene
+from visuals.embedding.scene import embedding_scene
+from visuals.linear.scene import linear_scene
+from visuals.norm.scene import norm_scene
 from visuals.optimizer.scene import optimizer_scene
 from visuals.pooling.scene import pool_scene
 from visuals.scene.program_traces import rounded_inputs
@@ -41,6 +44,24 @@ def pooling(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
         elif b.name == "index":
             drawn["index"] = reference.maxima(s, drawn["x"])[1].astype(np.int32)
     return pool_scene(rung, s, tiles, {b.name: drawn[b.name] for b in program.of_role("input")})
+
+
+def norm(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    return norm_scene(rung, s, tiles, _inputs(rung, s, tiles))
+
+
+def linear(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    return linear_scene(rung, s, tiles, _inputs(rung, s, tiles, 0))
+
+
+def embedding(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    return embedding_scene(rung, s, tiles, _inputs(rung, s, tiles, 0))
+
+
+def _inputs(rung: str, s: Any, tiles: Mapping[str, int], decimals: int = 1) -> dict[str, np.ndarray]:
+    """Returns seeded inputs of a rung with so many decimals."""
+    found = find(rung)
+    return rounded_inputs(ladder_of(rung), s, found.build(s, found.check(s, tiles)), SEED, decimals)
 
 
 def cross_entropy(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
