@@ -7,7 +7,7 @@ tile by tile along its sum, and the store to every u-th row and v-th column, as 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product as pairs
 
@@ -22,8 +22,9 @@ from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
 
 RUNG = "conv-dinput/implicit-gemm"
-OF_PIXEL = mark("phase of pixel ({h}, {w}), shared memory and registers")
-OF_OUTPUT = mark("phase of output ({h}, {w}), shared memory and registers")  # in a transposed convolution
+OF_PIXEL = mark("phase of pixel ({h}, {w}), taps: {taps}")
+OF_OUTPUT = mark("phase of output ({h}, {w}), taps: {taps}")  # in a transposed convolution
+MAX_NAMED = 4  # taps in the title of a phase
 MAX_PHASES = 9  # with more, each product is too small to see
 NOTE = mark(
     "One phase after another. On the GPU the blocks of all phases run at the same time. Tiles are copied while earlier "
@@ -222,29 +223,24 @@ def _tensors(phase: Phase) -> list[Tensor]:
     terms, pixels = phase.index.shape
     if not terms:
         return []
-    taps = ", ".join(f"({r}, {t})" for r, t in zip(*phase.taps, strict=True))
-    return [
-        frame.matrix(
-            phase.name("A"),
-            tr("filters"),
-            "filter",
-            (phase.links.s.C, terms),
-            note=tr("taps {taps}", taps=taps),
-        ),
-        frame.matrix(
-            phase.name("D"),
-            tr("data matrix"),
-            "workspace",
-            (terms, pixels),
-            note=tr("never in global memory"),
-        ),
-        frame.matrix(phase.name("C"), tr("sums"), "output", (phase.links.s.C, pixels)),
-    ]
+    channels = phase.links.s.C
+    found = (
+        frame.matrix(phase.name("A"), tr("filters"), "filter", (channels, terms)),
+        frame.matrix(phase.name("D"), tr("data matrix"), "workspace", (terms, pixels)),
+        frame.matrix(phase.name("C"), tr("sums"), "output", (channels, pixels)),
+    )
+    return [replace(tensor, note="") for tensor in found]  # several products: their cells need the space
 
 
 def _group(phase: Phase, title: str) -> Group:
     rows = product(*(phase.name(t) for t in ("A", "D", "C")))
-    return Group(rows, "shared", tr(title, h=phase.h, w=phase.w), table=True)
+    return Group(rows, "shared", tr(title, h=phase.h, w=phase.w, taps=_taps(phase)), table=True)
+
+
+def _taps(phase: Phase) -> str:
+    """Returns the taps of a phase, or how many they are: "(0, 0), (0, 2)", "16"."""
+    taps = [f"({r}, {t})" for r, t in zip(*phase.taps, strict=True)]
+    return ", ".join(taps) if len(taps) <= MAX_NAMED else str(len(taps))
 
 
 def _phase_notes(links: Links, phases: list[Phase]) -> Annotation:
