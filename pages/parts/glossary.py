@@ -97,7 +97,6 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("window", mark("window, windows"), mark("A window is the part of the image that a filter covers at one position."), "direct", "window", "------/-rrr--/-rrr--/-rrr--"),
         Term("channel", mark("channel, channels"), mark("A channel is one layer of an image, such as its red values."), "direct", "channels", "iii-fff-ooo/iii-fff-ooo"),
         Term("tap", mark("tap, taps"), mark("A tap is one weight of a filter."), "winograd", "taps", "f--/---/---"),
-        Term("gradient", mark("gradient, gradients"), mark("The gradient of a value says how much the loss of a network changes if the value changes."), "backward", "gets.a.gradient"),
         Term("atomic", mark("atomic addition, atomic additions, atomics"), mark("An atomic addition reads, adds and writes a value in one step. Additions to one address happen one after the other."), "backward", "atomic.additions", "w-------/w-------/w-------/w-------"),
         Term("transposed", mark("transposed convolution, transposed convolutions"), mark("A transposed convolution spreads each pixel over a window of a larger image. It is the gradient of a convolution’s input."), "backward", "transposed.convolution.spreads", "i---ooo/----ooo/----ooo"),
         Term("spectrum", mark("spectrum, spectra"), mark("A spectrum holds the strength and the phase of each wave in an image."), "fft", "spectra"),
@@ -120,7 +119,6 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("mask", mark("mask, masks"), mark("A mask holds one bit for each element, such as whether it was positive."), "layers", "A.\\[mask", "s-s--ss-", ("softmax", "attention")),
         Term("scatter", mark("scatter"), mark("In a scatter each thread writes or adds to places that its data selects. Several threads can hit one place."), "layers", "This.is.a.scatter", "--w-----/--w--w--"),
         Term("gather", mark("gather"), mark("In a gather each thread reads from several places and writes to one of its own."), "layers", "This.is.a.gather", "r--r----/-r---r--"),
-        Term("atomic", mark("atomic addition, atomic additions"), mark("An atomic addition reads, adds and writes one number. No other thread can come between."), "layers", "An.atomic.addition"),
         Term("softmax", mark("softmax"), mark("Softmax turns a row of numbers into positive weights that add up to 1."), "softmax", "Softmax.turns"),
     ),
 }  # fmt: skip
