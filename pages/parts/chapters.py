@@ -84,9 +84,9 @@ class Chapter:
     @cached_property
     def rungs(self) -> frozenset[str]:
         """Returns the short names of the rungs that it puts on the stage, asks for, or has figures of."""
-        asked = map(figures.short, self.question.compared if self.question else ())
+        compared = map(figures.short, self.question.compared if self.question else ())
         staged = figures.short(f"/{self.params.get('rung', '')}")
-        return frozenset([*asked, staged, *_RUNG.findall(" ".join(self.texts))])
+        return frozenset([*compared, staged, *_RUNG.findall(" ".join(self.texts))])
 
 
 def no_facts(evidences: Evidences) -> Facts:
@@ -179,8 +179,8 @@ class OpenChapter:
         following = all_chapters[self.at + 1 : self.at + 2]
         text = list(filter(None, (filled(text, facts) for text in chapter.text)))
         question = (chapter.question and _question(chapter.question, evidences, facts)) or None
-        asked = [question["text"], question["reveal"]] if question else []
-        everything = [*text, *asked, filled(chapter.nudge, facts)]
+        of_question = [question["text"], question["reveal"]] if question else []
+        everything = [*text, *of_question, filled(chapter.nudge, facts)]
         (*text, nudge), terms = glossary.marked(everything, self.lesson.path if self.lesson else "")
         if question:
             *text, question["text"], question["reveal"] = text
