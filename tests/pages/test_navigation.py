@@ -84,7 +84,7 @@ def test_bar_fits_a_tablet(page, server, width):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [1440, 1101])
+@pytest.mark.parametrize("width", [1440, 1201])
 def test_bar_shows_all_lessons_on_a_wide_screen(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})
     open_im2col(page, server)
