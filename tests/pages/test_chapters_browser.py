@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import Stage
+from tests.helpers.harness import Stage, idle
 from tests.pages.test_chapters import CHAPTERS
 
 pytestmark = pytest.mark.browser
@@ -48,6 +48,7 @@ def test_the_way_on_is_in_sight_after_a_guess(page, server, address):
     page.goto(f"{server}/{address}&view=story")
     stage = Stage(page).ready()
     expect(page.locator(".chapter .answer").first).to_be_visible()  # some wait for counts
+    idle(page)
     stage.root.press("g")
     expect(page.locator(".chapter .reveal")).not_to_be_empty()
     page.wait_for_function(FITS)
@@ -59,6 +60,7 @@ def test_the_way_on_is_in_sight_after_a_guess(page, server, address):
 def test_the_way_on_is_in_sight_beside_notes_and_on_a_projector(page, server, address):
     page.goto(f"{server}/{address}&view=story")
     stage = Stage(page).ready()
+    idle(page)
     stage.root.press("g")
     expect(page.locator(".chapter .reveal")).not_to_be_empty()
     panel, way = (page.locator(name).bounding_box() for name in (".chapter", ".chapter-way"))
