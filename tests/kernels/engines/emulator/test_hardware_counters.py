@@ -62,8 +62,8 @@ MERGED_STORES = (
     "The emulator merges loads only."
 )
 FEWER_LOADS = (
-    "Fewer requests than in PTX, and each misses one sector: ptxas leaves out loads whose values no lane of a warp "
-    "uses, or that repeat one before. Which of the two was not looked at."
+    "Fewer requests than in PTX, and each misses one sector: as if ptxas left out loads whose values no lane of a warp "
+    "uses, or that repeat one before. The machine code was not read."
 )
 FEWER_CONFLICTS = (  # of cp.async: 556 on the hardware, 564 by the banks; its passes are more, as in COPY_WAVEFRONTS
     "attention-backward-flash_mma_keys-bf160-bc64-br128-dp48-stages2-wm16-B1-H2-N61-d40-fp16"
