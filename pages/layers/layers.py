@@ -254,9 +254,9 @@ LAYERS: dict[str, Layer] = {
             "another order. A tile is transposed while it is copied to shared memory."
         ),
         {
-            FORWARD: Pass("linear", "tile", "linear-toy", "linear-gpt2-up"),
-            BACKWARD: Pass("linear-dinput", "tile", "linear-dinput-toy", "linear-dinput-gpt2-up"),
-            WEIGHTS: Pass("linear-dweight", "tile", "linear-dweight-toy", "linear-dweight-gpt2-up"),
+            FORWARD: Pass("linear", "naive", "linear-toy", "linear-gpt2-up"),
+            BACKWARD: Pass("linear-dinput", "naive", "linear-dinput-toy", "linear-dinput-gpt2-up"),
+            WEIGHTS: Pass("linear-dweight", "naive", "linear-dweight-toy", "linear-dweight-gpt2-up"),
         },
         scenes.linear, _products, 600, ((("M", "M", 104), ("N", "N", 112), ("K", "K", 104)),),
     ),
@@ -269,7 +269,7 @@ LAYERS: dict[str, Layer] = {
             "the same bits in each run."
         ),
         both("embedding", "embedding", "uniform", ("elements", "atomics"), "embedding-backward"),
-        scenes.embedding, _tokens, 128, ((("M", "M", 104), ("V", "V", 104), ("d", "d", 92)),), {"tokens": (mark("tokens"), 140)},
+        scenes.embedding, _tokens, 128, ((("M", "M", 104), ("V", "V", 104), ("d", "d", 92)),), {"tokens": (mark("tokens"), 160)},
     ),
     "cross-entropy": Layer(
         mark("softmax + cross-entropy"),
