@@ -12,7 +12,7 @@ from kernels.model.rung import Rung
 from pages.parts import counts, run
 from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
 from pages.parts.controls import Link
-from pages.parts.query import write
+from pages.parts.query import url_is_stale, write
 from pages.parts.run_settings import RunSettings
 from pages.parts.sizes import STAGE, Sizes, selected, settings_by_size, strip_sizes
 from visuals import stage
@@ -43,13 +43,21 @@ class Stage:
 
     def draw(self) -> None:
         """Draws the stage and its strip, which is polled while something is measured or counted."""
-        counting = counts.request_counts(self.settings, counts.countable(self.settings))
-        every = run.POLL_S if st.session_state.get("job") else counts.next_poll_s(counting)
-        st.fragment(_draw, run_every=every)(self)
+        every = run.POLL_S if st.session_state.get("job") else counts.next_poll_s(_counting(self.settings))
+        st.fragment(_draw, run_every=every)(self, polled=every is not None)
 
 
-def _draw(on_stage: Stage) -> None:
+def _counting(settings: RunSettings) -> counts.CountRequest | None:
+    """Starts or continues the request for counts, and returns it; None if all are known."""
+    return counts.request_counts(settings, counts.countable(settings))
+
+
+def _draw(on_stage: Stage, polled: bool) -> None:
     settings, rung = on_stage.settings, on_stage.rung
+    # A story has no card that sends the request for counts and ends the polling once they are there.
+    counts_polled = polled and on_stage.chapter and not st.session_state.get("job")
+    if counts_polled and counts.next_poll_s(_counting(settings)) is None and not url_is_stale():
+        st.rerun()
     run.collect()
     run.restore_run(settings.ladder)
     sizes = on_stage.sizes
