@@ -1,5 +1,6 @@
 """attention/library*: PyTorch's scaled_dot_product_attention, a rung for each backend.
 
+PyTorch chooses a backend itself. Here one is named (torch.nn.attention.sdpa_kernel), so that it is known which one ran.
 PyTorch reports what a backend supports when it is called (kernels.records.availability). FLASH_ATTENTION and
 CUDNN_ATTENTION need 16-bit types. EFFICIENT_ATTENTION supports FP32 too. From compute capability 8.0 on it multiplies
 FP32 on the tensor cores: each product is made of three TF32 products, also if allow_tf32 is off (PyTorch's source,
@@ -8,7 +9,9 @@ mem_eff_attention/gemm_kernel_utils.h: OpMultiplyAddFastF32). This is nearly as 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from kernels.attention import common
 from kernels.attention.shape import AttentionShape
@@ -32,10 +35,32 @@ IDEAS = {  # backend: (suffix of the rung's name, its title, description from Py
 }  # fmt: skip
 
 
+REFUSALS = ("No available kernel", "no kernel found to launch")
+
+
+class Attention(torch_library.Call):
+    """One backend on Q, K, V and O [B, H, N, d]. It cannot write to a given array."""
+
+    def __init__(self, backend: str, Q, K, V, out, N, d, scale, causal):
+        super().__init__(Q, K, V, out)
+        self._backend, self._factors = backend, {"is_causal": bool(causal), "scale": float(scale)}
+
+    def run(self) -> Any:
+        attention = self.torch.nn.attention
+        with attention.sdpa_kernel(getattr(attention.SDPBackend, self._backend)):
+            return self.torch.nn.functional.scaled_dot_product_attention(*self.tensors[:3], **self._factors)
+
+    def refusal(self, error: Exception, messages: Sequence[str]) -> str | None:
+        if not any(reason in str(error) for reason in REFUSALS):
+            return None
+        return f"{self._backend} for this shape ({torch_library.reasons(messages) or error})"
+
+    def copy(self) -> None:
+        self.tensors[3].copy_(self.results)
+
+
 def build(backend: str, s: AttentionShape, tiles: Tiles) -> Program:
-    call = LibraryCall(
-        f"torch_{backend.lower()}", common.arguments(s), None, partial(torch_library.Attention, backend)
-    )
+    call = LibraryCall(f"torch_{backend.lower()}", common.arguments(s), None, partial(Attention, backend))
     return Program(common.buffers(s), (call,))
 
 

@@ -1,8 +1,4 @@
-"""PyTorch's softmax, and its scaled_dot_product_attention one backend at a time, on arrays of CuPy, on the current stream.
-
-PyTorch chooses a backend of attention itself. Here one is named (torch.nn.attention.sdpa_kernel), so that it is known
-which one ran. PyTorch raises an error if that one does not support a shape. TF32 is off wherever PyTorch has a switch.
-"""
+"""PyTorch on arrays of CuPy, on the current stream: what every topic's calls share. TF32 is off wherever it has a switch."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,10 +15,8 @@ from typing import Any
 from kernels.i18n import tr
 from kernels.model.program import RefusedError, RuleError, UnsupportedError
 
-BACKENDS = ("EFFICIENT_ATTENTION", "FLASH_ATTENTION", "CUDNN_ATTENTION")  # of torch.nn.attention.SDPBackend
-MIN_VERSION = (2, 5)  # the first version that has them all
+MIN_VERSION = (2, 5)  # the first version with every backend of attention that is called
 WITH_CUDA = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130"
-REFUSALS = ("No available kernel", "no kernel found to launch")
 
 
 def find() -> None:
@@ -83,64 +78,68 @@ def load() -> Any:
     return torch
 
 
-class Attention:
-    """One backend on Q, K, V and O [B, H, N, d] of CuPy, which PyTorch reads in place. It cannot write to a given array:
-    its result is in memory of its own, and deliver() copies it to O outside of the timing.
+class Call(ABC):
+    """A call of PyTorch on arrays of CuPy, which it reads and writes in place, on CuPy's current stream.
 
-    `own_bytes`: bytes allocated besides the result, reported by PyTorch's allocator for the first call."""
+    Where PyTorch cannot write to a given array, its results are in memory of its own; copy_result() copies them outside of
+    the timing. `workspace_bytes`: memory besides our arrays and these results: `kept_bytes`, which the call holds from
+    the start, and what PyTorch's allocator reports at most during the first run."""
 
-    def __init__(self, backend: str, Q, K, V, out, N, d, scale, causal):
-        self.torch, self.backend = load(), backend
-        self._q, self._k, self._v, self._o = (as_tensor(self.torch, array) for array in (Q, K, V, out))
-        self._factors = {"is_causal": bool(causal), "scale": float(scale)}
-        self._result = None
+    kept_bytes = 0
+
+    def __init__(self, *arrays: Any):
+        self.torch = load()
+        self.tensors = [self.tensor(array) for array in arrays]
+        self.results: Any = None
         self.workspace_bytes: int | None = None
 
+    def tensor(self, array: Any) -> Any:
+        """Returns a tensor on the memory of an array."""
+        return as_tensor(self.torch, array)
+
+    @abstractmethod
+    def run(self) -> Any:
+        """Run once on `tensors`. Returns what PyTorch allocated for its results; None if it wrote to our arrays."""
+
+    def prepare(self) -> None:  # noqa: B027
+        """Do once, before the first run, what is not part of the call: a forward pass, a conversion."""
+
+    def refusal(self, error: Exception, messages: Sequence[str]) -> str | None:
+        """Returns PyTorch's reason if an error of the first run, with its warnings, says that it does not support this
+        call; None if the error is a fault."""
+        return None
+
     def __call__(self) -> None:
-        with on_current_stream(self.torch):
-            self._run() if self.workspace_bytes is not None else self._first_run()
+        with on_current_stream(self.torch), self.torch.inference_mode():
+            self._first_run() if self.workspace_bytes is None else self._run()
 
     def _run(self) -> None:
-        attention = self.torch.nn.attention
-        self._result = None  # frees its memory for the next
-        with self.torch.inference_mode(), attention.sdpa_kernel(getattr(attention.SDPBackend, self.backend)):
-            self._result = self.torch.nn.functional.scaled_dot_product_attention(
-                self._q, self._k, self._v, **self._factors
-            )
+        self.results = None  # frees their memory for the next
+        self.results = self.run()
 
     def _first_run(self) -> None:
-        """Run once and measure the memory. UnsupportedError with PyTorch's reasons if the shape is not supported."""
         cuda = self.torch.cuda
-        cuda.reset_peak_memory_stats()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
+                self.prepare()
+                cuda.reset_peak_memory_stats()
                 self._run()
-            except RuntimeError as e:
-                if not any(reason in str(e) for reason in REFUSALS):
+            except (RuntimeError, AttributeError) as e:
+                reason = self.refusal(e, [str(w.message) for w in caught])
+                if reason is None:
                     raise
-                reason = reasons([str(w.message) for w in caught]) or str(e)
                 raise UnsupportedError(
-                    f"PyTorch {self.torch.__version__} does not support {self.backend} for this shape ({reason})"
+                    f"PyTorch {self.torch.__version__} does not support {reason}"
                 ) from None
-        self.workspace_bytes = cuda.max_memory_allocated() - cuda.memory_allocated()
+        self.workspace_bytes = self.kept_bytes + cuda.max_memory_allocated() - cuda.memory_allocated()
 
     def copy_result(self) -> None:
         with on_current_stream(self.torch), self.torch.inference_mode():
-            self._o.copy_(self._result)
+            self.copy()
 
-
-class Softmax:
-    """torch.softmax along the rows of x [M, N] of CuPy into y [M, N]. It writes to y directly and needs no memory of its
-    own."""
-
-    def __init__(self, x, y):
-        self.torch = load()
-        self._x, self._y = as_tensor(self.torch, x), as_tensor(self.torch, y)
-
-    def __call__(self) -> None:
-        with on_current_stream(self.torch), self.torch.inference_mode():
-            self.torch.softmax(self._x, dim=1, out=self._y)
+    def copy(self) -> None:  # noqa: B027
+        """Copy the results to our arrays. Nothing to do where run() wrote to them."""
 
 
 def on_current_stream(torch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kernels.libraries import cublas
-from kernels.libraries.torch import as_tensor, load, on_current_stream
+from kernels.libraries.torch import Call
 
 
 def linear(x, W, y, M, N, K) -> Callable[[], None]:
@@ -28,38 +28,26 @@ def column_sums(dy, db, M, N) -> Callable[[], None]:
     return cublas.column_sums(dy, db, M, N)
 
 
-class _Call:
-    """A call of PyTorch that writes to our arrays."""
-
-    def __init__(self, *arrays):
-        self.torch = load()
-        self._tensors = [as_tensor(self.torch, array) for array in arrays]
-
-    def __call__(self) -> None:
-        with on_current_stream(self.torch), self.torch.inference_mode():
-            self._run(*self._tensors)
-
-    def _run(self, *tensors) -> None:
-        raise NotImplementedError
-
-
-class Linear(_Call):
+class Linear(Call):
     """torch.addmm, which torch.nn.functional.linear calls."""
 
-    def _run(self, x, W, b, y) -> None:
+    def run(self) -> None:
+        x, W, b, y = self.tensors
         self.torch.addmm(b, x, W.t(), out=y)
 
 
-class InputGradient(_Call):
+class InputGradient(Call):
     """torch.mm, as the backward pass of a linear layer calls it."""
 
-    def _run(self, dy, W, dx) -> None:
+    def run(self) -> None:
+        dy, W, dx = self.tensors
         self.torch.mm(dy, W, out=dx)
 
 
-class WeightGradient(_Call):
+class WeightGradient(Call):
     """torch.mm and torch.sum, as the backward pass of a linear layer calls them."""
 
-    def _run(self, dy, x, dW, db) -> None:
+    def run(self) -> None:
+        dy, x, dW, db = self.tensors
         self.torch.mm(dy.t(), x, out=dW)
         self.torch.sum(dy, 0, out=db)

@@ -9,40 +9,22 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from kernels.libraries import torch as torch_library
+from kernels.libraries.torch import Call
 from kernels.optimizer.shape import AdamShape, SgdShape, parser
 
 
-class _Optimizer:
-    """A call that updates every tensor of the arrays. `workspace_bytes`: what PyTorch's allocator reports for the first
-    call."""
+class _Optimizer(Call):
+    """A call that updates every tensor of the arrays. The last argument is the shape of the tensors, as text."""
 
     SHAPE: type
     ARRAYS: int
 
     def __init__(self, *args: Any):
-        self.torch = torch_library.load()
-        text, self.shape = bytes(args[-1]).decode(), None
-        self.shape = parser(self.SHAPE)(text)
-        arrays = [torch_library.as_tensor(self.torch, array) for array in args[: self.ARRAYS]]
+        super().__init__(*args[: self.ARRAYS])
+        self.shape = parser(self.SHAPE)(bytes(args[-1]).decode())
         self.lists = [
-            [array[first : first + count] for first, count in self.shape.tensors] for array in arrays
+            [array[first : first + count] for first, count in self.shape.tensors] for array in self.tensors
         ]
-        self.workspace_bytes: int | None = None
-
-    def __call__(self) -> None:
-        with torch_library.on_current_stream(self.torch), self.torch.no_grad():
-            self.run() if self.workspace_bytes is not None else self._first_run()
-
-    def _first_run(self) -> None:
-        cuda = self.torch.cuda
-        cuda.reset_peak_memory_stats()
-        before = cuda.memory_allocated()
-        self.run()
-        self.workspace_bytes = cuda.max_memory_allocated() - before
-
-    def run(self) -> None:
-        raise NotImplementedError
 
 
 class SgdForeach(_Optimizer):

@@ -5,7 +5,7 @@ PyTorch keeps 64-bit indices. They are in memory of its own; copies to and from 
 
 from __future__ import annotations
 
-from kernels.libraries import torch as torch_library
+from kernels.libraries.torch import Call
 
 
 def settings(s) -> tuple[list[int], ...]:
@@ -17,59 +17,40 @@ def dilation(s) -> list[int]:
     return [int(s["dilation_h"]), int(s["dilation_w"])]
 
 
-class Call:
-    """A call of PyTorch that can be repeated. `workspace_bytes`: memory besides our arrays."""
-
-    workspace_bytes = 0
-
-    def __init__(self, *arrays):
-        self.torch = torch_library.load()
-        self._tensors = [torch_library.as_tensor(self.torch, array) for array in arrays]
-
-    def __call__(self) -> None:
-        with torch_library.on_current_stream(self.torch), self.torch.inference_mode():
-            self._run()
-
-    def _run(self) -> None:
-        raise NotImplementedError
-
-
 class MaxPool(Call):
     """aten::max_pool2d_with_indices of x into y; copy_result() copies the indices to ours, int32."""
 
     def __init__(self, x, y, index, s, ceil):
         super().__init__(x, y, index)
         self._settings = (*settings(s), dilation(s), bool(ceil))
-        self._wide = self.torch.empty_like(self._tensors[2], dtype=self.torch.int64)
-        self.workspace_bytes = self._wide.nbytes
+        self._wide = self.torch.empty_like(self.tensors[2], dtype=self.torch.int64)
+        self.kept_bytes = self._wide.nbytes
 
-    def _run(self) -> None:
-        x, y, _ = self._tensors
+    def run(self) -> None:
+        x, y, _ = self.tensors
         self.torch.ops.aten.max_pool2d_with_indices.out(x, *self._settings, out=y, indices=self._wide)
 
-    def copy_result(self) -> None:
-        with torch_library.on_current_stream(self.torch), self.torch.inference_mode():
-            self._tensors[2].copy_(self._wide)
+    def copy(self) -> None:
+        self.tensors[2].copy_(self._wide)
 
 
 class MaxPoolBackward(Call):
     """aten::max_pool2d_with_indices_backward of dy and the indices into dx.
 
-    PyTorch takes x too, but reads only its size. The 64-bit indices are made from ours at the first call."""
+    PyTorch takes x too, but reads only its size. The 64-bit indices are made from ours before the first run."""
 
     def __init__(self, dy, index, dx, s, ceil):
         super().__init__(dy, index, dx)
         self._settings = (*settings(s), dilation(s), bool(ceil))
-        self._x = self.torch.empty_like(self._tensors[2])
-        self._wide = self.torch.empty_like(self._tensors[1], dtype=self.torch.int64)
-        self.workspace_bytes = self._x.nbytes + self._wide.nbytes
-        self._copied = False
+        self._x = self.torch.empty_like(self.tensors[2])
+        self._wide = self.torch.empty_like(self.tensors[1], dtype=self.torch.int64)
+        self.kept_bytes = self._x.nbytes + self._wide.nbytes
 
-    def _run(self) -> None:
-        dy, index, dx = self._tensors
-        if not self._copied:
-            self._wide.copy_(index)
-            self._copied = True
+    def prepare(self) -> None:
+        self._wide.copy_(self.tensors[1])
+
+    def run(self) -> None:
+        dy, _, dx = self.tensors
         self.torch.ops.aten.max_pool2d_with_indices_backward.grad_input(
             dy, self._x, *self._settings, self._wide, grad_input=dx
         )
@@ -82,8 +63,8 @@ class AvgPool(Call):
         super().__init__(x, y)
         self._settings = (*settings(s), bool(ceil), bool(s["include_pad"]), None)
 
-    def _run(self) -> None:
-        x, y = self._tensors
+    def run(self) -> None:
+        x, y = self.tensors
         self.torch.ops.aten.avg_pool2d.out(x, *self._settings, out=y)
 
 
@@ -93,26 +74,26 @@ class AvgPoolBackward(Call):
     def __init__(self, dy, dx, s, ceil):
         super().__init__(dy, dx)
         self._settings = (*settings(s), bool(ceil), bool(s["include_pad"]), None)
-        self._x = self.torch.empty_like(self._tensors[1])
-        self.workspace_bytes = self._x.nbytes
+        self._x = self.torch.empty_like(self.tensors[1])
+        self.kept_bytes = self._x.nbytes
 
-    def _run(self) -> None:
-        dy, dx = self._tensors
+    def run(self) -> None:
+        dy, dx = self.tensors
         self.torch.ops.aten.avg_pool2d_backward.grad_input(dy, self._x, *self._settings, grad_input=dx)
 
 
 class GlobalAvgPool(Call):
     """torch.mean of x over the pixels of a plane, into y: what adaptive_avg_pool2d to 1 x 1 calls."""
 
-    def _run(self) -> None:
-        x, y = self._tensors
+    def run(self) -> None:
+        x, y = self.tensors
         self.torch.mean(x, dim=(2, 3), out=y)
 
 
 class GlobalAvgPoolBackward(Call):
     """torch.div of dy, expanded to the planes, into dx: what the gradient of torch.mean is."""
 
-    def _run(self) -> None:
-        dy, dx = self._tensors
+    def run(self) -> None:
+        dy, dx = self.tensors
         area = dx.shape[2] * dx.shape[3]
         self.torch.div(dy[:, :, None, None].expand(dx.shape), area, out=dx)

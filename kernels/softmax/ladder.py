@@ -12,7 +12,7 @@ from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
 from kernels.model.rules import index_rules, max_rules
 from kernels.model.rung import Cost, Ladder, Rung
-from kernels.softmax import cpu
+from kernels.softmax import cpu, library
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.reference import TOLERANCE
 from kernels.softmax.reference import softmax as reference
@@ -60,7 +60,7 @@ def build_warp(s: SoftmaxShape, tiles: Tiles) -> Program:
 
 
 def build_library(s: SoftmaxShape, tiles: Tiles) -> Program:
-    return Program(buffers(s), (LibraryCall("torch_softmax", ("x", "y"), None, torch_library.Softmax),))
+    return Program(buffers(s), (LibraryCall("torch_softmax", ("x", "y"), None, library.Softmax),))
 
 
 # -- cost and rules -------------------------------------------------------------------------------------

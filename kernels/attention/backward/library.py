@@ -7,8 +7,7 @@ runs once, before any timing. What it saves is PyTorch's own: its O, its row sum
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from kernels.attention.backward import common
 from kernels.attention.backward.shape import BackwardShape
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
-from kernels.model.program import LibraryCall, Program, Tiles, UnsupportedError
+from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rung import TENSOR_CORES, Rung
 
 GRADIENTS = "dQ", "dK", "dV"
@@ -35,71 +34,35 @@ IDEAS = {  # backend: (suffix of the rung's name, its title, description)
 }  # fmt: skip
 
 
-class Backward:
-    """The backward pass of one backend on tensors [B, H, N, d] of CuPy, which PyTorch reads in place. PyTorch returns the
-    gradients in memory of its own; copy_result copies them to dQ, dK and dV outside of the timing.
-
-    `workspace_bytes`: bytes allocated besides the gradients, reported by PyTorch's allocator for the first call.
-    """
+class Backward(torch_library.Call):
+    """The backward pass of one backend on tensors [B, H, N, d]. PyTorch returns the gradients in memory of its own."""
 
     def __init__(self, backend: str, Q, K, V, dO, dQ, dK, dV, scale, causal):
-        self.torch, self.backend = torch_library.load(), backend
-        tensors = [torch_library.as_tensor(self.torch, array) for array in (Q, K, V, dO, dQ, dK, dV)]
-        self._inputs, self._targets = tensors[:4], tensors[4:]
-        self._causal, self._scale = bool(causal), float(scale)
-        self._call: Callable[[], tuple] | None = None
-        self._result: tuple | None = None
-        self.workspace_bytes: int | None = None
+        super().__init__(Q, K, V, dO, dQ, dK, dV)
+        self._backend, self._causal, self._scale = backend, bool(causal), float(scale)
 
-    def __call__(self) -> None:
-        with torch_library.on_current_stream(self.torch), self.torch.inference_mode():
-            if self._call is None:
-                self._first_run()
-            else:
-                self._run()
-
-    def _run(self) -> None:
-        self._result = None  # frees its memory for the next
-        self._result = self._call()
-
-    def _first_run(self) -> None:
-        """Run the forward pass, then the backward pass once, and measure its memory. UnsupportedError with PyTorch's
-        reasons if the backend does not support the shape."""
-        cuda = self.torch.cuda
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                self._check()
-            self._call = OPERATORS[self.backend](
-                self.torch.ops.aten, *self._inputs, self._causal, self._scale
-            )
-            cuda.reset_peak_memory_stats()
-            self._run()
-        except cuda.OutOfMemoryError:
-            raise
-        except RuntimeError as e:
-            if "CUDA error" in str(e):  # a fault, no refusal
-                raise
-            self._call = None
-            reason = torch_library.reasons([str(w.message) for w in caught]) or str(e).partition("\n")[0]
-            raise UnsupportedError(
-                f"PyTorch {self.torch.__version__} does not support the backward pass of {self.backend} for this "
-                f"shape ({reason})"
-            ) from None
-        self.workspace_bytes = cuda.max_memory_allocated() - cuda.memory_allocated()
-
-    def _check(self) -> None:
-        """Run the forward pass as PyTorch's public function does, which says why a backend cannot."""
-        attention = self.torch.nn.attention
-        with attention.sdpa_kernel(getattr(attention.SDPBackend, self.backend)):
+    def prepare(self) -> None:
+        """Run the forward pass as PyTorch's public function does, which says why a backend cannot; then the operator that
+        keeps what its backward pass needs."""
+        attention, inputs = self.torch.nn.attention, self.tensors[:4]
+        with attention.sdpa_kernel(getattr(attention.SDPBackend, self._backend)):
             self.torch.nn.functional.scaled_dot_product_attention(
-                *self._inputs[:3], is_causal=self._causal, scale=self._scale
+                *inputs[:3], is_causal=self._causal, scale=self._scale
             )
+        self._backward = OPERATORS[self._backend](self.torch.ops.aten, *inputs, self._causal, self._scale)
 
-    def copy_result(self) -> None:
-        with torch_library.on_current_stream(self.torch), self.torch.inference_mode():
-            for target, gradient in zip(self._targets, self._result, strict=False):  # the 4th is of a bias
-                target.copy_(gradient)
+    def run(self) -> tuple:
+        return self._backward()
+
+    def refusal(self, error: Exception, messages: Sequence[str]) -> str | None:
+        if isinstance(error, self.torch.cuda.OutOfMemoryError) or "CUDA error" in str(error):  # a fault
+            return None
+        reason = torch_library.reasons(messages) or str(error).partition("\n")[0]
+        return f"the backward pass of {self._backend} for this shape ({reason})"
+
+    def copy(self) -> None:
+        for target, gradient in zip(self.tensors[4:], self.results, strict=False):  # the 4th is of a bias
+            target.copy_(gradient)
 
 
 # -- each runs a forward pass and returns its backward pass ---------------------------------------------

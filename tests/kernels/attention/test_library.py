@@ -207,7 +207,7 @@ def pytorch(refuses: bool = False):
             functional=flags(scaled_dot_product_attention=sdpa),
             attention=flags(
                 sdpa_kernel=lambda backend: SetAttribute("backend", backend),
-                SDPBackend=flags(**{name: name for name in torch_library.BACKENDS}),
+                SDPBackend=flags(**{name: name for name in attention_library.IDEAS}),
             ),
         ),
     )
@@ -241,7 +241,7 @@ def bind_backend(backend: str):
     return step.bind(*args), arrays
 
 
-@pytest.mark.parametrize("backend", torch_library.BACKENDS)
+@pytest.mark.parametrize("backend", attention_library.IDEAS)
 def test_named_backend_runs_on_our_stream_without_tf32(fake_pytorch, backend):
     torch, calls = fake_pytorch()
     call, arrays = bind_backend(backend)

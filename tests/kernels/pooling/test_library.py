@@ -100,7 +100,13 @@ def torch(monkeypatch):
         mean=lambda x, dim, out: copied(out, np.asarray(x).mean(axis=dim)),
         div=lambda dy, by, out: copied(out, dy / by),
         inference_mode=lambda: Context("inference"),
-        cuda=types.SimpleNamespace(stream=Context, ExternalStream=lambda ptr: f"stream {ptr}"),
+        cuda=types.SimpleNamespace(
+            stream=Context,
+            ExternalStream=lambda ptr: f"stream {ptr}",
+            reset_peak_memory_stats=lambda: None,
+            max_memory_allocated=lambda: 0,
+            memory_allocated=lambda: 0,
+        ),
     )
     stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=7))
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stream))
