@@ -29,7 +29,7 @@ class Operator(Call):
         return found
 
     def refusal(self, error: Exception, messages: Sequence[str]) -> str:
-        return f"this call: {str(error).splitlines()[0]}"
+        return f"this call ({str(error).splitlines()[0]})"
 
     def copy(self) -> None:
         for name, result in zip(self.copied, self.results, strict=False):

@@ -329,7 +329,13 @@ def test_pytorch_writes_softmax_of_the_rows_to_y_on_our_stream(monkeypatch):
         softmax=computed,
         from_dlpack=lambda array: array,
         inference_mode=lambda: Context("inference"),
-        cuda=types.SimpleNamespace(stream=Context, ExternalStream=lambda ptr: f"stream {ptr}"),
+        cuda=types.SimpleNamespace(
+            stream=Context,
+            ExternalStream=lambda ptr: f"stream {ptr}",
+            reset_peak_memory_stats=lambda: None,
+            max_memory_allocated=lambda: 0,
+            memory_allocated=lambda: 0,
+        ),
     )
     stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=7))
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stream))
