@@ -1,4 +1,4 @@
-"""python -m kernels list | run RUNG --shape ... | emulate FILE.cu ENTRY ... | record --out FILE | ptx"""
+"""python -m kernels list | run RUNG --shape ... | emulate FILE.cu ENTRY ... | record --out FILE | ptx [TOPIC ...]"""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels import engines
+from kernels import engines, precompile
 from kernels.cases import parse_tiles, read_cases
 from kernels.ladders import LADDERS, ladder_of
 from kernels.machine.timing import MODES, Budget
 from kernels.model import numerals
 from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
-from kernels.precompile import write_all
 from kernels.records.row import commit
 from kernels.runner import VerificationError, run
 from kernels.sweep import GROUPS, Sweep, record
@@ -55,7 +54,8 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     if "emulate" in arguments:  # the emulator takes a while to import
         emulate_options(emulating)
-    commands.add_parser("ptx", help="compile every kernel's PTX anew into the tree")
+    ptx = commands.add_parser("ptx", help="compile the PTX of the kernels anew into the tree")
+    ptx.add_argument("topics", nargs="*", metavar="TOPIC", help="folders of kernels/, all if left out")
 
     recording = commands.add_parser(
         "record",
@@ -200,7 +200,7 @@ def do_emulate(args) -> None:
 
 def do_ptx(args) -> None:
 
-    for path in write_all():
+    for path in precompile.write(args.topics):
         print(path)
 
 

@@ -1,10 +1,10 @@
-"""Compile the kernels of every rung ahead of time: python -m kernels ptx writes the archives that
+"""Compile the kernels of every rung ahead of time: python -m kernels ptx [TOPIC ...] writes the archives that
 kernels.engines.emulator.precompiled reads."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.precompiled import FOLDER, Defines, archive_entry, options
 from kernels.engines.emulator.ptx_archive import Compiled
 from kernels.ladders import LADDERS
-from kernels.model.program import Launch, Tiles
+from kernels.model.program import Launch, RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
 
 
@@ -58,12 +58,16 @@ def build(source: str, defines: Defines) -> Compiled:
     )
 
 
-def write_all() -> list[Path]:
-    """Write every archive anew and return the paths written."""
-    topics: dict[str, dict[str, Compiled]] = {}
+def write(wanted: Collection[str] = ()) -> list[Path]:
+    """Write the archives of these topics anew, of all if none is named, and return the paths written. RuleError names a
+    topic that has no kernels."""
+    topics: dict[str, dict[str, Compiled]] = {name: {} for name in wanted}
     for source, _, defines in kernels():
         topic, name = archive_entry(source, defines)
-        topics.setdefault(topic, {})[name] = build(source, defines)
+        if not wanted or topic in wanted:
+            topics.setdefault(topic, {})[name] = build(source, defines)
+    if empty := [topic for topic, built in topics.items() if not built]:
+        raise RuleError(f"no kernels are in {', '.join(empty)}")
     version = compile.version() or ""
     return [
         path for topic, built in topics.items() for path in ptx_archive.write(FOLDER, topic, version, built)

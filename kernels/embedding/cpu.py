@@ -1,6 +1,6 @@
 """The kernels of an embedding in NumPy, with the same arguments: the cpu engine runs these.
 
-tokens, ranks and order are [M], counts [chunks, V], totals and first [V]; table and dtable [V, d], y and dy [M, d].
+tokens, ranks and order are [M], counts and earlier [chunks, V], totals and first [V]; table and dtable [V, d], y and dy [M, d].
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def rank_tokens(size: int) -> Callable[..., None]:
     return rank
 
 
-def chunk_totals(counts: np.ndarray, totals: np.ndarray, chunks, V) -> None:
-    """Write the counts of each token to totals, and replace those of a chunk by the sum of the chunks before."""
+def chunk_totals(counts: np.ndarray, earlier: np.ndarray, totals: np.ndarray, chunks, V) -> None:
+    """Write the counts of each token to totals, and to `earlier`, for each chunk, the sum of the chunks before."""
     np.sum(counts, axis=0, out=totals)
-    counts[...] = np.cumsum(counts, axis=0, dtype=counts.dtype) - counts
+    np.subtract(np.cumsum(counts, axis=0, dtype=counts.dtype), counts, out=earlier)
 
 
 def first_positions(totals: np.ndarray, first: np.ndarray, V) -> None:
@@ -59,10 +59,10 @@ def place(size: int) -> Callable[..., None]:
     """Returns a function that writes the order of the tokens, from chunks of `size`."""
 
     def place(
-        tokens: np.ndarray, ranks: np.ndarray, counts: np.ndarray, first: np.ndarray, order: np.ndarray, M, V
+        tokens: np.ndarray, ranks: np.ndarray, earlier: np.ndarray, first: np.ndarray, order: np.ndarray, M, V
     ) -> None:
         m = np.arange(len(tokens))
-        order[first[tokens] + counts[m // size, tokens] + ranks] = m
+        order[first[tokens] + earlier[m // size, tokens] + ranks] = m
 
     return place
 

@@ -83,8 +83,9 @@ def build_runs(s: EmbeddingBackwardShape, tiles: Tiles) -> Program:
 
 
 def _sort_buffers(s: EmbeddingBackwardShape, tiles: Tiles) -> tuple[Buffer, ...]:
+    of_chunks = ceil(s.M, tiles["CHUNK"]), s.V
     shapes = {
-        "ranks": (s.M,), "counts": (ceil(s.M, tiles["CHUNK"]), s.V), "totals": (s.V,), "first": (s.V,), "order": (s.M,),
+        "ranks": (s.M,), "counts": of_chunks, "earlier": of_chunks, "totals": (s.V,), "first": (s.V,), "order": (s.M,),
     }  # fmt: skip
     return tuple(Buffer(name, WORKSPACE, shape, "int32") for name, shape in shapes.items())
 
@@ -104,14 +105,14 @@ def _sort(s: EmbeddingBackwardShape, tiles: Tiles) -> tuple[Launch, ...]:
             cpu.rank_tokens(chunk), of_chunk,
         ),
         launch(
-            "embedding/06_chunk_totals.cu", (ceil(s.V, block),), block, ("counts", "totals", np.int32(chunks), V),
-            cpu.chunk_totals, of_block,
+            "embedding/06_chunk_totals.cu", (ceil(s.V, block),), block,
+            ("counts", "earlier", "totals", np.int32(chunks), V), cpu.chunk_totals, of_block,
         ),
         launch(
             "embedding/07_first_positions.cu", (1,), SCAN["BLOCK"], ("totals", "first", V), cpu.first_positions, SCAN
         ),
         launch(
-            "embedding/08_place.cu", (chunks,), chunk, ("tokens", "ranks", "counts", "first", "order", M, V),
+            "embedding/08_place.cu", (chunks,), chunk, ("tokens", "ranks", "earlier", "first", "order", M, V),
             cpu.place(chunk), of_chunk,
         ),
     )  # fmt: skip
@@ -167,10 +168,12 @@ def atomic_cost(s: EmbeddingBackwardShape, program: Program) -> Cost:
 
 
 def sorted_cost(s: EmbeddingBackwardShape, program: Program) -> Cost:
-    """Returns the cost with the numbers of the sort: counts are written twice and read twice, the others written and read.
+    """Returns the cost with the numbers of the sort: counts are written twice and read once, the others written and read.
     Few parts of sums are stored; they are not counted."""
     sizes = {b.name: b.nbytes for b in program.buffers}
-    moved = 4 * sizes["counts"] + sum(2 * sizes[name] for name in ("ranks", "totals", "first", "order"))
+    moved = sizes["counts"] + sum(
+        2 * sizes[name] for name in ("counts", "earlier", "ranks", "totals", "first", "order")
+    )
     return Cost(s.flops, s.bytes + moved, program.nbytes(WORKSPACE))
 
 

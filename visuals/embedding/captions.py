@@ -21,7 +21,7 @@ CAPTIONS = {
     "chunk": mark("Second launch, block {0}: tokens {1} to {2} are copied to shared memory. Barrier: every thread waits until all tokens of its chunk are there."),
     "rank": mark("Block {0}: each thread compares its token with all of the chunk. [ranks](workspace) says how many equal ones come before it. The last of each token stores the count."),
     "others_rank": mark("The other blocks ({0}) do the same for their chunks."),
-    "totals": mark("Third launch: each thread has one token. It replaces the [counts](workspace) of the chunks by the sums of those before. The [totals](workspace) remain: token {0} occurs {1} times."),
+    "totals": mark("Third launch: each thread has one token. [earlier](workspace) says how often it occurs in the chunks before each. What remains is the total: token {0} occurs {1} times."),
     "scan": mark("Fourth launch: one block adds up the totals. [first](workspace) says where each token begins in sorted order: token {0} begins at {1}."),
     "scan_lanes": mark("Fourth launch, one block: each thread reads the totals of {0} tokens. The lanes of a warp add up their sums in five steps. Barrier: every thread waits until every warp has stored its sum."),
     "scan_end": mark("Barrier: every thread waits until all have read the sums of the warps. Another turn may overwrite them."),
@@ -48,7 +48,7 @@ _SORT = (
         "rank": "rank += i < thread",
         "others_rank": "counts[(size_t)blockIdx.x * V + token]",
     },
-    {"totals": "counts[i] = total"},
+    {"totals": "earlier[i] = total"},
     {
         "scan_lanes": "__syncthreads()",
         "scan": "first[token + i] = position",

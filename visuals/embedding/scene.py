@@ -21,6 +21,7 @@ ROLES = {"tokens": "filter", "table": "input", "dy": "input", "y": "output", "dt
 NOTES = {
     "ranks": mark("equal tokens before, in the chunk"),
     "counts": mark("one row per chunk"),
+    "earlier": mark("counts of the chunks before"),
     "totals": mark("of each token"),
     "first": mark("position of each token"),
     "order": mark("indices, sorted by token"),
@@ -86,7 +87,7 @@ def _groups(tensors: Mapping[str, Tensor]) -> tuple[Group, ...]:
     regions = (
         (rows(("tokens",), ("table", "y"), ("dtable", "dy")), "global", tr("global memory")),
         (
-            rows(("ranks",), ("counts",), ("totals",), ("first",), ("order",), ("parts",)),
+            rows(("ranks",), ("counts",), ("earlier",), ("totals",), ("first",), ("order",), ("parts",)),
             "workspace",
             tr("workspace in global memory"),
         ),

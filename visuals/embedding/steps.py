@@ -151,7 +151,8 @@ def _positions(s: Steps) -> None:
     totals = s.run.after[2]["totals"]
     token, nbytes = int(totals.argmax()), s.run.after[2]["counts"].nbytes
     s.step("totals", token, totals[token], read=nbytes, written=nbytes + totals.nbytes)
-    s.put("counts", 2)
+    s.r.look("counts", np.arange(s.run.after[2]["counts"].size))
+    s.put("earlier", 2)
     s.put("totals", 2)
     s.step("scan_lanes", SCAN["PER"], read=totals.nbytes)
     s.r.look("totals", np.arange(s.V))
@@ -161,14 +162,14 @@ def _positions(s: Steps) -> None:
 
 
 def _place(s: Steps, chunk: int) -> None:
-    counts, first, ranks = (s.run.after[3][name] for name in ("counts", "first", "ranks"))
+    earlier, first, ranks = (s.run.after[3][name] for name in ("earlier", "first", "ranks"))
     order = s.run.after[4]["order"]
     position = np.empty(s.M, int)
     position[order] = np.arange(s.M)
     for m in range(min(s.M, MAX_ROWS)):
         n, token = m // chunk, int(s.tokens[m])
-        s.step("place", n, m, token, first[token], counts[n, token], ranks[m], read=4 * FLOAT, written=FLOAT)
-        for name, cell in (("tokens", m), ("first", token), ("counts", n * s.V + token), ("ranks", m)):
+        s.step("place", n, m, token, first[token], earlier[n, token], ranks[m], read=4 * FLOAT, written=FLOAT)
+        for name, cell in (("tokens", m), ("first", token), ("earlier", n * s.V + token), ("ranks", m)):
             s.r.look(name, np.array([cell]))
         s.put("order", 4, position[m : m + 1])
     if s.M > MAX_ROWS:

@@ -9,15 +9,15 @@
 // Launch: grid ceil(M / CHUNK), block CHUNK. CHUNK is a define.
 
 extern "C" __global__ void __launch_bounds__(CHUNK) place(
-    const int* __restrict__ tokens,  // [M], each in 0 .. V - 1
-    const int* __restrict__ ranks,   // [M]
-    const int* __restrict__ counts,  // [chunks, V], of earlier chunks
-    const int* __restrict__ first,   // [V]
-    int* __restrict__ order,         // [M]
+    const int* __restrict__ tokens,   // [M], each in 0 .. V - 1
+    const int* __restrict__ ranks,    // [M]
+    const int* __restrict__ earlier,  // [chunks, V], in chunks before
+    const int* __restrict__ first,    // [V]
+    int* __restrict__ order,          // [M]
     int M, int V) {
   int m = blockIdx.x * CHUNK + threadIdx.x;
   if (m >= M) return;
   int token = tokens[m];
-  int earlier = counts[(size_t)blockIdx.x * V + token];
-  order[first[token] + earlier + ranks[m]] = m;
+  int before = earlier[(size_t)blockIdx.x * V + token] + ranks[m];
+  order[first[token] + before] = m;
 }

@@ -34,6 +34,7 @@ from kernels.model.verify import agrees, by_output
 from kernels.runner import inputs_of, run
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.fake_torch import fake_cuda, no_context
 
 RUNGS = {
     rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library
@@ -309,15 +310,7 @@ class Torch:
         self.add = add
         self.clamp_min = lambda x, low, out: np.maximum(x, low, out=out)
         self.sum = lambda x, dim, out: np.sum(x, axis=dim, out=out)
-        self.inference_mode = lambda: _Nothing()
-
-
-class _Nothing:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None
+        self.inference_mode, self.cuda = no_context, fake_cuda()
 
 
 class Tensor(np.ndarray):
@@ -336,7 +329,7 @@ def test_pytorch_gets_the_tensors_in_their_order(ladder, layout, monkeypatch):
 
     monkeypatch.setattr(torch_library, "load", Torch)
     monkeypatch.setattr(torch_library, "as_tensor", lambda torch, array: array.view(Tensor))
-    monkeypatch.setattr(torch_library, "on_current_stream", lambda torch: _Nothing())
+    monkeypatch.setattr(torch_library, "on_current_stream", lambda torch: no_context())
     fields = {"layout": layout} if issubclass(ladder.shape, BiasShape) else {}
     shape, rung = ladder.shape(2, 3, 4, 5, **fields), ladder.rungs[-1]
     program = rung.build(shape, {})

@@ -13,7 +13,7 @@ from kernels.machine.timing import Budget
 from kernels.model.verify import agrees, by_output
 from kernels.optimizer import ladder as optimizer
 from kernels.optimizer.shape import AdamShape, SgdShape
-from kernels.runner import inputs_of
+from kernels.runner import inputs_of, rung_reference
 from tests.helpers import rung_runs
 from tests.helpers.needs import needs_torch
 from tests.kernels.optimizer.test_ladder import LIBRARIES, RUNGS, SHAPES
@@ -31,6 +31,7 @@ def run_and_verify(name: str, shape, tiles=None) -> None:
     session = cuda.open(program, inputs)
     session.verify_run()
     expected = by_output(ladder.reference(shape, **inputs), tuple(b.name for b in program.outputs))
+    expected = rung_reference(rung, shape, tiles or {}, inputs, expected)
     for output, (ref, scale) in expected.items():
         assert agrees(session.fetch(output), ref, scale, rung.tolerance), (
             f"{output} of {name} {shape} {tiles}"

@@ -23,6 +23,7 @@ from kernels.optimizer.shape import ALIGNMENT, CHUNK, AdamShape, SgdShape, parse
 from kernels.runner import inputs_of, run
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.fake_torch import fake_cuda, no_context
 
 RUNGS = {
     rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library
@@ -311,14 +312,6 @@ def test_bytes_per_element():
 
 
 # -- PyTorch -----------------------------------------------------------------------------------------
-class _Nothing:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None
-
-
 class Step:
     """A step counter as PyTorch keeps it, on the host."""
 
@@ -333,11 +326,8 @@ class Torch:
     """The functions of PyTorch that are called, in NumPy, one tensor after another. They record their calls."""
 
     def __init__(self):
-        self.no_grad = lambda: _Nothing()
+        self.inference_mode, self.cuda = no_context, fake_cuda(peak=20, now=8)
         self.tensor, self.full = Step, lambda size, value, device: Step(value)
-        self.cuda = type("cuda", (), {
-            "reset_peak_memory_stats": lambda: None, "memory_allocated": lambda: 8, "max_memory_allocated": lambda: 20,
-        })  # fmt: skip
 
     def _foreach_add(self, xs, ys, alpha):
         return [x + alpha * y for x, y in zip(xs, ys, strict=True)]
@@ -380,7 +370,7 @@ def test_pytorch_gets_the_tensors_and_the_factors(name, monkeypatch):
     monkeypatch.setattr(torch_library, "load", lambda: fake)
     monkeypatch.setattr(library, "functional_adam", lambda: fake.functional_adam)
     monkeypatch.setattr(torch_library, "as_tensor", lambda torch, array: array)
-    monkeypatch.setattr(torch_library, "on_current_stream", lambda torch: _Nothing())
+    monkeypatch.setattr(torch_library, "on_current_stream", lambda torch: no_context())
     ladder, rung = LIBRARIES[name]
     shape = ladder.shape("5 70 6*2", lr=0.03, weight_decay=0.125)
     shape = shape.with_(step=5) if ladder is optimizer.ADAM else shape

@@ -18,6 +18,7 @@ from kernels.pooling import reference
 from kernels.pooling.ladder import LADDERS as POOLING
 from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
 from kernels.runner import inputs_of, run
+from tests.helpers.fake_torch import fake_cuda
 
 SHAPES = {
     "max": MaxPoolShape(2, 3, 9, 7, 3, 2, stride=(2, 1), pad=1, dilation=(1, 2), ceil=1),
@@ -100,13 +101,7 @@ def torch(monkeypatch):
         mean=lambda x, dim, out: copied(out, np.asarray(x).mean(axis=dim)),
         div=lambda dy, by, out: copied(out, dy / by),
         inference_mode=lambda: Context("inference"),
-        cuda=types.SimpleNamespace(
-            stream=Context,
-            ExternalStream=lambda ptr: f"stream {ptr}",
-            reset_peak_memory_stats=lambda: None,
-            max_memory_allocated=lambda: 0,
-            memory_allocated=lambda: 0,
-        ),
+        cuda=fake_cuda(Context),
     )
     stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=7))
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stream))

@@ -24,6 +24,7 @@ from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape, parse_softmax
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.fake_torch import fake_cuda
 
 RUNGS = {rung.name: rung for rung in softmax_ladder.RUNGS}
 SAFE = [name for name in RUNGS if name != "softmax/unsafe"]
@@ -329,13 +330,7 @@ def test_pytorch_writes_softmax_of_the_rows_to_y_on_our_stream(monkeypatch):
         softmax=computed,
         from_dlpack=lambda array: array,
         inference_mode=lambda: Context("inference"),
-        cuda=types.SimpleNamespace(
-            stream=Context,
-            ExternalStream=lambda ptr: f"stream {ptr}",
-            reset_peak_memory_stats=lambda: None,
-            max_memory_allocated=lambda: 0,
-            memory_allocated=lambda: 0,
-        ),
+        cuda=fake_cuda(Context),
     )
     stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=7))
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stream))
