@@ -96,6 +96,15 @@ def test_its_units_are_those_of_its_kernels(ladder, rung):
 
 
 @every_rung
+def test_its_launches_have_names_of_their_own(ladder, rung):
+    """The times of a program's steps are kept by name."""
+    for preset in ladder.presets.values():
+        if not any(rung.rules(preset.shape, rung.default_tiles)):
+            names = [step.name for step in rung.build(preset.shape, rung.default_tiles).steps]
+            assert len(names) == len(set(names))
+
+
+@every_rung
 def test_a_looser_tolerance_has_a_reason(ladder, rung):
     """At 32 bits: factors rounded to a coarser type, or an error scale of the rung's own."""
     tightest = min(other.tolerance for other in ladder.rungs if not other.scale and runs_fp32(ladder, other))

@@ -8,6 +8,7 @@ linear-dweight  dW = dy^T x, and db, the column sums of dy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -147,6 +148,8 @@ def _build_split(ladder: str):
         names = tuple(part.name for part in parts.values())
         product = _product(ladder, s, tiles, names, TILED[ladder][3](tiles["BK"]), "product_parts")
         adds = [_add_parts(outputs[name], parts[name], tiles, ladder == LINEAR) for name in RESULTS[ladder]]
+        if len(adds) > 1:
+            adds = [replace(step, label=f"{step.entry} of {step.args[2]}") for step in adds]
         return Program(BUFFERS[ladder](s, *parts.values()), (product, *adds))
 
     return build
@@ -157,8 +160,7 @@ def _add_parts(result: Buffer, parts: Buffer, tiles: Tiles, has_bias: bool) -> L
     bias, cpu_function = ("b", cpu.add_parts_and_bias) if has_bias else (parts.name, cpu.add_parts)
     args = parts.name, bias, result.name, np.int64(count), np.int32(result.shape[-1])
     defines = {"BLOCK": BLOCK, "SPLITS": tiles["SPLITS"], "BIAS": int(has_bias)}
-    step = launch("linear/03_add_parts.cu", (ceil(count, BLOCK),), BLOCK, args, cpu_function, defines)
-    return step
+    return launch("linear/03_add_parts.cu", (ceil(count, BLOCK),), BLOCK, args, cpu_function, defines)
 
 
 # -- programs: libraries -------------------------------------------------------------------------------------

@@ -30,14 +30,7 @@ FIELDS = {
     "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "flops", "error", "clock_sm_mhz",
 }  # fmt: skip
 # Ladders whose sweep is not complete: python -m kernels record goes on with it on an H200. All lack hot times.
-NOT_YET = {
-    "relu", "relu-backward", "bias", "bias-backward", "residual", "residual-backward", "sgd", "adam",
-    "max-pool", "max-pool-backward", "avg-pool", "avg-pool-backward", "global-avg-pool", "global-avg-pool-backward",
-    "batch-norm", "batch-norm-inference", "batch-norm-backward", "layer-norm", "layer-norm-backward", "rms-norm",
-    "rms-norm-backward", "cross-entropy", "cross-entropy-backward", "cross-entropy-step", "linear", "linear-dinput",
-    "linear-dweight", "embedding", "embedding-backward", "conv-dinput", "conv-dweight", "conv-transpose",
-    "attention-backward",
-}  # fmt: skip
+NOT_YET = {"embedding-backward", "linear-dweight"}
 
 
 def shape_of(row):
@@ -327,4 +320,4 @@ def read(path):
 
 def test_recordings_stay_small():
     """Everyone who clones the repository gets them."""
-    assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 7e6
+    assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 10e6
