@@ -47,12 +47,13 @@ class Buffer:
 @dataclass(frozen=True)
 class View:
     """Elements `offset` and following of a buffer, in a shape and under a name of their own: one of the weights that
-    lie in one buffer."""
+    lie in one buffer. With a `dtype` the buffer's bytes are read as elements of that type."""
 
     name: str
     of: str
     offset: int
     shape: tuple[int, ...]
+    dtype: str = ""  # that of the buffer
 
     def __post_init__(self):
         if self.offset < 0:
@@ -60,7 +61,10 @@ class View:
 
     def cut(self, array: Any) -> Any:
         """Returns the view of the buffer's array, NumPy's or CuPy's."""
-        return array.reshape(-1)[self.offset : self.offset + math.prod(self.shape)].reshape(self.shape)
+        flat = array.reshape(-1)
+        if self.dtype:
+            flat = flat.view(self.dtype)
+        return flat[self.offset : self.offset + math.prod(self.shape)].reshape(self.shape)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def compose(tensors: Sequence[Buffer], parts: Iterable[Part], views: Sequence[Vi
     ValueError names a part whose buffer has other bytes or another type than its tensor, or names an unknown tensor.
     """
     known = {t.name: t for t in tensors}
-    known |= {v.name: Buffer(v.name, known[v.of].role, v.shape, known[v.of].dtype) for v in views}
+    known |= {v.name: Buffer(v.name, known[v.of].role, v.shape, v.dtype or known[v.of].dtype) for v in views}
     steps: list[Step] = []
     owned: list[Buffer] = []
     for part in parts:

@@ -93,16 +93,17 @@ def reference(graph: Graph, find: Find, inputs: Mapping[str, np.ndarray]) -> dic
         name: np.asarray(a, np.float64) if np.asarray(a).dtype.kind == "f" else np.asarray(a)
         for name, a in inputs.items()
     }
-    values["gradients"] = np.zeros(graph.tensors["gradients"].shape)
+    for name in dict.fromkeys(view.of for view in graph.views if view.of not in values):
+        values[name] = np.zeros(graph.tensors[name].shape)
     values |= {view.name: view.cut(values[view.of]) for view in graph.views}
-    parts = {view.name for view in graph.views}
+    fixed = set(values)  # arrays and their parts, which are written in place
     for node in graph.nodes:
         ladder, built = find(node.rung), node_program(node, find)
         given = {b.name: values[node.tensors[b.name]].reshape(b.shape) for b in built.of_role(INPUT)}
         expected = by_output(ladder.reference(node.shape, **given), tuple(b.name for b in built.outputs))
         for name, (result, _) in expected.items():
             tensor = node.tensors.get(name)
-            if tensor in parts:
+            if tensor in fixed:
                 values[tensor][...] = result.reshape(values[tensor].shape)
             elif tensor:
                 values[tensor] = result

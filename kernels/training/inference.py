@@ -11,6 +11,7 @@ from kernels.ladders import ladder_of
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, View
 from kernels.norm.shape import BatchNormInferenceShape, BatchNormShape
 from kernels.training import step
+from kernels.training.accumulate import of_first_part
 from kernels.training.compose import Part, compose
 from kernels.training.graph import DATA, FORWARD, WEIGHT, Graph, Node, node_program
 from kernels.training.networks import IMAGE, NETWORKS
@@ -25,11 +26,9 @@ INFERENCE = {"mean": "mean", "invstd": "var"}  # the buffers of batch norm in in
 def running_names(graph: Graph) -> Iterator[tuple[str, tuple[int, ...], float]]:
     """Yields the name, the shape and the first value of each running statistic: a mean, and under the name of 1/std a
     variance."""
-    for node in graph.nodes:
-        if isinstance(node.shape, BatchNormShape) and node.phase == FORWARD:
-            for buffer, value in FIRST.items():
-                name = node.tensors[buffer]
-                yield RUNNING + name, graph.tensors[name].shape, value
+    for name in step.statistics(graph):
+        if name == of_first_part(name):
+            yield RUNNING + name, graph.tensors[name].shape, FIRST[name.rpartition(".")[2]]
 
 
 def predicted(network: str, arrays: Mapping[str, np.ndarray], images: np.ndarray) -> np.ndarray:

@@ -13,29 +13,34 @@ from typing import Any
 import numpy as np
 
 from kernels import engines
-from kernels.i18n import tr
-from kernels.model.program import Program, RuleError
+from kernels.i18n import decimal, tr
+from kernels.ladders import ladder_of
+from kernels.model.program import Program, RefusedError, RuleError
 from kernels.norm.shape import EPS
 from kernels.training import graph as graphs
 from kernels.training import step
+from kernels.training.accumulate import of_first_part
 from kernels.training.digits import Digits, load
 from kernels.training.graph import Graph
 from kernels.training.inference import MOMENTUM, RUNNING, predicted, running_names
 from kernels.training.networks import IMAGE, NETWORKS
+from kernels.training.step import PLAIN, Memory
 
 LOSS = "loss"
+KEPT = 3  # the layer in so many that keeps its result, where a message says what computing again would save
 
 
 @dataclass(frozen=True)
 class Settings:
     """What is trained: a network, the images of a step, the optimiser with its factors by name, the seed of the first
-    weights and of the order of the images. RuleError names the rule that one breaks."""
+    weights and of the order of the images, how a step saves memory. RuleError names the rule that one breaks."""
 
     network: str
     batch: int = 32
     optimizer: str = "sgd"
     factors: Mapping[str, float] = field(default_factory=lambda: {"lr": 0.05})
     seed: int = 0
+    memory: Memory = PLAIN
 
     def __post_init__(self):
         for name, known in (("network", NETWORKS), ("optimizer", step.OPTIMIZERS)):
@@ -68,6 +73,15 @@ class Diverged(RuleError):
     """A tensor of a step that is no finite number; the message names the first."""
 
 
+def step_of(settings: Settings, steps: int, engine: str) -> tuple[Graph, Program]:
+    """Returns the graph and the program of the step after so many. RuleError names a setting that breaks a rule."""
+    factors = dict(settings.factors)
+    if settings.optimizer == "adam":
+        factors["step"] = steps + 1  # its corrections depend on it
+    name = settings.network, settings.batch, engine == "cpu", settings.optimizer
+    return step.cached(*name, tuple(sorted(factors.items())), settings.memory)
+
+
 class Training:
     """A network in training on one engine, from the first weights or from a state."""
 
@@ -83,7 +97,8 @@ class Training:
             )
             raise RuleError(rule)
         self.steps = state.steps if state else 0
-        graph, _ = self._step()
+        graph, program = self._step()
+        self._check_memory(program)
         first = step.inputs(graph, *self._batch(0), settings.seed)
         self._running = {name: np.full(shape, fill, np.float32) for name, shape, fill in running_names(graph)}
         if state:
@@ -91,6 +106,7 @@ class Training:
             self._running |= {name: np.array(a) for name, a in state.arrays.items() if name in self._running}
         self._first = first
         self._session: Any = None
+        self._before: Mapping[str, np.ndarray] = {}  # weights and state before the last step
 
     @property
     def steps_per_epoch(self) -> int:
@@ -123,6 +139,7 @@ class Training:
     def _next(self) -> Point:
         images, labels = self._batch(self.steps)
         graph, program = self._step()
+        self._before = self.state().arrays
         if self._session is None:
             self._session = engines.load(self.engine).open(
                 program, self._first | {IMAGE: images, step.LABELS: labels}
@@ -134,7 +151,7 @@ class Training:
         loss = float(np.mean(self._session.fetch(LOSS)))
         self.steps += 1
         if not math.isfinite(loss):
-            raise Diverged(self._first_not_finite(graph))
+            raise Diverged(self._first_not_finite(graph, images, labels))
         self._average(graph)
         return Point(self.steps, (self.steps - 1) // self.steps_per_epoch, loss)
 
@@ -146,25 +163,45 @@ class Training:
         return np.ascontiguousarray(self.images.images[chosen]), self.images.labels[chosen]
 
     def _step(self) -> tuple[Graph, Program]:
-        factors = dict(self.settings.factors)
-        if self.settings.optimizer == "adam":
-            factors["step"] = self.steps + 1  # its corrections depend on it
-        name = self.settings.network, self.settings.batch, self.engine == "cpu", self.settings.optimizer
-        return step.cached(*name, tuple(sorted(factors.items())))
+        return step_of(self.settings, self.steps, self.engine)
+
+    def _check_memory(self, program: Program) -> None:
+        """RuleError names the bytes if a step needs more memory than this machine has free, and what would help."""
+        free, settings = engines.load(self.engine).free_bytes(), self.settings
+        if (needed := program.nbytes()) <= free:
+            return
+        rule = tr(
+            "a step needs {needed} MB of memory, {free} MB are free",
+            needed=decimal(f"{needed / 1e6:,.0f}"), free=decimal(f"{free / 1e6:,.0f}"),
+        )  # fmt: skip
+        if not settings.memory.every:
+            less = replace(settings, memory=replace(settings.memory, every=KEPT))
+            saved = step_of(less, self.steps, self.engine)[1].nbytes()
+            rule += tr(
+                "; with activations computed again, {saved} MB less",
+                saved=decimal(f"{(needed - saved) / 1e6:,.0f}"),
+            )
+        raise RefusedError(rule)
 
     def _average(self, graph: Graph) -> None:
         """Moves the running means and variances of batch norm towards those of the batch."""
-        for name, *_ in running_names(graph):
-            value = self._session.fetch(name.removeprefix(RUNNING)).astype(np.float64)
+        for tensor in step.statistics(graph):
+            name = RUNNING + of_first_part(tensor)
+            value = self._session.fetch(tensor).astype(np.float64)
             if name.endswith("invstd"):
                 value = np.maximum(value**-2 - EPS, 0)  # the variance
             self._running[name] += (MOMENTUM * (value - self._running[name])).astype(np.float32)
 
-    def _first_not_finite(self, graph: Graph) -> str:
-        """Returns a sentence about the first tensor of the step, in the order of its nodes, that is not finite."""
-        for node in graph.nodes:
+    def _first_not_finite(self, graph: Graph, images: np.ndarray, labels: np.ndarray) -> str:
+        """Returns a sentence about the first tensor, in the order of the nodes, that is not finite. The step runs again from
+        the weights before it, up to the update, with memory of its own for each tensor."""
+        whole = replace(graph, nodes=tuple(n for n in graph.nodes if n.phase != graphs.UPDATE))
+        given = self._first | self._before | {IMAGE: images, step.LABELS: labels}
+        session = engines.load(self.engine).open(graphs.program(whole, ladder_of), given)
+        session.verify_run()
+        for node in whole.nodes:
             for name in node.tensors.values():
-                values = self._session.fetch(name)
+                values = session.fetch(name)
                 if values.dtype.kind == "f" and not np.isfinite(values).all():
                     return tr(
                         "step {step}: {tensor} of {node} is no finite number; a smaller learning rate may help",

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from kernels.i18n import tr
 from kernels.ladders import ladder_of
-from kernels.model.program import Program
+from kernels.model.program import Program, RuleError
+from kernels.norm.shape import BatchNormShape
 from kernels.optimizer.shape import AdamShape, OptimizerShape, SgdShape, sizes_text
 from kernels.training import graph as graphs
+from kernels.training.accumulate import accumulated
 from kernels.training.builder import Builder
 from kernels.training.graph import Graph
 from kernels.training.layers import LAYERS, cross_entropy, sum_shape
+from kernels.training.memory import packed
 from kernels.training.networks import IMAGE, NETWORKS, Network
+from kernels.training.recompute import recomputed
 
 LABELS, FACTOR, CHUNKS = "labels", "factor", "chunks"
 WEIGHTS, GRADIENTS = "weights", "gradients"
@@ -59,13 +65,58 @@ def build(
     return b.updated(optimizer, shape_of(sizes, **factors), state)
 
 
+@dataclass(frozen=True)
+class Memory:
+    """How a step saves memory. `every`: the results of every n-th layer are kept and the others computed again; 0 keeps all.
+    `parts`: the images go through the network in so many parts."""
+
+    every: int = 0
+    parts: int = 1
+
+
+PLAIN = Memory()
+
+
+def graph_of(
+    network: Network,
+    batch: int,
+    rungs: Mapping[str, str],
+    optimizer: str,
+    memory: Memory = PLAIN,
+    **factors: float,
+) -> Graph:
+    """Returns the graph of a step that may save memory. RuleError if the images cannot be split into equal parts."""
+    if memory.every < 0 or memory.parts < 1 or batch % memory.parts:
+        raise RuleError(
+            tr("{batch} images cannot be split into {parts} equal parts", batch=batch, parts=memory.parts)
+            if memory.every >= 0
+            else tr("a layer in 0 or more is kept, got every {every}", every=memory.every)
+        )
+    graph = build(network, batch // memory.parts, rungs, optimizer, **factors)
+    if memory.every:
+        graph = recomputed(graph, memory.every)
+    return accumulated(graph, memory.parts, rungs["sum"], sum_shape) if memory.parts > 1 else graph
+
+
 @lru_cache(maxsize=16)
 def cached(
-    network: str, batch: int, cpu: bool, optimizer: str, factors: tuple[tuple[str, float], ...]
+    network: str,
+    batch: int,
+    cpu: bool,
+    optimizer: str,
+    factors: tuple[tuple[str, float], ...],
+    memory: Memory = PLAIN,
 ) -> tuple[Graph, Program]:
-    """Returns the graph and the program of a step, with the rungs of a processor or of a GPU."""
-    graph = build(NETWORKS[network], batch, ON_CPU if cpu else ON_GPU, optimizer, **dict(factors))
-    return graph, graphs.program(graph, ladder_of)
+    """Returns the graph and the program of a step, with the rungs of a processor or of a GPU. Tensors that do not live at the
+    same time share memory."""
+    graph = graph_of(NETWORKS[network], batch, ON_CPU if cpu else ON_GPU, optimizer, memory, **dict(factors))
+    return graph, packed(graphs.program(graph, ladder_of), statistics(graph))
+
+
+def statistics(graph: Graph) -> list[str]:
+    """Returns the tensors with the mean and 1/std of each batch norm, of each part of the images."""
+    norms = [n for n in graph.nodes if isinstance(n.shape, BatchNormShape) and n.phase == graphs.FORWARD]
+    return [node.tensors[name] for node in norms for name in ("mean", "invstd")]
 
 
 def first_weights(graph: Graph, seed: int = 0) -> np.ndarray:

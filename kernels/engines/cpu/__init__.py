@@ -97,8 +97,8 @@ class Session:
         return self.arrays[name]
 
     def put(self, arrays: Mapping[str, np.ndarray]) -> None:
-        for name, array in arrays.items():
-            self.arrays[name] = np.ascontiguousarray(array)
+        self.arrays |= {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        self.arrays |= {v.name: v.cut(self.arrays[v.of]) for v in self.program.views if v.of in arrays}
 
     def execute(self, program: Program) -> None:
         self.program = program

@@ -155,10 +155,11 @@ class Global(Space):
     def add_view(self, view: View) -> None:
         """Give a part of a buffer a name of its own."""
         whole = next(p for p in self.regions if p.name == view.of)
-        start = whole.start + view.offset * whole.dtype.itemsize
-        stop = start + math.prod(view.shape) * whole.dtype.itemsize
+        dtype = np.dtype(view.dtype) if view.dtype else whole.dtype
+        start = whole.start + view.offset * dtype.itemsize
+        stop = start + math.prod(view.shape) * dtype.itemsize
         assert stop <= whole.stop, f"{view.name} is beyond {view.of}"
-        self.regions.append(Region(view.name, start, stop, view.shape, whole.dtype))
+        self.regions.append(Region(view.name, start, stop, view.shape, dtype))
 
     def array(self, name: str) -> np.ndarray:
         """Returns a copy of a buffer's current content."""

@@ -13,7 +13,6 @@ from kernels.ladders import ladder_of
 from kernels.model.program import INPUT
 from kernels.training import digits, step
 from kernels.training import graph as graphs
-from kernels.training.compose import live_bytes
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE
 from kernels.training.networks import IMAGE, NETWORKS, Network
 
@@ -186,17 +185,6 @@ def test_phases_come_in_order_and_every_weight_has_a_gradient(name):
         step.WEIGHTS,
         *(t.name for t in graph.of_kind(graphs.STATE)),
     }
-
-
-@names
-def test_activations_are_held_until_their_gradients_are_known(name):
-    graph, program, _ = small(name, on_cpu=False)
-    activations = {t.name for t in graph.of_kind(graphs.ACTIVATION)}
-    live = [sum(n for tensor, n in step.items() if tensor in activations) for step in live_bytes(program)]
-    nodes = [node for node in graph.nodes for _ in graphs.node_program(node, ladder_of).steps]
-    first_backward = next(n for n, node in enumerate(nodes) if node.phase == BACKWARD)
-    assert live[0] < live[first_backward - 1] and live[-1] == 0
-    assert max(live[first_backward:]) <= live[first_backward - 1]
 
 
 def test_lenet_has_the_weights_of_the_paper():
