@@ -1,0 +1,170 @@
+"""Training steps on a GPU: ours launch by launch, as one CUDA graph, and PyTorch's. Loss and accuracy over epochs.
+
+    python -m benchmarks.training OUT.json [--batches 32,256] [--epochs 10] [--no-compile] [NETWORK ...]
+
+Writes a list of rows as in kernels/records/training.json, and prints a table. Times are microseconds of a whole step, or of
+a node's launches. A node is timed hot: many runs of it in one CUDA graph. A whole step is timed by the host's clock: many
+steps queued one behind the other, then waited for. It includes what the host needs to queue them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels.engines import cuda
+from kernels.engines.cuda.timing import sampler
+from kernels.machine.timing import Budget, interleave
+from kernels.training import digits, loop, step
+from kernels.training.graph import Graph, node_program
+from kernels.training.networks import NETWORKS
+from kernels.training.step import Memory
+
+STEPS, REPEATS, WARM_UP = 50, 9, 20
+SETTINGS = {"lr": 0.05}
+SAVED = (Memory(), Memory(every=3), Memory(parts=4), Memory(every=3, parts=4))
+
+
+def step_us(run: Callable[[], None], wait: Callable[[], None]) -> tuple[float, list[float]]:
+    """Returns the median microseconds of a step by the host's clock, and its samples: each of STEPS steps in a row."""
+    for _ in range(WARM_UP):
+        run()
+    samples = []
+    for _ in range(REPEATS):
+        wait()
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            run()
+        wait()
+        samples.append(1e6 * (time.perf_counter() - start) / STEPS)
+    return float(np.median(samples)), [round(s, 2) for s in samples]
+
+
+# -- ours ---------------------------------------------------------------------------------------------
+def ours(network: str, batch: int, memory: Memory) -> dict[str, Any]:
+    """Returns the times and the memory of our step."""
+    graph, program = step.cached(network, batch, False, "sgd", tuple(SETTINGS.items()), memory)
+    images, _ = digits.load(NETWORKS[network].size)
+    session = cuda.open(program, step.inputs(graph, images.images[:batch], images.labels[:batch]))
+    session.verify_run()
+    with session.stream:
+        one_by_one, samples = step_us(session.run, session.stream.synchronize)
+        session.stream.begin_capture()
+        session.run()
+        captured = session.stream.end_capture()
+        whole, graph_samples = step_us(lambda: captured.launch(session.stream), session.stream.synchronize)
+        nodes = node_us(session, graph) if memory == Memory() else {}
+    row = {
+        "one_by_one_us": round(one_by_one, 2), "one_by_one_samples": samples, "graph_us": round(whole, 2),
+        "graph_samples": graph_samples, "launches": len(program.steps), "peak_bytes": session.memory.peak,
+        "node_us": nodes,
+    }  # fmt: skip
+    session.close()
+    return row
+
+
+def node_us(session: Any, graph: Graph) -> dict[str, float]:
+    """Returns the microseconds of each node: the medians of its launches, added up."""
+    count = len(session.program.steps)
+    samplers = [sampler(lambda i=i: session.run_step(i), session.stream, None) for i in range(count)]
+    medians = [1e3 * float(np.median(s)) for s in interleave(samplers, Budget(samples=15, seconds=2.0))]
+    found, first = {}, 0
+    for node in graph.nodes:
+        launches = len(node_program(node, step.ladder_of).steps)
+        found[node.name] = round(sum(medians[first : first + launches]), 3)
+        first += launches
+    return found
+
+
+def curve(network: str, epochs: int) -> dict[str, Any]:
+    """Returns loss and accuracy of a training on the GPU: [[step, loss]], [[step, share of the test images]]."""
+    training = loop.Training(loop.Settings(network, 32, "sgd", SETTINGS), engine="cuda")
+    losses, accuracies = [], [[0, round(training.accuracy(), 4)]]
+    start, spent = time.perf_counter(), 0.0
+    for epoch in range(1, epochs + 1):
+        losses += [[point.step, round(point.loss, 5)] for point in training.run(epoch)]
+        paused = time.perf_counter()
+        accuracies.append([training.steps, round(training.accuracy(), 4)])
+        spent += time.perf_counter() - paused
+    seconds = time.perf_counter() - start - spent
+    training.close()
+    found = {"loss": losses, "accuracy": accuracies, "steps_per_epoch": training.steps_per_epoch}
+    return found | {"seconds": round(seconds, 3)}
+
+
+# -- PyTorch --------------------------------------------------------------------------------------------
+def pytorch(network: str, batch: int, compile: bool) -> Iterator[tuple[str, Any]]:
+    """Yields a name of a row and the microseconds of PyTorch's step: eager, compiled, and compiled with CUDA graphs."""
+    import torch
+
+    from benchmarks import torch_networks
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    images, _ = digits.load(NETWORKS[network].size)
+    x = torch.from_numpy(images.images[:batch]).cuda()
+    y = torch.from_numpy(images.labels[:batch].astype(np.int64)).cuda()
+
+    def stepper(wrapped: Callable[[Any], Any]) -> Callable[[], None]:
+        module = torch_networks.build(network).cuda()
+        forward = wrapped(module)
+        optimizer = torch.optim.SGD(module.parameters(), lr=SETTINGS["lr"], momentum=0.9, fused=True)
+
+        def run() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            torch.nn.functional.cross_entropy(forward(x), y).backward()
+            optimizer.step()
+
+        return run
+
+    ways = {"eager": lambda module: module}
+    if compile:
+        ways["compile"] = torch.compile
+        ways["compile_graph"] = lambda module: torch.compile(module, mode="reduce-overhead")
+    for name, wrapped in ways.items():
+        try:
+            us, samples = step_us(stepper(wrapped), torch.cuda.synchronize)
+            yield f"{name}_us", round(us, 2)
+            yield f"{name}_samples", samples
+        except Exception as e:  # a compiler may be missing; the others are still measured
+            print(f"{network} {name}: {type(e).__name__}: {str(e).splitlines()[0]}", flush=True)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("out", type=Path)
+    arguments.add_argument("networks", nargs="*", default=list(NETWORKS))
+    arguments.add_argument("--batches", default="32,256")
+    arguments.add_argument("--epochs", type=int, default=10)
+    arguments.add_argument("--no-compile", action="store_true")
+    args = arguments.parse_args()
+    batches = [int(b) for b in args.batches.split(",")]
+    rows = []
+    for network in args.networks:
+        for batch in batches:
+            theirs = dict(pytorch(network, batch, not args.no_compile and batch == batches[0]))
+            for memory in SAVED:
+                row = {
+                    "network": network, "batch": batch, "optimizer": "sgd", "memory": asdict(memory),
+                    "device": cuda.status().text, "date": datetime.now(UTC).date().isoformat(), **cuda.conditions(),
+                    **ours(network, batch, memory),
+                }  # fmt: skip
+                if memory == Memory():
+                    row |= theirs
+                    if batch == batches[0] and args.epochs:
+                        row["curve"] = curve(network, args.epochs)
+                rows.append(row)
+                shown = {k: row.get(k) for k in ("one_by_one_us", "graph_us", "eager_us", "compile_us", "compile_graph_us", "peak_bytes")}  # fmt: skip
+                print(network, batch, asdict(memory), shown, flush=True)
+                args.out.write_text(json.dumps(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
