@@ -156,6 +156,8 @@ CONV_BACKWARD = tuple(
         *(_backward(_DINPUT, "gemm-gather", shape, "col2im_gather") for shape in (_PLAIN, _STRIDED)),
         _backward(_DINPUT, "implicit-gemm", _PLAIN),
         _backward(_DINPUT, "implicit-gemm", _STRIDED, **_SMALLEST),
+        _backward(_DINPUT, "winograd", _PLAIN, "dinput_winograd_filter"),
+        _backward(_DINPUT, "winograd", _ODD, "dinput_winograd_filter", M=6),
         *(_backward(_DWEIGHT, "direct", shape) for shape in (_PLAIN, _STRIDED)),
         *(_backward(_DWEIGHT, "im2col-gemm", shape, "gemm_sum") for shape in (_PLAIN, _STRIDED)),
         *(

@@ -64,13 +64,21 @@ def build_fused(m: int):
 
 
 def build_nonfused(s: ConvShape, tiles: Tiles) -> Program:
-    """Returns a program with U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)].
+    """Returns a program with U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)]."""
+    U, transform = _filters(s, tiles["M"])
+    workspace, steps = nonfused_steps(s, tiles)
+    return Program((*common.buffers(s), U, *workspace), (transform, *steps, *common.finish(s)))
+
+
+def nonfused_steps(
+    s: ConvShape, tiles: Tiles, x: str = "x", y: str = "y"
+) -> tuple[tuple[Buffer, Buffer], tuple[Launch, ...]]:
+    """Returns the buffers V and Z, and the launches from the input x and the transformed filters U to the output y.
 
     Z[p] = U[p]^T V[p].
     """
     m, block = tiles["M"], tiles["BLOCK"]
     count, row, args = positions(m), round_up_to_4(tiles_of(s, m)), struct(s)
-    U, transform = _filters(s, m)
     V, Z = Buffer("V", WORKSPACE, (count, s.C, row)), Buffer("Z", WORKSPACE, (count, s.K, row))
     product_defines = {name: tiles[name] for name in ("M", "BM", "BN", "BK", "STAGES")}
 
@@ -90,10 +98,9 @@ def build_nonfused(s: ConvShape, tiles: Tiles) -> Program:
         winograd_cpu.product,
         product_defines,
     )
-    before = launch_per_tile("winograd_input", s.C, ("x", "V"), winograd_cpu.inputs(m))
-    after = launch_per_tile("winograd_output", s.K, ("Z", "y"), winograd_cpu.outputs(m))
-    steps = (transform, before, product, after, *common.finish(s))
-    return Program((*common.buffers(s), U, V, Z), steps)
+    before = launch_per_tile("winograd_input", s.C, (x, "V"), winograd_cpu.inputs(m))
+    after = launch_per_tile("winograd_output", s.K, ("Z", y), winograd_cpu.outputs(m))
+    return (V, Z), (before, product, after)
 
 
 def threads(tiles: Tiles) -> int:
@@ -179,6 +186,10 @@ def scale(m: int | None = None) -> Callable[[ConvShape, Tiles, Mapping[str, np.n
     return error_scale
 
 
+NONFUSED_TILES = {
+    "M": (4, 2, 6), "BLOCK": (128, 256), "BM": (64, 128), "BN": (128, 64), "BK": (16,), "STAGES": (3, 2),
+}  # fmt: skip
+
 RUNGS = (
     Rung(
         name="conv/winograd-2x2",
@@ -231,14 +242,7 @@ RUNGS = (
         tolerance=TOLERANCE,
         family="winograd",
         short_title=mark("Winograd steps"),
-        tiles={
-            "M": (4, 2, 6),
-            "BLOCK": (128, 256),
-            "BM": (64, 128),
-            "BN": (128, 64),
-            "BK": (16,),
-            "STAGES": (3, 2),
-        },
+        tiles=NONFUSED_TILES,
         sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 64}, {"BM": 128}, {"STAGES": 2}),
         scale=scale(),
         capability=ampere,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from kernels.conv.backward import common, dinput, dweight, library, reference
+from kernels.conv import winograd
+from kernels.conv.backward import common, dinput, dinput_winograd, dweight, library, reference
 from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.common import TOLERANCE
 from kernels.conv.implicit import IMPLICIT_SETS, IMPLICIT_TILES
 from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
 from kernels.i18n import mark
 from kernels.model.launch import ampere, rung_factory
-from kernels.model.rung import Ladder
+from kernels.model.rung import Ladder, Rung
 
 GEMM_TILES = {"BLOCK": common.BLOCKS, "TILE": common.TILES}
+WINOGRAD_TILES = winograd.NONFUSED_TILES | {
+    "BN": (64, 128)
+}  # the fastest of the forward pass at ResNet-50's stages
 SETS = IMPLICIT_SETS  # compiled ahead: the fastest sizes of the forward kernel at some layer
 MATCHING = ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups")
 
@@ -78,6 +82,27 @@ DINPUT = Ladder(
             capability=ampere,
             cpu_title=mark("implicit GEMM by phases"),
             cpu_tiles=("BM", "BN", "BK"),
+        ),
+        Rung(
+            name="conv-dinput/winograd",
+            title=mark("Winograd in steps"),
+            idea=mark(
+                "With stride 1 the gradient is a convolution of the output gradient with filters turned by 180°. So the "
+                "forward pass's Winograd kernels compute it. Only the transform of the filters is another."
+            ),
+            build=dinput_winograd.build,
+            cost=dinput_winograd.cost,
+            rules=dinput_winograd.rules,
+            tolerance=winograd.TOLERANCE,
+            tiles=WINOGRAD_TILES,
+            sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 128}, {"BM": 128}, {"STAGES": 2}),
+            scale=dinput_winograd.scale,
+            capability=ampere,
+            cpu_title=mark("Winograd in steps"),
+            cpu_tiles=("M",),
+            no_scene=mark(
+                "the picture is that of Winograd in steps in the forward pass, with dy for x and turned filters"
+            ),
         ),
         *library.DATA_RUNGS,
     ),
