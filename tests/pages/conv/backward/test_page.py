@@ -25,13 +25,13 @@ RUNGS = [
     pytest.param(gradient, name, id=f"{gradient}-{name}")
     for gradient, of in ADDRESSES.items()
     for name, rung in of.rungs.items()
-    if not rung.library
+    if not rung.library and not rung.no_scene
 ]
-LIBRARIES = [
+WITHOUT_STEPS = [
     pytest.param(gradient, name, id=f"{gradient}-{name}")
     for gradient, of in ADDRESSES.items()
     for name, rung in of.rungs.items()
-    if rung.library
+    if rung.library or rung.no_scene
 ]
 PRESETS = [
     pytest.param(gradient, key, id=f"{gradient}-{key}")
@@ -72,8 +72,8 @@ def test_a_kernel_is_on_the_stage_and_in_front_of_the_listing(gradient, rung):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("gradient", "rung"), LIBRARIES)
-def test_a_library_has_no_steps_and_the_page_says_why(gradient, rung):
+@pytest.mark.parametrize(("gradient", "rung"), WITHOUT_STEPS)
+def test_a_rung_without_steps_says_why(gradient, rung):
     at = open_at(gradient=gradient, rung=rung)
     assert stages(at) == [] and len(heads(at)) == 1
     assert "kt-note" in texts(at) or "cannot run with these settings" in texts(at)
