@@ -146,6 +146,7 @@ def _backward(ladder, name: str, shape: ConvShape, *entries: str, **tiles: int) 
 
 _DINPUT, _DWEIGHT = conv_backward.DINPUT, conv_backward.DWEIGHT
 _SMALLEST = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 4}
+_DWEIGHT_WINOGRAD = "dweight_winograd_gradient", "dweight_winograd_product", "dweight_winograd_filter"
 CONV_BACKWARD = tuple(
     chain(
         *(_backward(_DINPUT, "direct", shape) for shape in (_PLAIN, _STRIDED)),
@@ -158,6 +159,8 @@ CONV_BACKWARD = tuple(
         _backward(_DINPUT, "implicit-gemm", _STRIDED, **_SMALLEST),
         _backward(_DINPUT, "winograd", _PLAIN, "dinput_winograd_filter"),
         _backward(_DINPUT, "winograd", _ODD, "dinput_winograd_filter", M=6),
+        _backward(_DWEIGHT, "winograd", _PLAIN, *_DWEIGHT_WINOGRAD),
+        _backward(_DWEIGHT, "winograd", _ODD, *_DWEIGHT_WINOGRAD, M=6, BM=128),
         *(_backward(_DWEIGHT, "direct", shape) for shape in (_PLAIN, _STRIDED)),
         *(_backward(_DWEIGHT, "im2col-gemm", shape, "gemm_sum") for shape in (_PLAIN, _STRIDED)),
         *(

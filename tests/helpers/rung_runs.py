@@ -152,6 +152,24 @@ def assert_fault_is_detected(
     assert run.races or not agrees(memory.array("y"), ref, scale, rung.tolerance)
 
 
+def assert_fault_in_launch_is_detected(
+    rung: Rung, shape: Any, program: Program, inputs: Arrays, nth: int, right: str, wrong: str
+) -> None:
+    """Asserts that a program, with `right` replaced by `wrong` in its nth launch, is stopped, has a race, or gives another
+    first result."""
+    memory, races = memory_of(program, inputs), []
+    for n, step in enumerate(program.steps):
+        run = relaunched(step, replace_once(wrong, right) if n == nth else str, memory)
+        if run is None:
+            return
+        races += run.races
+    expected = by_output(
+        ladder_of(rung.name).reference(shape, **inputs), tuple(b.name for b in program.outputs)
+    )
+    ref, scale = next(iter(expected.values()))
+    assert races or not agrees(memory.array(program.outputs[0].name), ref, scale, rung.tolerance)
+
+
 def replace_once(wrong: str, right: str) -> Callable[[str], str]:
     """Returns a function that replaces the only `right` in a source by `wrong`."""
 

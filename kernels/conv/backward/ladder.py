@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from kernels.conv import winograd
-from kernels.conv.backward import common, dinput, dinput_winograd, dweight, library, reference
+from kernels.conv.backward import (
+    common,
+    dinput,
+    dinput_winograd,
+    dweight,
+    dweight_winograd,
+    library,
+    reference,
+)
 from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.common import TOLERANCE
 from kernels.conv.implicit import IMPLICIT_SETS, IMPLICIT_TILES
@@ -169,6 +177,25 @@ DWEIGHT = Ladder(
             capability=ampere,
             cpu_title=mark("implicit GEMM in parts"),
             cpu_tiles=("BN", "BK"),
+        ),
+        Rung(
+            name="conv-dweight/winograd",
+            title=mark("Winograd in steps"),
+            idea=mark(
+                "The forward pass's transforms, each on its other side: tiles of the output gradient and of the input, one "
+                "matrix product per position summed over all tiles, then 3×3 taps."
+            ),
+            build=dweight_winograd.build,
+            cost=dweight_winograd.cost,
+            rules=dweight_winograd.rules,
+            tolerance=winograd.TOLERANCE,
+            tiles=WINOGRAD_TILES,
+            sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 128}, {"BM": 128}, {"STAGES": 2}),
+            scale=dweight_winograd.scale,
+            capability=ampere,
+            cpu_title=mark("Winograd in steps"),
+            cpu_tiles=("M",),
+            no_scene=mark("the transforms are those of Winograd in steps in the forward pass, turned round"),
         ),
         *library.FILTER_RUNGS,
     ),

@@ -168,16 +168,7 @@ def test_fault_in_a_kernel_is_detected(fault):
     tiles = rung.check(shape, own(name, SMALL | {"CHUNK": chunk}))
     program = rung.build(shape, tiles)
     inputs = inputs_of(ladder_of(name), shape, program)
-    memory = rung_runs.memory_of(program, inputs)
-    races = []
-    for n, step in enumerate(program.steps):
-        change = rung_runs.replace_once(wrong, right) if n == nth else lambda text: text
-        launched = rung_runs.relaunched(step, change, memory)
-        if launched is None:
-            return
-        races += launched.races
-    out = memory.array(program.outputs[0].name)
-    assert races or not agrees(out, *ladder_of(name).reference(shape, **inputs), rung.tolerance)
+    rung_runs.assert_fault_in_launch_is_detected(rung, shape, program, inputs, nth, right, wrong)
 
 
 # -- rules ---------------------------------------------------------------------------------------------

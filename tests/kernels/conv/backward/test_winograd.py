@@ -1,4 +1,4 @@
-"""The gradient of the input by Winograd's algorithm: results at any shape, faults, rules, work."""
+"""Both gradients by Winograd's algorithm: results at any shape, faults, rules, work."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.conv import winograd_matrices
-from kernels.conv.backward import dinput_winograd
-from kernels.conv.backward.ladder import DINPUT
+from kernels.conv import winograd_cpu, winograd_matrices
+from kernels.conv.backward import dinput_winograd, dweight_winograd
+from kernels.conv.backward.ladder import DINPUT, DWEIGHT
 from kernels.conv.shape import MODES, ConvShape
 from kernels.engines import cpu, emulator
 from kernels.model.program import INPUT, RuleError
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.rung_runs import reference_and_scale, same_in_any_order, verified_output
+from tests.helpers.rung_runs import (
+    assert_fault_in_launch_is_detected,
+    reference_and_scale,
+    same_in_any_order,
+    verified_output,
+)
 
-RUNG = DINPUT.rung("conv-dinput/winograd")
+RUNGS = (DINPUT.rung("conv-dinput/winograd"), DWEIGHT.rung("conv-dweight/winograd"))
+rungs = pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
 SHAPE = ConvShape(2, 5, 9, 7, 9, 3, 3, pad=1)
 
 
@@ -35,36 +41,70 @@ def shapes(draw, max_size: int = 12) -> ConvShape:
 
 
 @settings(max_examples=30)
-@given(shape=shapes(max_size=20), m=st.sampled_from(winograd_matrices.TILES))
-def test_cpu_agrees_with_the_reference_at_any_shape(shape, m):
-    assert verified_output(cpu, RUNG, shape, {"M": m}).dtype == np.float32
+@given(shape=shapes(max_size=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd_matrices.TILES))
+def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
+    assert verified_output(cpu, rung, shape, {"M": m}).dtype == np.float32
 
 
 @pytest.mark.slow
 @needs_nvrtc
+@rungs
 @settings(max_examples=4)
 @given(shape=shapes(), data=st.data())
-def test_emulator_agrees_with_the_reference_at_any_shape(shape, data):
-    tiles = {name: data.draw(st.sampled_from(choices), name) for name, choices in RUNG.tiles.items()}
-    verified_output(emulator, RUNG, shape, tiles)
+def test_emulator_agrees_with_the_reference_at_any_shape(rung, shape, data):
+    verified_output(emulator, rung, shape, data.draw(st.sampled_from(list(rung.tile_sets(shape)))))
 
 
+@rungs
 @pytest.mark.parametrize("mode", MODES)
-def test_filters_that_are_turned_the_wrong_way_are_found(mode):
-    s = SHAPE.with_(mode=mode)
-    other = MODES[1 - MODES.index(mode)]
-    dx = verified_output(emulator, RUNG, s)
-    rng = np.random.default_rng(0)
-    given = {"dy": rng.standard_normal(s.y_shape, "f4"), "w": rng.standard_normal(s.w_shape, "f4")}
-    right, scale = reference_and_scale(RUNG, s, RUNG.default_tiles, given)
-    wrong, _ = reference_and_scale(RUNG, s.with_(mode=other), RUNG.default_tiles, given)
-    assert dx.shape == s.x_shape and (np.abs(right - wrong) > 100 * RUNG.tolerance * scale).mean() > 0.9
+def test_filters_that_are_turned_the_wrong_way_are_found(rung, mode):
+    s, program = SHAPE.with_(mode=mode), rung.build(SHAPE, rung.default_tiles)
+    verified_output(emulator, rung, s)
+    given = seeded_inputs(program.of_role(INPUT))
+    right, scale = reference_and_scale(rung, s, rung.default_tiles, given)
+    wrong, _ = reference_and_scale(
+        rung, s.with_(mode=MODES[1 - MODES.index(mode)]), rung.default_tiles, given
+    )
+    assert (np.abs(right - wrong) > 100 * rung.tolerance * scale).mean() > 0.8
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("source", "right", "wrong"),
+    [
+        ("30_dinput_winograd_filter.cu", "shape.flip ? i : 8 - i", "shape.flip ? 8 - i : i"),
+        ("31_dweight_winograd_gradient.cu", "p < shape.P && q < shape.Q", "p < shape.P"),
+        ("32_dweight_winograd_product.cu", "min(begin + terms, length)", "min(begin + terms - 1, length)"),
+        ("33_dweight_winograd_filter.cu", "part < parts", "part < parts - 1"),
+    ],
+)
+def test_fault_in_a_kernel_is_detected(source, right, wrong):
+    rung = RUNGS[0] if "dinput" in source else RUNGS[1]
+    program = rung.build(SHAPE, rung.default_tiles)
+    n = next(n for n, step in enumerate(program.steps) if step.source.endswith(source))
+    inputs = seeded_inputs(program.of_role(INPUT))
+    assert_fault_in_launch_is_detected(rung, SHAPE, program, inputs, n, right, wrong)
+
+
+def test_a_long_sum_is_cut_into_parts():
+    s = DWEIGHT.presets["backward-resnet50-res3-3x3-n32"].shape
+    tiles = RUNGS[1].default_tiles
+    row, terms = dweight_winograd.row_of(s, 4), dweight_winograd.terms_of_part(s, tiles)
+    assert terms <= dweight_winograd.MAX_TERMS and terms % tiles["BK"] == 0
+    large = s.with_(N=512)
+    assert (
+        dweight_winograd.terms_of_part(large, tiles)
+        <= dweight_winograd.MAX_TERMS
+        < dweight_winograd.row_of(large, 4)
+    )
+    assert row == winograd_cpu.round_up_to_4(s.N * 7 * 7)
 
 
 @pytest.mark.slow
 @needs_nvrtc
-def test_warp_order_changes_nothing_and_no_races():
-    program = RUNG.build(SHAPE, RUNG.default_tiles)
+@rungs
+def test_warp_order_changes_nothing_and_no_races(rung):
+    program = rung.build(SHAPE, rung.default_tiles)
     inputs = seeded_inputs(program.of_role(INPUT))
     same_in_any_order(lambda options: emulator.Session(program, inputs, options).verify_run())
 
@@ -76,9 +116,10 @@ def test_the_convolution_of_dy_has_the_extents_of_x():
         assert turned.x_shape == s.y_shape and turned.y_shape == s.x_shape
 
 
-def test_it_multiplies_less_than_the_definition():
+@rungs
+def test_it_multiplies_less_than_the_definition(rung):
     s = DINPUT.presets["backward-resnet50-res3-3x3-n32"].shape
-    executed = RUNG.cost(s, RUNG.build(s, RUNG.default_tiles)).flops
+    executed = rung.cost(s, rung.build(s, rung.default_tiles)).flops
     assert s.flops / 4 < executed < s.flops / 2
 
 
@@ -94,4 +135,4 @@ def test_it_multiplies_less_than_the_definition():
 )
 def test_a_shape_that_it_cannot_compute_names_the_rule(changes, rule):
     with pytest.raises(RuleError, match=rule):
-        verified_output(cpu, RUNG, SHAPE.with_(**changes))
+        verified_output(cpu, RUNGS[0], SHAPE.with_(**changes))
