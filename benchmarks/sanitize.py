@@ -5,14 +5,7 @@ compute-sanitizer. Exit status 1 if a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv, attention, fusion, softmax, memory, elementwise and optimizer; all if none is named. The first line compiles everything,
-and likewise conv, attention, fusion, softmax, memory and cross-entropy; all if none is named. The first line compiles everything,
-and likewise conv, attention, fusion, softmax, memory and norm; all if none is named. The first line compiles everything,
-and likewise conv, attention, fusion, softmax, memory, cross-entropy and linear; all if none is named. The first line compiles everything,
-and likewise conv, attention, attention-backward, fusion, softmax and memory; all if none is named. The first line compiles everything,
-and likewise conv, attention, fusion, softmax, pooling and memory; all if none is named. The first line compiles everything,
-and likewise conv, attention, fusion, softmax, memory, cross-entropy, linear and embedding; all if none is named. The first line compiles everything,
-and likewise conv, conv-backward, attention, fusion, softmax and memory; all if none is named. The first line compiles everything,
+and likewise every group of RUNS; all if none is named. The first line compiles everything,
 several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
 emulator runs the same launches, with its own checks of bounds, barriers and races.
 
