@@ -85,4 +85,37 @@ RESIDUAL = Network(
     mark("two blocks as in He et al., arXiv 1512.03385"),
 )  # fmt: skip
 
-NETWORKS = {network.name: network for network in (LENET5, RESIDUAL)}
+WIDTH, HEADS, BLOCKS = 32, 4, 2  # numbers of a token, heads of 8 each, blocks
+
+
+def _encoder(name: str, before: str) -> Iterable[Layer]:
+    """Yields a block of a transformer: attention, then two layers for each token, with a norm before and a sum after
+    each."""
+    yield Layer("layernorm", f"{name} norm1", {}, (before,))
+    yield Layer("project", f"{name} qkv", {"N": 3 * WIDTH})
+    yield Layer("attention", f"{name} attention", {"heads": HEADS})
+    yield Layer("project", f"{name} out", {"N": WIDTH})
+    yield Layer("add", f"{name} sum", {}, (f"{name} out", before))
+    yield Layer("layernorm", f"{name} norm2")
+    yield Layer("project", f"{name} fc1", {"N": 4 * WIDTH})
+    yield Layer("relu", f"{name} relu")
+    yield Layer("project", f"{name} fc2", {"N": WIDTH})
+    yield Layer("add", name, {}, (f"{name} fc2", f"{name} sum"))
+
+
+TRANSFORMER = Network(
+    "transformer", mark("two-layer transformer"), 8, 10,
+    (
+        Layer("project", "embedding", {"N": WIDTH}),
+        Layer("position", "position"),
+        *(layer for n in range(BLOCKS) for layer in _encoder(f"block{n + 1}", f"block{n}" if n else "position")),
+        Layer("layernorm", "norm"),
+        Layer("linear", "fc", {"N": 10}),
+    ),
+    mark(
+        "as in Dosovitskiy et al., arXiv 2010.11929, with each row of pixels as a token and ReLU in place of GELU; the last "
+        "layer reads all tokens"
+    ),
+)  # fmt: skip
+
+NETWORKS = {network.name: network for network in (LENET5, RESIDUAL, TRANSFORMER)}
