@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.lse.shape import LseShape
@@ -249,6 +250,7 @@ def attention(b: Builder, x: str, heads: int, causal: int = 0) -> str:
     return b.on_the_way_back(y, backward)
 
 
+@lru_cache(maxsize=64)
 def small_tiles(name: str, s: AttentionShape) -> Mapping[str, int]:
     """Returns, of a rung's tile sizes that are compiled ahead, those that compute the fewest pairs: few tokens fill no
     default tile. {} if it has no tiles of queries and keys."""

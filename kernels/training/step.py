@@ -36,6 +36,7 @@ ON_GPU = {
 ON_CPU = ON_GPU | {
     "conv": "conv/im2col-cublas", "conv-dinput": "conv-dinput/direct", "conv-dweight": "conv-dweight/direct",
     "attention": "attention-lse/blocked", "attention-backward": "attention-backward/naive",
+    "layer-norm": "layer-norm/three-reads", "layer-norm-backward": "layer-norm-backward/columns",
 }  # fmt: skip
 OPTIMIZERS: Mapping[str, tuple[type[OptimizerShape], tuple[str, ...]]] = {
     "sgd": (SgdShape, ("v",)),
