@@ -242,7 +242,19 @@ def attention(b: Builder, x: str, heads: int, causal: int = 0) -> str:
         b.node("dO", "split-heads", merged, x=dy, O=do)
         tiles = small_tiles(b.rungs["attention-backward"], back)
         b.node(
-            "dQ, dK, dV", "attention-backward", back, tiles, Q=q, K=k, V=v, dO=do, O=o, L=L, dQ=dq, dK=dk, dV=dv
+            "dQ, dK, dV",
+            "attention-backward",
+            back,
+            tiles,
+            Q=q,
+            K=k,
+            V=v,
+            dO=do,
+            O=o,
+            L=L,
+            dQ=dq,
+            dK=dk,
+            dV=dv,
         )
         b.node("dx", "merge-heads", split, Q=dq, K=dk, V=dv, y=dx)
         b.receive(x, dx)

@@ -85,6 +85,7 @@ RESIDUAL = Network(
     mark("two blocks as in He et al., arXiv 1512.03385"),
 )  # fmt: skip
 
+
 def encoder(name: str, before: str, width: int, heads: int, causal: int = 0) -> Iterable[Layer]:
     """Yields a block of a transformer whose tokens have `width` numbers: attention, then two layers for each token, with a
     norm before and a sum after each."""

@@ -55,6 +55,7 @@ def build_registers(s: LseShape, tiles: Tiles) -> Program:
     step = launch(
         "attention/14_flash_registers_lse.cu", (ceil(s.N, Br), s.heads), forward.registers_threads(s, tiles),
         args, cpu.flash(Br, Bc), forward.registers_defines(s, tiles), forward.registers_shared(s, tiles),
+        cpu_name="flash_lse",
     )  # fmt: skip
     return Program(common.buffers(s), (step,))
 

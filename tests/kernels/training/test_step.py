@@ -215,7 +215,7 @@ def test_a_step_is_right_in_the_emulator():
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [0, 1])
 def test_a_small_transformer_is_right_in_the_emulator(causal):
-    network, graph, inputs = small_transformer(causal, step.ON_GPU)
+    _, graph, inputs = small_transformer(causal, step.ON_GPU)
     session = emulator.Session(graphs.program(graph, ladder_of), inputs, Options(races=True))
     assert_step_is_right(session, graph, inputs)
 
