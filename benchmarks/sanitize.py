@@ -112,8 +112,8 @@ NORM_MAPS = tuple(
 NORM_ROWS = ((5, 77), (3, 36), (1, 1))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
 EMBEDDING = ((61, 45, 37), (37, 9, 36)), ((1, 1, 1), (40, 6, 12, "equal"), (70, 300, 8, "zipf"))
-# Queries, keys and values in rows of whole float4 or not; then one tensor, and one number.
-HEADS = ((2, 5, 3, 8, 3), (3, 7, 2, 5, 3)), ((2, 5, 3, 12, 1), (1, 1, 1, 1, 1))
+# Queries, keys and values in rows of whole float4 or not, one tensor, one number.
+HEADS = ((2, 5, 3, 8, 3), (3, 7, 2, 5, 3), (2, 5, 3, 12, 1)), ((1, 1, 1, 1, 1),)
 # Each: for every set of tile sizes, and for the default sizes only. Maps in each layout, rows of whole float4 or not.
 NORM_MAPS = (
     ((2, 2, 2, 4, "nchw"), (2, 2, 2, 4, "nhwc")),
