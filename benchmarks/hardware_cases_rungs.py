@@ -10,6 +10,8 @@ from benchmarks.hardware_case import Case, steps
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.lse import ladder as attention_lse_ladder
+from kernels.attention.lse.shape import LseShape
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.backward import ladder as conv_backward
@@ -21,6 +23,7 @@ from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.shape import GemmShape
+from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape
@@ -251,6 +254,23 @@ ATTENTION_BACKWARD = tuple(
     }.values()
 )
 
+
+def _attention_lse(name: str, shape: AttentionShape, *entries: str, **tiles: int) -> Iterator[Case]:
+    rung = attention_lse_ladder.LADDER.rung(f"attention-lse/{name}")
+    return steps(rung, LseShape(**shape.params()), *entries, **tiles)
+
+
+ATTENTION_LSE = tuple(
+    chain(
+        _attention_lse("blocked", _HEAD, "softmax_lse"),  # the other launches are the forward pass's
+        _attention_lse("blocked", _HEADS, "softmax_lse"),
+        _attention_lse("flash-registers", _HEAD),
+        _attention_lse("flash-registers", _HEADS, Br=32, Bc=8),
+        _attention_lse("flash-registers", _FOURS, Br=64, TM=4),
+        _attention_lse("flash-registers", _CAUSAL, Bc=32),
+    )
+)
+
 # -- fusion ------------------------------------------------------------------------------------------------
 _SMALL_MAPS, _ODD_MAPS = (2, 4, 16, 16), (2, 5, 11, 9)  # whole float4, and none
 _CHAINS = (
@@ -420,4 +440,17 @@ EMBEDDING = tuple(
             rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
         )
     }.values()
+)
+
+# -- heads -------------------------------------------------------------------------------------------------
+# Whole blocks of float4 in three parts; ragged rows without float4; one tensor.
+HEADS = tuple(
+    case
+    for ladder in heads_ladder.LADDERS
+    for rung in ladder.rungs
+    if not rung.library
+    for extents, small in (((2, 16, 4, 64, 3), False), ((3, 7, 5, 9, 3), True), ((2, 11, 3, 20, 1), True))
+    for case in steps(
+        rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
+    )
 )

@@ -29,6 +29,8 @@ from benchmarks.hardware_counters import emulate, launch_on_gpu
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.lse import ladder as attention_lse_ladder
+from kernels.attention.lse.shape import LseShape
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.backward import ladder as conv_backward
@@ -43,6 +45,7 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.shape import GemmShape
+from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
@@ -102,6 +105,8 @@ NORM_MAPS = tuple(
 NORM_ROWS = ((5, 77), (3, 36), (1, 1))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
 EMBEDDING = ((61, 45, 37), (37, 9, 36)), ((1, 1, 1), (40, 6, 12, "equal"), (70, 300, 8, "zipf"))
+# Queries, keys and values in rows of whole float4 or not, one tensor, one number.
+HEADS = ((2, 5, 3, 8, 3), (3, 7, 2, 5, 3), (2, 5, 3, 12, 1)), ((1, 1, 1, 1, 1),)
 # Each: for every set of tile sizes, and for the default sizes only. Maps in each layout, rows of whole float4 or not.
 NORM_MAPS = (
     ((2, 2, 2, 4, "nchw"), (2, 2, 2, 4, "nhwc")),
@@ -178,6 +183,19 @@ def _attention_backward():
         yield from ((rung, [s.with_(dtype=dtype) for s in halves], ()) for dtype in ("fp16", "bf16"))
 
 
+def _attention_lse():
+    """Yields the shapes of the forward pass; causal ones only for the rung without S, as there."""
+    for rung in attention_lse_ladder.RUNGS:
+        swept, causal = ([LseShape(**s.params()) for s in shapes] for shapes in (ATTENTION, CAUSAL))
+        yield rung, swept, () if rung.name.endswith("/blocked") else causal
+
+
+def _heads():
+    for ladder in heads_ladder.LADDERS:
+        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in HEADS)
+        yield from ((rung, swept, default) for rung in ladder.rungs if not rung.library)
+
+
 def _memory():
     yield from ((rung, MEMORY[ladder.name], ()) for ladder in memory_ladder.LADDERS for rung in ladder.rungs)
 
@@ -241,6 +259,7 @@ RUNS = {
     "conv-backward": _conv_backward,
     "attention": _attention,
     "attention-backward": _attention_backward,
+    "attention-lse": _attention_lse,
     "memory": _memory,
     "fusion": _fusion,
     "softmax": _softmax,
@@ -251,6 +270,7 @@ RUNS = {
     "norm": _norm,
     "pooling": _pooling,
     "embedding": _embedding,
+    "heads": _heads,
 }
 
 

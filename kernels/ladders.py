@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.backward import ladder as attention_backward_ladder
+from kernels.attention.lse import ladder as attention_lse_ladder
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.backward import ladder as conv_backward
 from kernels.conv.backward.transpose import TRANSPOSE
@@ -14,6 +15,7 @@ from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
+from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.model.program import RuleError
@@ -29,6 +31,7 @@ LADDERS: dict[str, Ladder] = {
         conv_ladder.LADDER,
         gemm_ladder.LADDER,
         attention_ladder.LADDER,
+        attention_lse_ladder.LADDER,
         attention_backward_ladder.LADDER,
         softmax_ladder.LADDER,
         fusion_ladder.LADDER,
@@ -45,6 +48,7 @@ LADDERS: dict[str, Ladder] = {
         *norm_ladder.LADDERS,
         *linear_ladder.LADDERS,
         *embedding_ladder.LADDERS,
+        *heads_ladder.LADDERS,
     )
 }
 

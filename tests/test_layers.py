@@ -16,12 +16,10 @@ FORBIDDEN = {
     "kernels": {"streamlit", "plotly", "visuals", "pages"},
     "visuals": {"pages"},
 }
-TOPICS = {"attention", "conv", "elementwise", "fusion", "gemm", "memory", "optimizer", "softmax"}
-TOPICS = {"attention", "conv", "cross_entropy", "fusion", "gemm", "memory", "softmax"}
-TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "norm", "softmax"}
-TOPICS = {"attention", "conv", "cross_entropy", "fusion", "gemm", "linear", "memory", "softmax"}
-TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "pooling", "softmax"}
-TOPICS = {"attention", "conv", "cross_entropy", "embedding", "fusion", "gemm", "linear", "memory", "softmax"}
+TOPICS = {
+    "attention", "conv", "cross_entropy", "elementwise", "embedding", "fusion", "gemm", "heads", "linear", "memory", "norm",
+    "optimizer", "pooling", "softmax",
+}  # fmt: skip
 # Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 

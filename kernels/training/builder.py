@@ -94,10 +94,13 @@ class Builder:
         return self.tensors[tensor].shape
 
     # -- nodes -------------------------------------------------------------------------------------
-    def node(self, name: str, operation: str, shape: Any, **tensors: str) -> None:
-        """Adds a node that runs the rung of an operation on these tensors."""
+    def node(
+        self, name: str, operation: str, shape: Any, tiles: Mapping[str, int] | None = None, **tensors: str
+    ) -> None:
+        """Adds a node that runs the rung of an operation on these tensors, at its default tile sizes or at others."""
         full = " ".join(filter(None, (self.layer, name)))
-        self.nodes.append(Node(full, self.layer, self.phase, self.rungs[operation], shape, tensors))
+        rung = self.rungs[operation]
+        self.nodes.append(Node(full, self.layer, self.phase, rung, shape, tensors, tiles or {}))
 
     def on_the_way_back(self, result: str, backward: Backward) -> str:
         """Registers what adds the gradients of a layer, once that of its result is known. Returns the result's name."""

@@ -1,21 +1,39 @@
 """The layers of a network: the nodes that each adds to a training step, forward and backward.
 
 A function takes the builder, the names of its input tensors and the layer's options, and returns the name of its result.
-Maps are [N, C, H, W], rows [M, K], float32.
+Maps are [N, C, H, W], rows [M, K], tokens [N, T, D], float32.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
+from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.lse.shape import LseShape
+from kernels.attention.shape import AttentionShape
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy.shape import BackwardShape as CrossEntropyBackwardShape
 from kernels.cross_entropy.shape import CrossEntropyShape
-from kernels.elementwise.shape import BiasBackwardShape, ReluBackwardShape, ReluShape, ResidualShape
+from kernels.elementwise.shape import (
+    BiasBackwardShape,
+    BiasShape,
+    ReluBackwardShape,
+    ReluShape,
+    ResidualShape,
+)
+from kernels.heads.shape import HeadsShape
+from kernels.ladders import find
 from kernels.linear.shape import InputGradientShape, LinearShape, WeightGradientShape
 from kernels.memory.shape import AddShape
-from kernels.norm.shape import BatchNormBackwardShape, BatchNormShape
+from kernels.model.launch import ceil
+from kernels.norm.shape import (
+    BatchNormBackwardShape,
+    BatchNormShape,
+    LayerNormBackwardShape,
+    LayerNormShape,
+)
 from kernels.pooling.shape import GlobalShape, MaxPoolShape
 from kernels.training.builder import Builder
 
@@ -130,11 +148,10 @@ def residual(b: Builder, x: str, shortcut: str) -> str:
     return b.on_the_way_back(y, backward)
 
 
-def linear(b: Builder, x: str, N: int) -> str:
-    """Adds a fully connected layer with N outputs. Maps are seen as rows of their numbers."""
-    M, *rest = b.shape_of(x)
-    K = math.prod(rest)
-    W, bias, y = b.weight("W", N, K), b.weight("b", N), b.activation("y", M, N)
+def _product(b: Builder, x: str, N: int, K: int, *extents: int) -> str:
+    """Adds y = x W^T + b for rows of K numbers. y has these extents; the last one is N."""
+    M = math.prod(extents[:-1])
+    W, bias, y = b.weight("W", N, K), b.weight("b", N), b.activation("y", *extents)
     b.node("", "linear", LinearShape(M, N, K), x=x, W=W, b=bias, y=y)
 
     def backward(dy: str) -> None:
@@ -148,6 +165,118 @@ def linear(b: Builder, x: str, N: int) -> str:
     return b.on_the_way_back(y, backward)
 
 
+def linear(b: Builder, x: str, N: int) -> str:
+    """Adds a fully connected layer with N outputs. Maps and tokens are seen as rows of their numbers."""
+    M, *rest = b.shape_of(x)
+    return _product(b, x, N, math.prod(rest), M, N)
+
+
+# -- tokens ----------------------------------------------------------------------------------------
+def project(b: Builder, x: str, N: int) -> str:
+    """Adds a fully connected layer for each token: [images, T, K] becomes [images, T, N]. Of images [images, 1, T, K]
+    each row of pixels is a token."""
+    images, *rest, K = b.shape_of(x)
+    return _product(b, x, N, K, images, math.prod(rest), N)
+
+
+def position(b: Builder, x: str) -> str:
+    """Adds a learned vector to each position of the tokens. Its gradient is a sum over the images."""
+    N, T, D = b.shape_of(x)
+    w, y = b.weight("w", T, D), b.activation("y", N, T, D)
+    b.node("", "bias", BiasShape(N, T * D, 1, 1), x=x, b=w, y=y)
+
+    def backward(dy: str) -> None:
+        b.node("dw", "bias-backward", BiasBackwardShape(N, T * D, 1, 1), dy=dy, db=b.weight_gradient(w))
+        b.receive(x, dy)
+
+    return b.on_the_way_back(y, backward)
+
+
+def layernorm(b: Builder, x: str) -> str:
+    """Adds layer norm of each token. Its mean and 1/std are kept."""
+    *rest, D = extents = b.shape_of(x)
+    M = math.prod(rest)
+    gamma, beta = b.weight("gamma", D), b.weight("beta", D)
+    y, mean, invstd = b.activation("y", *extents), b.activation("mean", M), b.activation("invstd", M)
+    b.node("", "layer-norm", LayerNormShape(M, D), x=x, gamma=gamma, beta=beta, y=y, mean=mean, invstd=invstd)
+
+    def backward(dy: str) -> None:
+        dx, dgamma, dbeta = b.gradient(x), b.weight_gradient(gamma), b.weight_gradient(beta)
+        b.node(
+            "dx", "layer-norm-backward", LayerNormBackwardShape(M, D), dy=dy, x=x, gamma=gamma, mean=mean,
+            invstd=invstd, dx=dx, dgamma=dgamma, dbeta=dbeta,
+        )  # fmt: skip
+        b.receive(x, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+def add(b: Builder, x: str, shortcut: str) -> str:
+    """Adds x + shortcut. The gradient of the sum is that of both."""
+    extents = b.shape_of(x)
+    y = b.activation("y", *extents)
+    b.node("", "sum", sum_shape(math.prod(extents)), A=x, B=shortcut, C=y)
+
+    def backward(dy: str) -> None:
+        b.receive(x, dy)
+        b.receive(shortcut, dy)
+
+    return b.on_the_way_back(y, backward)
+
+
+def attention(b: Builder, x: str, heads: int, causal: int = 0) -> str:
+    """Adds attention of tokens that hold queries, keys and values: [N, T, 3 D] becomes [N, T, D]. Q, K, V, the result of
+    each head and L are kept."""
+    N, T, width = b.shape_of(x)
+    d = width // (3 * heads)
+    split, merged = HeadsShape(N, T, heads, d, 3), HeadsShape(N, T, heads, d)
+    forward, back = LseShape(N, heads, T, d, causal), BackwardShape(N, heads, T, d, causal)
+    q, k, v, o = (b.activation(name, *merged.heads_shape) for name in "QKVO")
+    L, y = b.activation("L", N, heads, T), b.activation("y", N, T, heads * d)
+    b.node("split", "split-heads", split, x=x, Q=q, K=k, V=v)
+    b.node("", "attention", forward, small_tiles(b.rungs["attention"], forward), Q=q, K=k, V=v, O=o, L=L)
+    b.node("merge", "merge-heads", merged, O=o, y=y)
+
+    def backward(dy: str) -> None:
+        dx, do, dq, dk, dv = (b.gradient(tensor) for tensor in (x, o, q, k, v))
+        b.node("dO", "split-heads", merged, x=dy, O=do)
+        tiles = small_tiles(b.rungs["attention-backward"], back)
+        b.node(
+            "dQ, dK, dV",
+            "attention-backward",
+            back,
+            tiles,
+            Q=q,
+            K=k,
+            V=v,
+            dO=do,
+            O=o,
+            L=L,
+            dQ=dq,
+            dK=dk,
+            dV=dv,
+        )
+        b.node("dx", "merge-heads", split, Q=dq, K=dk, V=dv, y=dx)
+        b.receive(x, dx)
+
+    return b.on_the_way_back(y, backward)
+
+
+@lru_cache(maxsize=64)
+def small_tiles(name: str, s: AttentionShape) -> Mapping[str, int]:
+    """Returns, of a rung's tile sizes that are compiled ahead, those that compute the fewest pairs: few tokens fill no
+    default tile. {} if it has no tiles of queries and keys."""
+    rung = find(name)
+    if not {"Br", "Bc"} <= rung.tiles.keys():
+        return {}
+
+    def pairs(tiles: Mapping[str, int]) -> int:
+        return math.prod(ceil(s.N, tiles[side]) * tiles[side] for side in ("Br", "Bc"))
+
+    return min(rung.tile_sets(s), key=pairs)
+
+
+# -- the end ---------------------------------------------------------------------------------------
 def cross_entropy(b: Builder, x: str, labels: str, factor: str) -> None:
     """Adds the loss of each row, and the way back from it. `factor` [M] is the gradient of each loss: 1/M for a mean."""
     M, N = b.shape_of(x)
@@ -180,4 +309,9 @@ LAYERS: Mapping[str, Callable[..., str]] = {
     "batchnorm": batchnorm,
     "residual": residual,
     "linear": linear,
+    "project": project,
+    "position": position,
+    "layernorm": layernorm,
+    "add": add,
+    "attention": attention,
 }

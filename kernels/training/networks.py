@@ -85,4 +85,36 @@ RESIDUAL = Network(
     mark("two blocks as in He et al., arXiv 1512.03385"),
 )  # fmt: skip
 
-NETWORKS = {network.name: network for network in (LENET5, RESIDUAL)}
+
+def encoder(name: str, before: str, width: int, heads: int, causal: int = 0) -> Iterable[Layer]:
+    """Yields a block of a transformer whose tokens have `width` numbers: attention, then two layers for each token, with a
+    norm before and a sum after each."""
+    yield Layer("layernorm", f"{name} norm1", {}, (before,))
+    yield Layer("project", f"{name} qkv", {"N": 3 * width})
+    yield Layer("attention", f"{name} attention", {"heads": heads, "causal": causal})
+    yield Layer("project", f"{name} out", {"N": width})
+    yield Layer("add", f"{name} sum", {}, (f"{name} out", before))
+    yield Layer("layernorm", f"{name} norm2")
+    yield Layer("project", f"{name} fc1", {"N": 4 * width})
+    yield Layer("relu", f"{name} relu")
+    yield Layer("project", f"{name} fc2", {"N": width})
+    yield Layer("add", name, {}, (f"{name} fc2", f"{name} sum"))
+
+
+TRANSFORMER = Network(
+    "transformer", mark("two-layer transformer"), 8, 10,
+    (
+        Layer("project", "embedding", {"N": 32}),
+        Layer("position", "position"),
+        *encoder("block1", "position", 32, 4),
+        *encoder("block2", "block1", 32, 4),
+        Layer("layernorm", "norm"),
+        Layer("linear", "fc", {"N": 10}),
+    ),
+    mark(
+        "as in Dosovitskiy et al., arXiv 2010.11929, with each row of pixels as a token and ReLU in place of GELU; the last "
+        "layer reads all tokens"
+    ),
+)  # fmt: skip
+
+NETWORKS = {network.name: network for network in (LENET5, RESIDUAL, TRANSFORMER)}

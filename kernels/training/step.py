@@ -35,9 +35,14 @@ ON_GPU = {
     "residual": "residual/float4", "linear": "linear/split", "linear-dinput": "linear-dinput/tile",
     "linear-dweight": "linear-dweight/split", "cross-entropy": "cross-entropy/online",
     "cross-entropy-backward": "cross-entropy-backward/rows", "sum": "add/vector", "sgd": "sgd/float4", "adam": "adam/float4",
+    "bias": "bias/float4", "layer-norm": "layer-norm/warp", "layer-norm-backward": "layer-norm-backward/registers",
+    "split-heads": "split-heads/float4", "merge-heads": "merge-heads/float4",
+    "attention": "attention-lse/flash-registers", "attention-backward": "attention-backward/flash-two-kernels",
 }  # fmt: skip
 ON_CPU = ON_GPU | {
     "conv": "conv/im2col-cublas", "conv-dinput": "conv-dinput/direct", "conv-dweight": "conv-dweight/direct",
+    "attention": "attention-lse/blocked", "attention-backward": "attention-backward/naive",
+    "layer-norm": "layer-norm/three-reads", "layer-norm-backward": "layer-norm-backward/columns",
 }  # fmt: skip
 OPTIMIZERS: Mapping[str, tuple[type[OptimizerShape], tuple[str, ...]]] = {
     "sgd": (SgdShape, ("v",)),

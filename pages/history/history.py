@@ -89,8 +89,10 @@ LESSONS = {
         "linear-dweight",
         "embedding",
         "embedding-backward",
+        "split-heads",
+        "merge-heads",
     ),
-    mark("attention"): ("attention", "attention-loops", "attention-backward"),
+    mark("attention"): ("attention", "attention-loops", "attention-lse", "attention-backward"),
     mark("fusion"): ("fusion",),
 }
 OTHERS = mark("others")  # of another version of the app

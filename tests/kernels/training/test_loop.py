@@ -19,9 +19,9 @@ def losses(training: Training, count: int) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["residual", "lenet5"])
-def test_it_learns(network):
-    training = Training(Settings(network, 50, "sgd", {"lr": 0.05}))
+@pytest.mark.parametrize(("network", "rate"), [("residual", 0.05), ("lenet5", 0.05), ("transformer", 0.03)])
+def test_it_learns(network, rate):
+    training = Training(Settings(network, 50, "sgd", {"lr": rate}))
     before = training.accuracy()
     points = list(training.run(2))
     assert [p.step for p in points] == list(range(1, 61)) and {p.epoch for p in points} == {0, 1}
@@ -73,7 +73,7 @@ def test_another_rate_may_go_on():
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"network": "alexnet"}, "network must be one of lenet5, residual, got alexnet"),
+        ({"network": "alexnet"}, "network must be one of lenet5, residual, transformer, got alexnet"),
         ({"optimizer": "rprop"}, "optimizer must be one of sgd, adam, got rprop"),
         ({"batch": 0}, "batch must be in 1 .. 1500, got 0"),
         ({"batch": 1501}, "batch must be in 1 .. 1500, got 1501"),

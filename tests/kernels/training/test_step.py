@@ -14,7 +14,7 @@ from kernels.model.program import INPUT
 from kernels.training import digits, step
 from kernels.training import graph as graphs
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE
-from kernels.training.networks import IMAGE, NETWORKS, Network
+from kernels.training.networks import IMAGE, NETWORKS, Layer, Network, encoder
 
 RATE = 0.5
 EPS = 1e-5  # of batch norm
@@ -50,6 +50,19 @@ def forward(network: Network, weights, x):
                 total = total + np.einsum("ncpq,kc->nkpq", part, w[:, :, r, s])
         return total
 
+    def attention(x, heads, causal=0):
+        """Computes one head after another from its columns of each row: queries, keys, values."""
+        D, T = x.shape[2] // 3, x.shape[1]
+        d, found = D // heads, []
+        for head in range(heads):
+            q, k, v = (x[:, :, part * D + head * d : part * D + (head + 1) * d] for part in range(3))
+            scores = np.einsum("nic,njc->nij", q, k) / d**0.5
+            if causal:
+                scores = scores + np.where(np.arange(T) > np.arange(T)[:, None], -np.inf, 0.0)
+            weights = np.exp(scores - getval(scores).max(axis=2, keepdims=True))
+            found.append(np.einsum("nij,njc->nic", weights / np.sum(weights, axis=2, keepdims=True), v))
+        return np.concatenate(found, axis=2)
+
     results, before = {IMAGE: x}, IMAGE
     for layer in network.layers:
         a, *others = (results[n] for n in layer.reads or (before,))
@@ -78,7 +91,20 @@ def forward(network: Network, weights, x):
             ]
         elif layer.kind == "residual":
             y = positive(a + others[0])
+        elif layer.kind == "project":
+            y = np.dot(a.reshape(len(a), -1, a.shape[-1]), w["W"].T) + w["b"]
+        elif layer.kind == "position":
+            y = a + w["w"]
+        elif layer.kind == "layernorm":
+            mean = np.mean(a, axis=-1, keepdims=True)
+            variance = np.mean((a - mean) ** 2, axis=-1, keepdims=True)
+            y = (a - mean) / np.sqrt(variance + EPS) * w["gamma"] + w["beta"]
+        elif layer.kind == "add":
+            y = a + others[0]
+        elif layer.kind == "attention":
+            y = attention(a, **o)
         else:
+            assert layer.kind == "linear"
             y = np.dot(a.reshape(len(a), -1), w["W"].T) + w["b"]
         results[layer.name], before = y, layer.name
     return y
@@ -113,6 +139,38 @@ def test_gradients_are_those_of_automatic_differentiation(name):
         np.testing.assert_allclose(
             actual, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max() + 1e-12, err_msg=weight
         )
+
+
+def small_transformer(causal: int, rungs):
+    """Returns (network, graph, inputs) of a step of one block with tokens of 8 numbers, on one image."""
+    layers = (
+        Layer("project", "embedding", {"N": 8}),
+        Layer("position", "position"),
+        *encoder("block", "position", 8, 2, causal),
+        Layer("linear", "fc", {"N": 10}),
+    )
+    network = Network("small", "", 8, 10, layers, "")
+    graph = step.build(network, 1, rungs, lr=RATE)
+    training, _ = digits.load()
+    return network, graph, step.inputs(graph, training.images[:1], training.labels[:1], seed=3)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_gradients_of_causal_attention_are_those_of_automatic_differentiation(causal):
+    import autograd
+
+    network, graph, inputs = small_transformer(causal, step.ON_CPU)
+    values = graphs.reference(graph, ladder_of, inputs)
+    weights = weights_of(graph, inputs[step.WEIGHTS])
+    x, labels = inputs[IMAGE].astype(np.float64), inputs[step.LABELS]
+    gradients = autograd.grad(lambda w: mean_loss(network, w, x, labels))(weights)
+    # The values that the forward pass keeps, L say, are float64 here.
+    for weight, expected in gradients.items():
+        near = {"rtol": 1e-6, "atol": 1e-6 * np.abs(expected).max() + 1e-12}
+        np.testing.assert_allclose(values[f"d {weight}"], expected, **near, err_msg=weight)
+    other = small_transformer(1 - causal, step.ON_CPU)
+    others = graphs.reference(other[1], ladder_of, inputs)["d block qkv.W"]
+    assert np.abs(others - values["d block qkv.W"]).max() > 1e-3
 
 
 def test_a_wrong_gradient_would_be_found():
@@ -150,6 +208,14 @@ def test_a_step_is_right_on_the_processor(name, on_cpu):
 def test_a_step_is_right_in_the_emulator():
     graph, program, inputs = small("residual", 2, on_cpu=False)
     session = emulator.Session(program, inputs, Options(races=True))
+    assert_step_is_right(session, graph, inputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [0, 1])
+def test_a_small_transformer_is_right_in_the_emulator(causal):
+    _, graph, inputs = small_transformer(causal, step.ON_GPU)
+    session = emulator.Session(graphs.program(graph, ladder_of), inputs, Options(races=True))
     assert_step_is_right(session, graph, inputs)
 
 
