@@ -11,7 +11,7 @@
 // Launch: grid ceil(K * round_up_4(tiles) / BLOCK), block BLOCK, a define
 // like M.
 
-#include "winograd.cuh"
+#include "winograd_back.cuh"
 
 extern "C" __global__ void
 __launch_bounds__(BLOCK) dweight_winograd_gradient(

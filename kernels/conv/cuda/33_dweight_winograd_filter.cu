@@ -8,7 +8,7 @@
 //
 // Launch: grid ceil(K * C / BLOCK), block BLOCK, a define like M.
 
-#include "winograd.cuh"
+#include "winograd_back.cuh"
 
 extern "C" __global__ void
 __launch_bounds__(BLOCK) dweight_winograd_filter(
