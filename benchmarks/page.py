@@ -7,6 +7,7 @@ Frames are timed by requestAnimationFrame in a headless Chromium without a GPU: 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from benchmarks.browser import chromium, new_page, played
 from benchmarks.targets import Line, line, publish, seconds, spread
 from kernels.conv.shape import ConvShape
-from tests.helpers.harness import ROOT, TIMEOUT_MS, Stage, serving
+from tests.helpers.harness import ROOT, TIMEOUT_MS, Stage, idle, serving
 from visuals import stage as stage_module
 from visuals.conv import pictures as conv_pictures
 from visuals.conv.im2col.scene import im2col_scene
@@ -25,15 +26,20 @@ from visuals.conv.part import part_of
 
 PLAY_S = 4.5
 CHANGES, VISITS, IMPORTS, BUILDS = 12, 5, 7, 50
+STORIES = ("im2col", "tiling", "attention")
 
-# From the key event on the focused field to the frame after the stage has taken its new scene.
-CHANGE = """root => { window.changed = new Promise(done => {
+# From the key or click that the page gets next to the frame after the stage and a part beside it are new. The player
+# changes stage, strip and chapter in one go.
+CHANGE = """(root, part) => { window.changed = new Promise(done => {
   let start;
-  document.addEventListener("keydown", () => { start = performance.now(); }, { capture: true, once: true });
-  new MutationObserver((_, watcher) => {
+  const begin = () => { start ??= performance.now(); };
+  for (const name of ["keydown", "click"]) document.addEventListener(name, begin, { capture: true, once: true });
+  const watched = node => new Promise(seen => new MutationObserver((_, watcher) => {
     watcher.disconnect();
-    requestAnimationFrame(() => done(performance.now() - start));
-  }).observe(root, { attributes: true, attributeFilter: ["data-scene"] });
+    seen();
+  }).observe(node, { attributes: node === root, attributeFilter: node === root ? ["data-scene"] : undefined, childList: node !== root }));
+  Promise.all([watched(root), watched(root.querySelector(part))]).then(() =>
+    requestAnimationFrame(() => done(performance.now() - start)));
 }); }"""
 
 # From the start of the navigation until the stage is ready and two frames have passed.
@@ -84,19 +90,43 @@ def changes(page: Page, url: str, size: int) -> Line:
     field, samples = page.get_by_label("K", exact=True), []
     field.focus()
     for i in range(CHANGES + 2):
-        stage.root.evaluate(CHANGE)
+        stage.root.evaluate(CHANGE, ".strip")
         page.keyboard.press("ArrowUp" if i % 2 == 0 else "ArrowDown")
         samples.append(page.evaluate("window.changed"))
-        page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+        idle(page)
     samples = samples[2:]  # the first warm up
     return line(
-        f"control turned to stage painted, {size}×{size}",
+        f"control turned to stage and strip painted, {size}×{size}",
         "ms",
         np.median(samples),
         200,
         samples,
         spread(samples),
     )
+
+
+def chapters(page: Page, url: str, lesson: str) -> Line:
+    """Returns the times from Next to the next chapter with its stage and strip, through the whole story."""
+    first, second = (
+        _read(page, f"{url}/{lesson}?view=story") for _ in range(2)
+    )  # the first reader waits for scenes
+    detail = f"{spread(second)}; first reader median {np.median(first):.3g}, longest {max(first):.3g}"
+    return line(f"chapter to chapter, {lesson}", "ms", np.median(second), 200, second, detail)
+
+
+def _read(page: Page, url: str) -> list[float]:
+    """Opens a story and presses Next until its last chapter. Returns the times in ms."""
+    page.goto(url)
+    stage, samples = Stage(page).ready(), []
+    page.locator(".st-key-card_why .kt-conclusion").wait_for()
+    page.wait_for_load_state("networkidle")
+    following = page.get_by_role("button", name=re.compile("^Next:"))
+    while following.count():
+        idle(page)
+        stage.root.evaluate(CHANGE, ".chapter")
+        following.click()
+        samples.append(page.evaluate("window.changed"))
+    return samples
 
 
 def visits(browser: Browser, url: str) -> Line:
@@ -132,6 +162,7 @@ def main(out: str | None = None) -> None:
         page = new_page(browser)
         for size in (8, 32):
             lines += [frames(page, app.url, size), changes(page, app.url, size)]
+        lines += [chapters(page, app.url, lesson) for lesson in STORIES]
         version = browser.version
     publish(lines, out, load_average, version)
 

@@ -149,7 +149,7 @@ def sizes() -> list[Line]:
         kilobytes("what takes scenes away, loaded when asked for", takeaway().encode()),
         kilobytes("HTML export of the toy scene", page, 100),
         kilobytes("im2col, 1,000 steps", stage_module.message(scenes.long(1_000)), 60),
-        kilobytes("im2col 32×32, 900 columns", stage_module.message(truth(H="32", W="32").scene), 75),
+        kilobytes("im2col 32×32, 900 columns", stage_module.message(truth(H="32", W="32").scene), 50),
         kilobytes(
             f"tiled product, {tiled_scene.steps:,} steps of up to 16 new sums",
             stage_module.message(tiled_scene),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import local
+
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
@@ -9,6 +11,9 @@ from kernels import i18n
 from pages.parts.address import LANGUAGE as PARAM
 
 _KEY = "_language"
+_thread = (
+    local()
+)  # a thread that runs pages runs those of one session: its language is known after the first look
 
 
 def of_reader() -> str:
@@ -18,14 +23,16 @@ def of_reader() -> str:
     """
     if get_script_run_ctx(suppress_warning=True) is None:
         return i18n.SOURCE
-    return st.session_state.get(_KEY, i18n.SOURCE)
+    if not hasattr(_thread, "language"):
+        _thread.language = st.session_state.get(_KEY, i18n.SOURCE)
+    return _thread.language
 
 
 def choose() -> str:
     """Sets the language of this session and returns it."""
     wish = st.query_params.get(PARAM)
     found = wish if wish in i18n.languages() else i18n.best_language(st.context.locale)
-    st.session_state[_KEY] = found
+    st.session_state[_KEY] = _thread.language = found
     return found
 
 

@@ -52,12 +52,21 @@ def draw_tabs(
         if not deferred_loaded():
             return
         uses = used(ladder.rungs, shape, tiles)
-        files = [*uses, *sorted({header for file in uses for header in sources.headers(file)})]
-        names = [name_of(file) for file in files]
-        front = next((f for f, use in uses.items() if any(u.rung.name == first for u in use)), files[0])
-        front = file if file in uses else front
+        front = next((f for f, use in uses.items() if any(u.rung.name == first for u in use)), "")
         # The key differs for each rung in front, because Streamlit remembers the chosen tab by key.
-        for n, tab in enumerate(st.tabs(names, default=name_of(front), key=f"tabs_{first}{file}")):
+        st.fragment(_tabs)(uses, file if file in uses else front, f"tabs_{first}{file}")
+
+
+def _tabs(uses: Mapping[str, Sequence[Use]], front: str, key: str) -> None:
+    """Draws a tab for each file and the listing of the open one.
+
+    The browser walks through all elements of hidden tabs whenever the page changes, and a listing has thousands of them.
+    """
+    files = [*uses, *sorted({header for file in uses for header in sources.headers(file)})]
+    names = [name_of(file) for file in files]
+    tabs = st.tabs(names, default=name_of(front or files[0]), key=key, on_change="rerun")
+    for n, tab in enumerate(tabs):
+        if tab.open:
             with tab:
                 _tab(files[n], files[n - 1] if 0 < n < len(uses) else "", uses.get(files[n], []))
 

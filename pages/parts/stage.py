@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,7 @@ from visuals.strip.facts import short
 from visuals.strip.strip import Size
 
 ORDER = "order"  # the URL parameter
+PAUSES, PAUSE_S = 4, 0.02  # between the stage and the cards
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,19 @@ class Stage:
         """Draws the stage and its strip, which is polled while something is measured or counted."""
         every = run.POLL_S if st.session_state.get("job") else counts.next_poll_s(_counting(self.settings))
         st.fragment(_draw, run_every=every)(self, polled=every is not None)
+        _let_the_browser_paint()
+
+
+def _let_the_browser_paint() -> None:
+    """Waits until the browser has painted the stage, before the cards are sent. A newer change ends the wait.
+
+    The browser draws all that comes within 10 ms at once, and charts before the stage: together they took 110 ms longer.
+    """
+    if st.context.url is None:  # there is no browser
+        return
+    for _ in range(PAUSES):
+        time.sleep(PAUSE_S)
+        st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
 
 
 def _counting(settings: RunSettings) -> counts.CountRequest | None:
@@ -58,12 +73,16 @@ def _draw(on_stage: Stage, polled: bool) -> None:
     counts_polled = polled and on_stage.chapter and not st.session_state.get("job")
     if counts_polled and counts.next_poll_s(_counting(settings)) is None and not url_is_stale():
         st.rerun()
-    run.collect()
-    run.restore_run(settings.ladder)
     sizes = on_stage.sizes
     if on_stage.chapter:  # its tile sizes are for watching
         sizes = replace(sizes, tiles={})
     by_size = settings_by_size(settings, rung, sizes)
+    if isinstance(
+        pressed := stage.pressed(on_stage.key), dict
+    ):  # before anything is drawn: most presses rerun the page
+        _act(on_stage, pressed, by_size)
+    run.collect()
+    run.restore_run(settings.ladder)
     known = strip_sizes(by_size, rung, sizes, can_put=on_stage.link is not None)
     size, options = selected(by_size), {}
     if chapter := on_stage.chapter:
@@ -72,16 +91,14 @@ def _draw(on_stage: Stage, polled: bool) -> None:
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
         known = [_without(one, chapter.to_come - {short(rung.name)}) for one in known]
-    pressed = stage.mount(
+    stage.mount(
         on_stage.scene,
         on_stage.key,
         strip=strip.strip(known, size, _run_state()),
         fit=True,
         orders=tuple(on_stage.orders.items()),
         **options,
-    ).press
-    if isinstance(pressed, dict):
-        _act(on_stage, pressed, by_size)
+    )
 
 
 def _without(size: Size, hidden: Set[str]) -> Size:

@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 from urllib.parse import parse_qsl
@@ -107,13 +106,8 @@ def strip(at: AppTest) -> dict[str, Any]:
 
 def press(at: AppTest, do: str, **more: str) -> None:
     """Presses something in the page's stage, as the browser reports it, and runs the page."""
-    show, left = stage.show, [{"do": do, **more}]
-
-    def pressed(*args: Any) -> SimpleNamespace:
-        show(*args)
-        return SimpleNamespace(press=left.pop() if left else None)
-
-    with mock.patch.object(stage, "show", pressed):
+    left = [{"do": do, **more}]
+    with mock.patch.object(stage, "pressed", lambda key: left.pop() if left else None):
         at.run()
 
 

@@ -70,6 +70,18 @@ test("arrays are read by type; an unknown type throws", () => {
   for (const dtype of ["f8", "u4", ""]) assert.throws(() => read({ dtype, offset: 0, length: 1 }), /numbers of type .* are unknown/);
 });
 
+test("integers are read from their changes, floats from their places", () => {
+  const block = new Uint8Array([1, 255, 3, 0, 2, 1, 2, 0, 0, 0, 128, 63, 0, 0, 0, 128]), read = reader(block);
+  const changes = { dtype: "i1", offset: 0, length: 3 };
+  assert.deepEqual([...read({ ...changes, from: 300 })], [300, 301, 300, 303]);
+  assert.deepEqual([...read({ ...changes, from: 0, runs: { dtype: "u1", offset: 4, length: 3 } })], [0, 1, 2, 1, 4, 7]);
+  assert.deepEqual([...read({ ...changes, length: 0, from: 7 })], [7]);
+  assert.deepEqual([...read({ dtype: "i1", offset: 1, length: 1, from: -(2 ** 31) })], [-(2 ** 31), 2 ** 31 - 1]); // 32 bits wrap around
+  const floats = { dtype: "f4", offset: 8, length: 2, index: { dtype: "u1", offset: 0, length: 1 } };
+  assert.deepEqual([...read(floats)], [-0]);
+  assert.ok(read(floats) instanceof Float32Array);
+});
+
 test("an unknown tensor throws with its name", () => {
   const write = (fields) => ({ ...SMALL, writes: [{ ...SMALL.writes[0], ...fields }] });
   for (const name of ["Z", "toString", "constructor", "__proto__"]) {

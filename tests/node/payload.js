@@ -1,5 +1,5 @@
 // Scenes of tests, packed as by visuals/scene/payload.py: from plain arrays to {meta, block}.
-const TYPES = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
+const TYPES = { f4: Float32Array, u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 class Block {
   bytes = [];
@@ -12,6 +12,9 @@ class Block {
     return entry;
   }
 }
+
+// Rows of `width` numbers, column by column.
+const byColumn = (numbers, width) => Array.from({ length: width }, (_, col) => numbers.filter((_, n) => n % width === col)).flat();
 
 // Fields that are left out have defaults. Tensors {name, values?, planes, rows, cols}, writes {target, steps,
 // values? | source + index?, cells?}; an index {row, col, padding} is sent as that sum.
@@ -33,7 +36,7 @@ export function pack(scene) {
     views: (rest.views || []).map((v) => ({ ...v, index: index(v.index) })),
     annotations: (rest.annotations || []).map((a) => ({
       tensor: a.tensor, links: (a.links || []).map((l) => ({ ...l, cells: put(l.cells) })),
-      captions: { ...a.captions, kind: put(a.captions.kind, "u1"), args: a.captions.args.row ? { row: put(a.captions.args.row), col: put(a.captions.args.col) } : put(a.captions.args) },
+      captions: { ...a.captions, kind: put(a.captions.kind, "u1"), args: a.captions.args.row ? { row: put(a.captions.args.row), col: put(a.captions.args.col) } : put(byColumn(a.captions.args, a.captions.width)) },
     })),
     reads: (rest.reads || []).map((r) => ({ source: r.source, start: put(r.start), ...(r.first ? { first: put(r.first), cols: put(r.cols) } : { cells: put(r.cells, "u1") }) })),
     flows: (rest.flows || []).map((f) => ({ ...f, text: put(f.text, "u1"), active: put(f.active, "u1") })),
@@ -41,7 +44,7 @@ export function pack(scene) {
     readings: (rest.readings || []).map((r) => ({ kind: "", role: "", ...r, values: put(r.values, "f4") })),
     captions: {
       templates: captions.templates || ["Step."], width: captions.width ?? 1,
-      kind: put(captions.kind || Array(steps).fill(0), "u1"), args: put(captions.args || Array(steps).fill(0), captions.dtype || "f4"),
+      kind: put(captions.kind || Array(steps).fill(0), "u1"), args: put(captions.args ? byColumn(captions.args, captions.width ?? 1) : Array(steps).fill(0), captions.dtype || "f4"),
     },
     source: source ? file(source) : null, nextSources: nextSources.map(file),
     lanes: lanes ? { warp: put(lanes.warp, "i2"), mask: put(lanes.mask) } : null,

@@ -25,7 +25,7 @@ const SCENE = {
 const sums = (put) => [
   { out: "y", right: "v", left: "u", rest: "", start: put([0, 2, 4]), cells: put([0, 1, 0, 1]), factors: put([0, 1, 0, 1]) },
   { out: "v", right: "d", left: "", rest: "", start: put([0, 2, 3]), cells: put([0, 1, 0]),
-    factors: { values: put([-1, 0.5, 1], "f4"), index: put([2, 0, 1]) } },
+    factors: { ...put([-1, 0.5, 1], "f4"), index: put([2, 0, 1]) } },
 ];
 
 function decode(change = (s) => s) {

@@ -1,7 +1,11 @@
 """A scene as it is sent to the browser: a JSON-able dict and one block of bytes, read by stage/decode.js.
 
-Arrays are in the block; the dict holds {dtype, offset, length} of each: f4, u1, u2, i2 or i4, little endian, the
-narrowest that holds the values. Offsets are multiples of 4.
+Arrays are in the block; the dict holds {dtype, offset, length} of each: f4, u1, i1, u2, i2 or i4, little endian, the
+narrowest that holds the values. Offsets are multiples of 4. Two kinds of arrays are sent in fewer bytes:
+
+* Integers that change in a regular way: {..., from: number}. The array begins with `from`, and the entry holds the change
+  to each number after it. With {..., runs: entry} it holds the different changes in turn, and `runs` how often each occurs.
+* Floats of which few differ: {..., index: entry}. The entry itself holds the different floats, `index` the place of each.
 """
 
 from __future__ import annotations
@@ -9,8 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from visuals.scene.highlight import runs
-from visuals.scene.parts import Captions, Read, SceneError, Source, Sum, Tensor, Write
+from visuals.scene.parts import Captions, Read, SceneError, Source, Tensor, Write
 from visuals.scene.scene import Scene
+
+SHORT = 128  # bytes: shorter arrays are sent as they are, because an entry takes bytes too
 
 
 class Block:
@@ -20,11 +26,33 @@ class Block:
         self.bytes = bytearray()
 
     def put(self, array) -> dict | None:
-        """Append an array and return its {dtype, offset, length}; None for None. SceneError if integers need over 32
-        bits."""
+        """Append an array and return its entry; None for None. SceneError if integers need over 32 bits."""
         if array is None:
             return None
         flat = _narrow(np.asarray(array).ravel())
+        if flat.nbytes <= SHORT:
+            return self._append(flat)
+        return self._put_floats(flat) if flat.dtype.kind == "f" else self._put_integers(flat)
+
+    def _put_integers(self, flat: np.ndarray) -> dict:
+        changes = np.diff(flat.astype(np.int32))  # 32 bits that wrap around, as the player adds them
+        starts = np.flatnonzero(np.diff(changes, prepend=~changes[:1]))  # of runs of equal changes
+        each, lengths = _narrow(changes[starts]), _narrow(np.diff(starts, append=changes.size))
+        changes = _narrow(changes)
+        if each.nbytes + lengths.nbytes + SHORT < min(flat.nbytes, changes.nbytes):
+            return self._append(each) | {"from": int(flat[0]), "runs": self._append(lengths)}
+        if changes.itemsize < flat.itemsize:
+            return self._append(changes) | {"from": int(flat[0])}
+        return self._append(flat)
+
+    def _put_floats(self, flat: np.ndarray) -> dict:
+        bits, index = np.unique(flat.view("<u4"), return_inverse=True)  # as bits, so that -0.0 stays -0.0
+        index = _narrow(index)
+        if bits.nbytes + index.nbytes + SHORT > flat.nbytes:
+            return self._append(flat)
+        return self._append(bits.view("<f4")) | {"index": self._append(index)}
+
+    def _append(self, flat: np.ndarray) -> dict:
         self.bytes.extend(bytes(-len(self.bytes) % 4))
         entry = {"dtype": flat.dtype.str[1:], "offset": len(self.bytes), "length": int(flat.size)}
         self.bytes.extend(flat.tobytes())
@@ -75,7 +103,11 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         ],
         "sums": [
             {"out": s.out, "left": s.left, "right": s.right, "rest": s.rest}
-            | {"start": put(s.start), "cells": put(s.cells), "factors": _factors(s, put)}
+            | {
+                "start": put(s.start),
+                "cells": put(s.cells),
+                "factors": put(s.factors if s.left else np.asarray(s.factors, np.float32)),
+            }
             for s in scene.sums
         ],
         "readings": [
@@ -119,22 +151,14 @@ def _read_cells(r: Read, width: int, put) -> dict:
     return {"first": put(first), "cols": put(cols)}
 
 
-def _factors(s: Sum, put) -> dict:
-    """Send cells as they are, and numbers, few of which differ, as {values, index}."""
-    if s.left:
-        return put(s.factors)
-    values, index = np.unique(np.asarray(s.factors, np.float32), return_inverse=True)
-    return {"values": put(values), "index": put(index)}
-
-
 def _captions(c: Captions, put, cols: int = 0) -> dict:
-    """Send captions. With `cols` cells to a row, numbers that are a row term plus a column term are sent as these
-    terms."""
+    """Send captions, their numbers column by column. With `cols` cells to a row, numbers that are a row term plus a column
+    term are sent as these terms."""
     args = np.asarray(c.args)
     return {
         "templates": list(c.templates),
         "kind": put(c.kind),
-        "args": _outer(args.reshape(-1, cols, args.shape[1]), put) if cols > 1 else put(args),
+        "args": _outer(args.reshape(-1, cols, args.shape[1]), put) if cols > 1 else put(args.T),
         "width": args.shape[1],
     }
 
@@ -198,7 +222,7 @@ def _outer(args: np.ndarray, put) -> dict:
     """Send args [rows, cols, n] as {row, col} if args[i, j] = row[i] + col[j], else as they are."""
     row, col = args[:, 0], args[0] - args[0, 0]
     if args.dtype.kind not in "iu" or not (row[:, None] + col == args).all():
-        return put(args)
+        return put(args.reshape(-1, args.shape[2]).T)
     return {"row": put(row), "col": put(col)}
 
 
@@ -220,7 +244,7 @@ def _narrow(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "f":
         return array.astype("<f4")
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-    for dtype in ("<u1", "<u2", "<i2", "<i4"):
+    for dtype in ("<u1", "<i1", "<u2", "<i2", "<i4"):
         info = np.iinfo(dtype)
         if info.min <= low and high <= info.max:
             return array.astype(dtype)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def message(
     return b"".join([*(len(text).to_bytes(4, "little") for text in texts), *texts, block])
 
 
-def mount(scene: Scene | None, key: str, on_press: Callable[[], None] | None = None, **options) -> Any:
+def mount(scene: Scene | None, key: str, **options) -> None:
     """Show the scene, or the strip alone if there is none. A rerun with the same `key` keeps the player. While
     `scene.key` stays the same, the player keeps its step and goes on playing.
 
@@ -137,17 +137,22 @@ def mount(scene: Scene | None, key: str, on_press: Callable[[], None] | None = N
     chapter: the chapter beside the picture (pages.parts.chapters.OpenChapter.panel); None: none.
     orders: name and explanation of each order that the reader can choose.
     strip: the measured strip under the picture (visuals.strip.strip.strip); None: no strip.
-
-    Returns the component's result. Its `press` is what the reader pressed in the strip in this rerun, {"do": "run",
-    "size": "real"} say, else None; `on_press` is called before that rerun.
     """
-    return show(message(scene, **options), key, on_press)
+    show(message(scene, **options), key)
 
 
-def show(message: bytes, key: str, on_press: Callable[[], None] | None = None) -> Any:
+def pressed(key: str) -> Any:
+    """Returns what the reader pressed on the stage `key` in this rerun, before it is mounted: {"do": "run", "size": "real"}
+    say, else None."""
+    import streamlit as st
+
+    return (st.session_state.get(key) or {}).get("press")
+
+
+def show(message: bytes, key: str) -> None:
     """Show a scene by its message, which may be cached from an earlier run."""
-    return _component()(key=key, data=message, height="content", on_press_change=on_press or _ignore)
+    _component()(key=key, data=message, height="content", on_press_change=_ignore)
 
 
 def _ignore() -> None:
-    """A press is read from the component's result."""
+    """A press is read by `pressed`."""

@@ -4,7 +4,7 @@
 import { decimal, tr } from "./texts.js";
 
 export const SCENE_VERSION = 3;
-const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
+const ARRAYS = { f4: Float32Array, u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 // A message is the lengths of two JSON texts in 4 bytes each, the head, the strip (or null), and the scene's block.
 export function unpack(bytes) {
@@ -41,7 +41,7 @@ export function decodeScene(meta, block) {
     flows: (meta.flows || []).map((f) => ({ ...f, text: read(f.text), active: read(f.active) })),
     reads: meta.reads.map((r) => ({ source: tensor(r.source), start: read(r.start), cells: r.first ? readRectangles(r, tensor(r.source).cols, read) : read(r.cells) })),
     matmuls: meta.matmuls.map((m) => ({ left: tensor(m.left), right: tensor(m.right), out: tensor(m.out), rest: read(m.rest), upto: read(m.upto) })),
-    sums: (meta.sums || []).map((s) => ({ ...s, out: tensor(s.out), left: s.left ? tensor(s.left) : null, right: tensor(s.right), start: read(s.start), cells: read(s.cells), factors: readFactors(s.factors, read) })),
+    sums: (meta.sums || []).map((s) => ({ ...s, out: tensor(s.out), left: s.left ? tensor(s.left) : null, right: tensor(s.right), start: read(s.start), cells: read(s.cells), factors: read(s.factors) })),
     readings: meta.readings.map((r) => ({ ...r, values: read(r.values) })),
     annotations: (meta.annotations || []).map((a) => ({ tensor: tensor(a.tensor), captions: readCaptions(a.captions, read), links: a.links.map((l) => ({ source: tensor(l.source), cells: read(l.cells) })) })),
     captions: readCaptions(meta.captions, read),
@@ -52,28 +52,41 @@ export function decodeScene(meta, block) {
   return scene;
 }
 
-// The factors of a sum's terms: cells, or numbers from indices into their few different values.
-function readFactors(entry, read) {
-  if (!entry.index) return read(entry);
-  const values = read(entry.values);
-  return Float32Array.from(read(entry.index), (n) => values[n]);
-}
+const readCaptions = (c, read) => ({ ...c, kind: read(c.kind), args: c.args.row ? readOuter(read(c.args.row), read(c.args.col), c.width) : byRow(read(c.args), c.width) });
 
-const readCaptions = (c, read) => ({ ...c, kind: read(c.kind), args: c.args.row ? readOuter(read(c.args.row), read(c.args.col), c.width) : read(c.args) });
+// Numbers that were sent column by column, `width` to a row: row by row.
+const byRow = (numbers, width) => numbers.map((_, n) => numbers[(n % width) * (numbers.length / width) + Math.floor(n / width)]);
 
 // Numbers of cells, `width` each: the row's number plus the column's number.
 const readOuter = (row, col, width) => Int32Array.from({ length: (row.length * col.length) / width }, (_, n) =>
   row[Math.floor(n / col.length) * width + (n % width)] + col[n % col.length]);
 
-// Reads an entry {dtype, offset, length} of the block; null for null.
+// Reads an entry {dtype, offset, length} of the block, whatever it is sent as (visuals/scene/payload.py); null for null.
 export function reader(block) {
   const buffer = block.slice().buffer; // a copy: the view may start at an odd offset
-  return (entry) => {
+  const read = (entry) => {
     if (!entry) return null;
     const type = ARRAYS[entry.dtype];
     if (!type) throw new Error(tr("numbers of type {type} are unknown", { type: entry.dtype }));
-    return new type(buffer, entry.offset, entry.length);
+    const sent = new type(buffer, entry.offset, entry.length);
+    if (entry.from !== undefined) return summed(entry.from, entry.runs ? repeated(sent, read(entry.runs)) : sent);
+    return entry.index ? Float32Array.from(read(entry.index), (n) => sent[n]) : sent;
   };
+  return read;
+}
+
+// The numbers that begin with `first`, from the change to each after it.
+function summed(first, changes) {
+  const all = new Int32Array(changes.length + 1);
+  all[0] = first;
+  for (let i = 0; i < changes.length; i++) all[i + 1] = all[i] + changes[i];
+  return all;
+}
+
+function repeated(values, times) {
+  const all = new Int32Array(times.reduce((a, b) => a + b, 0));
+  for (let i = 0, at = 0; i < values.length; at += times[i++]) all.fill(values[i], at, at + times[i]);
+  return all;
 }
 
 // A copy from a view is a copy from the view's source; `via` and `viaIndex` are the view and its cells.

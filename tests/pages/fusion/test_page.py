@@ -193,10 +193,13 @@ def test_every_chip_links_to_its_preset_for_any_rung():
 
 
 def test_generated_and_handwritten_kernels_are_shown():
-    at = open_at(chain="bn relu maxpool:2", rung="unfused")
-    names = [tab.label for tab in at.tabs]
-    assert names == ["03_bn.cu", "04_relu.cu", "06_maxpool.cu", "fused_bn_relu_maxpool.cu", "fusion.cuh"]
-    assert any("bn_relu_maxpool(" in code.value and "u = positive(u);" in code.value for code in at.code)
+    names = ["03_bn.cu", "04_relu.cu", "06_maxpool.cu", "fused_bn_relu_maxpool.cu", "fusion.cuh"]
+    for rung, part in (("unfused", "bn("), ("fused", "bn_relu_maxpool(")):
+        at = open_at(chain="bn relu maxpool:2", rung=rung)
+        assert [tab.label for tab in at.tabs] == names
+        (code,) = at.code  # of the tab in front
+        assert part in code.value
+    assert "u = positive(u);" in code.value
     assert "registers per thread" in texts(at)
 
 

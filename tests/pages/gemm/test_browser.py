@@ -58,6 +58,19 @@ def test_tile_size_changes_url_kernel_figures_and_scene(lesson):
 
 
 @pytest.mark.slow
+def test_a_tab_shows_its_listing_and_keeps_the_stage(lesson):
+    page = lesson("rung=naive")
+    scene, listing = page.locator(".stage"), page.locator(".st-key-kernels [data-testid=stCode]")
+    expect(listing).to_have_count(1)  # not those of the other tabs
+    expect(listing).to_contain_text("naive(")
+    key = scene.get_attribute("data-scene")
+    page.get_by_role("tab", name="01_uncoalesced.cu").click()
+    expect(listing).to_contain_text("uncoalesced(")
+    expect(listing).to_have_count(1)
+    expect(scene).to_have_attribute("data-scene", key)
+
+
+@pytest.mark.slow
 def test_rung_is_a_link_that_back_undoes(lesson):
     page = lesson("M=64&N=64&K=64&BM=8")
     page.get_by_role("button", name="kernel 3").click()
