@@ -260,6 +260,7 @@ RUNS = {
     "attention": _attention,
     "attention-backward": _attention_backward,
     "attention-lse": _attention_lse,
+    "heads": _heads,
     "memory": _memory,
     "fusion": _fusion,
     "softmax": _softmax,
@@ -270,7 +271,6 @@ RUNS = {
     "norm": _norm,
     "pooling": _pooling,
     "embedding": _embedding,
-    "heads": _heads,
 }
 
 
