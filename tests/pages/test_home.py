@@ -57,7 +57,7 @@ def test_the_course_has_every_lesson_in_order_with_its_question_and_what_it_buil
         assert (minutes in line["rest"]) == (line["count"] > 0)
         assert bool(lesson.after) == any(text.startswith("after ") for text in line["rest"])
     assert lines["attention"]["rest"][-1] == "after tiling, softmax"
-    assert lines["threads"]["some"] == "{seen} of 8 chapters"
+    assert lines["threads"]["some"] == "{seen} of 9 chapters"
 
 
 def test_a_lesson_builds_only_on_earlier_ones():

@@ -79,15 +79,13 @@ CHAPTERS = (
         mark("One result, five ways"),
         (
             mark("You have met five ways to compute a convolution. All give the same [output](output)."),
-            mark("Some do less work, some do the same work at a higher rate. Some need extra memory for it."),
-            mark(
-                "Which one should you take? Here is the direct one, the yardstick: {real_time} at {real_shape}."
-            ),
+            mark("Some do less work, some do the same work at a higher rate, and some need extra memory."),
+            mark("Direct is the yardstick: {real_time} at {real_shape}."),
         ),
         _layer("resnet50-res3-3x3-n32", "direct"),
         size="real",
         nudge=mark(
-            "Each chapter puts one way on the stage. The strip compares it at a layer of a real network."
+            "Each chapter puts one way on the stage, and the strip compares it at a layer of a real network."
         ),
     ),
     Chapter(
@@ -204,7 +202,7 @@ CHAPTERS = (
         _layer("resnet50-res3-3x3-n32", "winograd"),
         step=3,
         size="real",
-        nudge=mark("Next: [softmax](/softmax), where no work can be saved, only trips to memory."),
+        nudge=mark("Next, [backward](/backward) computes the gradients of a convolution."),
     ),
 )
 STORY = Story(CHAPTERS, facts)

@@ -46,8 +46,7 @@ CHAPTERS = (
         mark("A matrix that nobody stores"),
         (
             mark("im2col writes each window of the [input](input) into a [data matrix](workspace). At {real_shape} that is {real_matrix_bytes}."),
-            mark("But each element of the matrix is a pixel that is already in memory. Its row and column say which one."),
-            mark("So the kernel can compute the place instead of reading the copy."),
+            mark("But each element of the matrix is a pixel that is already in memory. Its row and column say which one, so the kernel needs no copy."),
         ),
         pin="D:70",
         size="real",
