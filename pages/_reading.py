@@ -11,7 +11,7 @@ from pages.parts.text import details
 
 
 @dataclass(frozen=True)
-class Source:
+class Work:
     """A paper or a document. `year` is that of its first version, `place` an arXiv number, a DOI or a URL."""
 
     authors: str
@@ -30,67 +30,67 @@ class Source:
         )
 
 
-CUDA_GUIDE = Source(
+CUDA_GUIDE = Work(
     "NVIDIA", "CUDA C++ Programming Guide", 2007, "https://docs.nvidia.com/cuda/cuda-c-programming-guide/"
 )
-CUDNN = Source("Chetlur et al.", "cuDNN: Efficient Primitives for Deep Learning", 2014, "1410.0759")
-ARITHMETIC = Source(
+CUDNN = Work("Chetlur et al.", "cuDNN: Efficient Primitives for Deep Learning", 2014, "1410.0759")
+ARITHMETIC = Work(
     "Dumoulin, Visin", "A guide to convolution arithmetic for deep learning", 2016, "1603.07285"
 )
-READING: Mapping[str, tuple[Source, ...]] = {  # by the lesson's path
+READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
     "threads": (
         CUDA_GUIDE,
-        Source("Nickolls et al.", "Scalable Parallel Programming with CUDA", 2008, "10.1145/1365490.1365500"),
+        Work("Nickolls et al.", "Scalable Parallel Programming with CUDA", 2008, "10.1145/1365490.1365500"),
     ),
     "tiling": (
-        Source("Volkov, Demmel", "Benchmarking GPUs to Tune Dense Linear Algebra", 2008, "10.1109/SC.2008.5214359"),
-        Source("Williams, Waterman, Patterson", "Roofline: An Insightful Visual Performance Model for Multicore Architectures", 2009, "10.1145/1498765.1498785"),
+        Work("Volkov, Demmel", "Benchmarking GPUs to Tune Dense Linear Algebra", 2008, "10.1109/SC.2008.5214359"),
+        Work("Williams, Waterman, Patterson", "Roofline: An Insightful Visual Performance Model for Multicore Architectures", 2009, "10.1145/1498765.1498785"),
     ),
     "direct": (
-        Source("LeCun et al.", "Gradient-Based Learning Applied to Document Recognition", 1998, "10.1109/5.726791"),
+        Work("LeCun et al.", "Gradient-Based Learning Applied to Document Recognition", 1998, "10.1109/5.726791"),
         ARITHMETIC,
     ),
     "im2col": (
-        Source("Chellapilla, Puri, Simard", "High Performance Convolutional Neural Networks for Document Processing", 2006, "https://hal.inria.fr/inria-00112631"),
+        Work("Chellapilla, Puri, Simard", "High Performance Convolutional Neural Networks for Document Processing", 2006, "https://hal.inria.fr/inria-00112631"),
         CUDNN,
     ),
     "implicit": (
         CUDNN,
-        Source("Granlund, Montgomery", "Division by Invariant Integers using Multiplication", 1994, "10.1145/178243.178249"),
+        Work("Granlund, Montgomery", "Division by Invariant Integers using Multiplication", 1994, "10.1145/178243.178249"),
     ),
     "winograd": (
-        Source("Lavin, Gray", "Fast Algorithms for Convolutional Neural Networks", 2015, "1509.09308"),
-        Source("Barabasz et al.", "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", 2018, "1803.10986"),
+        Work("Lavin, Gray", "Fast Algorithms for Convolutional Neural Networks", 2015, "1509.09308"),
+        Work("Barabasz et al.", "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", 2018, "1803.10986"),
     ),
     "fft": (
-        Source("Cooley, Tukey", "An Algorithm for the Machine Calculation of Complex Fourier Series", 1965, "10.1090/S0025-5718-1965-0178586-1"),
-        Source("Mathieu, Henaff, LeCun", "Fast Training of Convolutional Networks through FFTs", 2013, "1312.5851"),
+        Work("Cooley, Tukey", "An Algorithm for the Machine Calculation of Complex Fourier Series", 1965, "10.1090/S0025-5718-1965-0178586-1"),
+        Work("Mathieu, Henaff, LeCun", "Fast Training of Convolutional Networks through FFTs", 2013, "1312.5851"),
     ),
     "choose": (
         CUDNN,
-        Source("He et al.", "Deep Residual Learning for Image Recognition", 2015, "1512.03385"),
+        Work("He et al.", "Deep Residual Learning for Image Recognition", 2015, "1512.03385"),
     ),
     "backward": (
-        Source("Rumelhart, Hinton, Williams", "Learning representations by back-propagating errors", 1986, "10.1038/323533a0"),
+        Work("Rumelhart, Hinton, Williams", "Learning representations by back-propagating errors", 1986, "10.1038/323533a0"),
         ARITHMETIC,
     ),
     "softmax": (
-        Source("Milakov, Gimelshein", "Online normalizer calculation for softmax", 2018, "1805.02867"),
+        Work("Milakov, Gimelshein", "Online normalizer calculation for softmax", 2018, "1805.02867"),
     ),
     "layers": (
-        Source("Ioffe, Szegedy", "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", 2015, "1502.03167"),
-        Source("Ba, Kiros, Hinton", "Layer Normalization", 2016, "1607.06450"),
-        Source("Kingma, Ba", "Adam: A Method for Stochastic Optimization", 2014, "1412.6980"),
-        Source("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174"),
-        Source("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
+        Work("Ioffe, Szegedy", "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", 2015, "1502.03167"),
+        Work("Ba, Kiros, Hinton", "Layer Normalization", 2016, "1607.06450"),
+        Work("Kingma, Ba", "Adam: A Method for Stochastic Optimization", 2014, "1412.6980"),
+        Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174"),
+        Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
     ),
     "attention": (
-        Source("Vaswani et al.", "Attention Is All You Need", 2017, "1706.03762"),
-        Source("Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"),
-        Source("Dao", "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, "2307.08691"),
+        Work("Vaswani et al.", "Attention Is All You Need", 2017, "1706.03762"),
+        Work("Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"),
+        Work("Dao", "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, "2307.08691"),
     ),
     "fusion": (
-        Source("Filipovič et al.", "Optimizing CUDA Code By Kernel Fusion: Application on BLAS", 2013, "1305.1183"),
+        Work("Filipovič et al.", "Optimizing CUDA Code By Kernel Fusion: Application on BLAS", 2013, "1305.1183"),
     ),
 }  # fmt: skip
 
@@ -101,6 +101,6 @@ def reading(path: str) -> str:
     return details(f'<ul class="kt-reading">{found}</ul>', label=tr("Read more")) if found else ""
 
 
-def _line(source: Source) -> str:
-    link = f'<a href="{escape(source.url)}">{escape(source.title)}</a>'
-    return f"<li>{escape(source.authors)}: {link} ({source.year})</li>"
+def _line(work: Work) -> str:
+    link = f'<a href="{escape(work.url)}">{escape(work.title)}</a>'
+    return f"<li>{escape(work.authors)}: {link} ({work.year})</li>"

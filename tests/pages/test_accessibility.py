@@ -112,7 +112,7 @@ def test_deck(page, server, violations, scheme):
     page.emulate_media(color_scheme=scheme)
     with serving_files() as files:
         deck = Deck(page, f"{files}/docs/deck/index.html?app={server}")
-        for slide in ("title", "moments", "chapter", "end"):
+        for slide in ("title", "moments", "chapter", "attention", "end"):
             deck.to(slide)
             assert violations() == [], slide
         page.goto("about:blank")
