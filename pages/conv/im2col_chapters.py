@@ -67,7 +67,7 @@ CHAPTERS = (
         mark("One matrix product"),
         (
             mark("There are {filters} [filters](filter). As rows they form a matrix of {weights}."),
-            mark("The [data matrix](workspace) is {matrix}. The product of the two is the whole [output](output), {outputs}: a convolution becomes a matrix product (GEMM)."),
+            mark("The [data matrix](workspace) is {matrix}. The product of the two is the whole [output](output), {outputs}: a convolution becomes a matrix product, a GEMM."),
         ),
         NUMBERS,
         step=LAST_STORED,

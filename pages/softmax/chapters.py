@@ -78,9 +78,9 @@ CHAPTERS = (
         ),
     ),
     Chapter(
-        mark("Lanes talk directly"),
+        mark("Lanes exchange registers"),
         (
-            mark("The 32 lanes of a warp can exchange registers without shared memory and without a barrier."),
+            mark("The 32 lanes of a warp can exchange values of registers without shared memory and without a barrier."),
             mark("Five exchanges, at distance 16, 8, 4, 2 and 1, give every lane the result. One warp takes one row."),
         ),
         {"rung": "warp-shuffle"},

@@ -192,6 +192,44 @@ def test_the_strip_shows_what_an_earlier_chapter_has_compared() -> None:
     assert {"naive, coalesced", "shared-memory tile"} <= titles
 
 
+# What a lesson must make clear, in this order: a pattern that the texts or parameters of one chapter have, one after another.
+CLEAR = {
+    "threads": ("one thread for each element", "are a warp", "form blocks", "a grid", "divergence", "coalesced", "stride", "bank conflict", "NCHW"),
+    "tiling": ("thread for each element", "sectors", "reads each value there 8 times", r"SMs in \{map_waves\} waves", r"from the L2 cache", "registers", "cp.async", "timeline", "tensor core"),
+    "direct": ("sum of the 9 products", "thread of its own", "seven loops", "real_loads"),
+    "im2col": ("one column", "as one row|as rows", "matrix product", "into shared memory", "real_against_direct"),
+    "implicit": ("row and column", "never exists", "copies of the next ones", "map_hbm"),
+    "winograd": ("row of four inputs", "polynomial", "one product for each point", "columns first, then to the rows", "tile of 4 × 4", "error_4"),
+    "fft": ("sum of waves", "butterfly", "phase", "column by column", "conj", "inverse", "other_time"),
+    "choose": ("five ways", r"\{fastest\}", "workspace_im2col", "the best everywhere"),
+    "softmax": ("add up to 1", "infinity", "overflows", "barrier", "exp\\(old m − new m\\)", "exchange", "into registers"),
+    "attention": ("one query first", "sum \\[l\\]", "N × N is the problem", "scores of one query", "tile of Bc keys", "map_waves", "When m grows", "timeline", "tensor cores"),
+    "fusion": ("four kernels in a row", "8 bytes go through memory", "stays in a register", "limits the four kernels", "trip instead of three", "map_fused", "batch norm costs nothing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", CLEAR)
+def test_a_lesson_makes_clear_what_it_must_in_order(path: str) -> None:
+    lesson = next(lesson for lesson in LESSONS if lesson.path == path)
+    said = [
+        " ".join([chapter.title, *every_text(chapter), *chapter.params.values()])
+        for chapter in story(lesson).chapters
+    ]
+    at = 0
+    for pattern in CLEAR[path]:
+        rest = [n for n in range(at, len(said)) if re.search(pattern, said[n], re.IGNORECASE)]
+        assert rest, pattern
+        at = rest[0]
+
+
+def test_the_story_of_tiling_climbs_the_ladder() -> None:
+    lesson = next(lesson for lesson in LESSONS if lesson.path == "tiling")
+    names = [rung.name.partition("/")[2] for rung in LADDERS["gemm"].rungs]
+    first, *staged = [names.index(chapter.params["rung"]) for chapter in story(lesson).chapters]
+    assert names[first] == "naive"  # then its neighbours are swapped, for comparison
+    assert staged == sorted(staged)
+
+
 def _watched(page: str, n: int) -> dict[str, str]:
     lesson = next(lesson for lesson in LESSONS if lesson.page == page)
     return dict(story(lesson).chapters[n - 1].params)

@@ -75,6 +75,14 @@ def test_a_full_stop_is_on_the_line_of_its_term(page, server):
     assert term.evaluate("(node) => getComputedStyle(node).whiteSpace") == "nowrap"
 
 
+def test_a_bracket_is_on_the_line_of_its_term(page, server):
+    page.goto(f"{server}/tiling?view=story&chapter=7")
+    Stage(page).ready()
+    term = page.locator(".term", has_text="cp.async").first
+    assert term.evaluate("(node) => node.firstChild.data") == "("
+    expect(page.locator(".chapter-text")).to_contain_text("a later tile (cp.async")
+
+
 def test_back_is_left_of_next_on_a_phone(phone, server):
     phone.goto(f"{server}/threads?view=story&chapter=2")
     Stage(phone).ready()

@@ -125,7 +125,7 @@ CHAPTERS = (
             mark(
                 "A filter of 1×1 mixes channels only. Each [output](output) pixel needs one [input](input) pixel of every channel."
             ),
-            mark("So the data matrix is the input as it is. The layer is {real_shape}."),
+            mark("So the data matrix is the input as it is. This is a layer of ResNet-50."),
         ),
         _layer("resnet50-res2-1x1", "implicit"),
         step=2,
@@ -179,7 +179,7 @@ CHAPTERS = (
         mark("A small layer"),
         (
             mark(
-                "The first layer of LeNet is tiny: {real_shape}. All its work is done before a GPU is busy."
+                "The first layer of LeNet ({real_shape}) is tiny. All its work is done before a GPU is busy."
             ),
             mark("Extra steps mean extra launches, and a launch takes microseconds."),
         ),

@@ -52,8 +52,8 @@ CHAPTERS = (
     Chapter(
         mark("Make both the same size"),
         (
-            mark("The [filter](filter) must be as large as the image. Its weights go into one corner, and the rest is zero."),
-            mark("For a small filter that is a lot of zeros."),
+            mark("Both transforms will be multiplied number by number. So the [filter](filter) must be as large as the image."),
+            mark("Its weights go into one corner, and the rest is zero. For a small filter that is a lot of zeros."),
         ),
         step=1,
         loop=(0, 1),
