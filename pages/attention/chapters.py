@@ -95,6 +95,7 @@ CHAPTERS = (
             "attention/blocked", "real",
             mark("It takes {real_time}. {real_against_blocked} Less memory is not yet more speed."),
         ),
+        nudge=mark("In the code, causal is 0 here; with 1 a query uses only its own key and those before it."),
     ),
     Chapter(
         mark("A tile of keys for a block of queries"),

@@ -75,6 +75,18 @@ def test_a_full_stop_is_on_the_line_of_its_term(page, server):
     assert term.evaluate("(node) => getComputedStyle(node).whiteSpace") == "nowrap"
 
 
+def test_figures_beside_the_kernel_and_in_the_strip_are_explained_on_hover(page, server):
+    page.goto(f"{server}/threads?view=story&chapter=3")
+    Stage(page).ready()
+    for selector, words in (
+        (".line-note >> nth=0", "lanes of a warp|divide a warp"),
+        (".detail", "registers of a thread"),
+        (".badge-recorded >> nth=0", "overwritten"),
+    ):
+        expect(page.locator(f".stage {selector}")).to_have_attribute("title", re.compile(words))
+    expect(page.locator(".stage").get_by_title("as a share of what a copy reaches")).to_be_visible()
+
+
 def test_a_bracket_is_on_the_line_of_its_term(page, server):
     page.goto(f"{server}/tiling?view=story&chapter=7")
     Stage(page).ready()

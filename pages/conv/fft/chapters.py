@@ -82,7 +82,7 @@ CHAPTERS = (
         step=21,
         loop=(20, 24),
         size="real",
-        nudge=mark("The factor ω of the transform has length 1, so it only turns an arrow."),
+        nudge=mark("The twiddle factor ω of a butterfly has length 1, so it only turns an arrow."),
     ),
     Chapter(
         mark("Rows first, then columns"),

@@ -56,7 +56,7 @@ CHAPTERS = (
         mark("Row and column name a pixel"),
         (
             mark("A row of the matrix is a channel c and a place r, s in the filter. A column is an image n and an output pixel p, q."),
-            mark("From these the thread computes h and w, and loads that pixel into shared memory."),
+            mark("Here the pixel is in row h = p − pad + r and column w = q − pad + s. The thread loads it into shared memory."),
         ),
         step=2,
         size="real",
