@@ -34,6 +34,15 @@ def test_the_sentences_are_plain_and_the_terms_differ():
     assert len(forms) == len(set(forms))
 
 
+@pytest.mark.parametrize(
+    "name",
+    "batch norm, layer norm, cross-entropy, scatter, gather, atomics, gradient, optimiser, Adam, momentum, epoch, loss scaling, "
+    "master weights, quantisation, activation, recompute, checkpointing".split(", "),
+)
+def test_a_term_of_training_is_explained(name):
+    assert [key for key, term in TERMS.items() if name in term.words.split(", ")]
+
+
 def test_the_first_use_of_each_term_is_marked():
     texts, terms = marked(("Warps of a block. A warp.", "Two SMs, a register."), "tiling")
     assert texts == [
