@@ -13,7 +13,7 @@ from pathlib import Path
 import streamlit as st
 
 from kernels.i18n import cached, mark, tr, trn
-from pages._lessons import LESSONS, Lesson
+from pages._lessons import LESSONS, LEVELS, Lesson
 from pages.parts.chapters import Story
 
 WORDS_A_MINUTE = 150
@@ -46,7 +46,7 @@ def after(lesson: Lesson) -> str:
 
 
 def progress(lesson: Lesson) -> None:
-    """Draws the line under a lesson: "3 of 8 chapters · 12 min · after threads"."""
+    """Draws the line under a lesson: "3 of 8 chapters · 12 min · beginner · after threads"."""
     count = len(story(lesson).chapters)
     time = tr("{n} min", n=minutes(lesson)) if count else ""
     data = {
@@ -54,6 +54,6 @@ def progress(lesson: Lesson) -> None:
         "count": count,
         "none": trn("{n} chapter", "{n} chapters", count) if count else "",
         "some": trn("{seen} of {n} chapter", "{seen} of {n} chapters", count, seen="{seen}"),
-        "rest": [text for text in (time, after(lesson)) if text],
+        "rest": [text for text in (time, tr(LEVELS[lesson.level]), after(lesson)) if text],
     }
     _component()(key=f"progress_{lesson.path}", data=data, height="content")

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from kernels.i18n import mark
 
+LEVELS = (mark("beginner"), mark("intermediate"), mark("advanced"))
+
 
 @dataclass(frozen=True)
 class Lesson:
@@ -18,6 +20,7 @@ class Lesson:
     chapters: str = ""  # the module of its STORY
     question: str = ""  # what the lesson answers, in one line
     after: tuple[str, ...] = ()  # the paths of the lessons that it builds on
+    level: int = 0  # an index of LEVELS
 
 
 LESSONS = (
@@ -27,7 +30,7 @@ LESSONS = (
     ),
     Lesson(
         "gemm/page.py", "tiling", mark("tiling"), "pages.gemm.chapters",
-        mark("How does a matrix product get fast?"), ("threads",),
+        mark("How does a matrix product get fast?"), ("threads",), level=1,
     ),
     Lesson(
         "conv/direct.py", "direct", mark("direct"), "pages.conv.direct_chapters",
@@ -39,23 +42,23 @@ LESSONS = (
     ),
     Lesson(
         "conv/implicit/page.py", "implicit", mark("implicit GEMM"), "pages.conv.implicit.chapters",
-        mark("Must the copied matrix be in memory?"), ("tiling", "im2col"),
+        mark("Must the copied matrix be in memory?"), ("tiling", "im2col"), level=2,
     ),
     Lesson(
         "conv/winograd/page.py", "winograd", mark("Winograd"), "pages.conv.winograd.chapters",
-        mark("Can fewer multiplications give the same result?"), ("direct",),
+        mark("Can fewer multiplications give the same result?"), ("direct",), level=2,
     ),
     Lesson(
         "conv/fft/page.py", "fft", mark("FFT"), "pages.conv.fft.chapters",
-        mark("When do waves beat a sliding window?"), ("direct",),
+        mark("When do waves beat a sliding window?"), ("direct",), level=2,
     ),
     Lesson(
         "conv/choose/page.py", "choose", mark("choose"), "pages.conv.choose.chapters",
-        mark("Which algorithm is fastest for this layer?"), ("implicit", "winograd", "fft"),
+        mark("Which algorithm is fastest for this layer?"), ("implicit", "winograd", "fft"), level=2,
     ),
     Lesson(
         "conv/backward/page.py", "backward", mark("backward"), "pages.conv.backward.chapters",
-        mark("How does a gradient go back through a convolution?"), ("implicit",),
+        mark("How does a gradient go back through a convolution?"), ("implicit",), level=2,
     ),
     Lesson(
         "softmax/page.py", "softmax", mark("softmax"), "pages.softmax.chapters",
@@ -63,14 +66,14 @@ LESSONS = (
     ),
     Lesson(
         "layers/page.py", "layers", mark("layers"), "pages.layers.chapters",
-        mark("How does a gradient go back through a layer?"), ("threads",),
+        mark("How does a gradient go back through a layer?"), ("threads",), level=1,
     ),
     Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",
-        mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"),
+        mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"), level=2,
     ),
     Lesson(
         "fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters",
-        mark("When is one kernel better than four?"), ("direct",),
+        mark("When is one kernel better than four?"), ("direct",), level=1,
     ),
 )  # fmt: skip

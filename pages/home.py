@@ -15,6 +15,7 @@ from kernels.model.rung import Rung
 from pages import _course, _language
 from pages._cards import BY_PAGE, FIRST
 from pages._lessons import LESSONS, Lesson
+from pages._reading import reading
 from pages.conv import address as conv_address
 from pages.conv.choose import address as choose_address
 from pages.gemm import address as gemm_address
@@ -213,6 +214,7 @@ def _lesson(n: int, row: Lesson) -> None:
         st.page_link(row.page, label=f"{n + 1} {tr(row.title)}", query_params=_language.kept())
         st.html(paragraph(tr(row.question), "question"))
         _course.progress(row)
+        st.html(reading(row.path))
 
 
 def _map() -> None:

@@ -2,6 +2,7 @@
 //
 //   <iframe data-stage="/im2col?embed=true&view=watch&step=5" title="…"></iframe>
 //   <p class="fragment" data-step="12">…</p>      when it appears, the stage of its slide goes to step 12
+//   The key G shows the answer of the question on the slide.
 //   Reveal.initialize({ plugins: [RevealStage({ app: "http://localhost:8501" })] });
 //
 // That a stage turns the pages needs no plugin: its messages name Reveal's own methods. The plugin gives the
@@ -75,6 +76,10 @@
         frame.dataset.heard = ""; // the style shows it from now on
         if (said.stage !== "ready") steps.set(frame, said.step);
         else if (steps.has(frame) && steps.get(frame) !== said.step) goto(frame, steps.get(frame));
+      });
+
+      deck.addKeyBinding({ keyCode: 71, key: "G", description: "Show the answer" }, () => {
+        for (const frame of stages(deck.getCurrentSlide())) send(frame, { stage: "answer" });
       });
 
       deck.on("slidechanged", ({ previousSlide }) => {

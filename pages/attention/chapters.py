@@ -9,7 +9,7 @@ from visuals.attention.gpu_map import RUNGS, flash_map
 from visuals.attention.scene import why_not
 from visuals.gpu_map import facts as map_facts
 from visuals.gpu_map.data import GpuMap
-from visuals.strip.facts import Evidences, Facts
+from visuals.strip.facts import Evidences, Facts, slower_than
 
 NAIVE, FLASH = {"rung": "naive"}, {"rung": "flash"}
 REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
@@ -43,14 +43,13 @@ CHAPTERS = (
         mark("Each token is compared with all others"),
         (
             mark("A token is a piece of text. The model computes a [query](input), a [key](filter) and a value for each, rows of d numbers."),
-            mark("Take one query first. Its dot product with each key is a score. These scores are row 0 of [S](workspace)."),
-            mark("All N queries together give N × N scores. Each step is one warp that computes 32 of them."),
+            mark("Take one query first: its dot product with each key is a score, and the scores are row 0 of [S](workspace). All N queries together give N × N scores."),
         ),
         NAIVE,
         loop=(0, 7),
         pin="S:0",
         size="real",
-        nudge=mark("Point at a score to see its query and key. It is multiplied by 1/√d, so that long rows do not give larger scores."),
+        nudge=mark("Each score is multiplied by 1/√d, so that long rows do not give larger scores."),
     ),
     Chapter(
         mark("Scores become weights"),
@@ -80,7 +79,7 @@ CHAPTERS = (
             "attention/naive", "real",
             mark("It takes {real_time}. {real_against_naive}"),
         ),
-        nudge=mark("See the memory bar: almost all of it is workspace."),
+        nudge=mark("Each head, one of several attentions side by side, has an S of its own: see the memory bar."),
     ),
     Chapter(
         mark("One query at a time"),
@@ -96,6 +95,7 @@ CHAPTERS = (
             "attention/blocked", "real",
             mark("It takes {real_time}. {real_against_blocked} Less memory is not yet more speed."),
         ),
+        nudge=mark("In the code, causal is 0 here; with 1 a query uses only its own key and those before it."),
     ),
     Chapter(
         mark("A tile of keys for a block of queries"),
@@ -111,13 +111,14 @@ CHAPTERS = (
             "attention/blocked", "real",
             mark("It takes {real_time}. {real_against_blocked}"),
         ),
+        nudge=mark("cuBLAS with our softmax, which stores S, takes {real_time_cublas}: a faster product can still win against less memory."),
+        holds=slower_than("real", "attention/cublas"),
     ),
     Chapter(
         mark("Where do the bytes go?"),
         (
             mark("The map shows the whole GPU: {map_blocks} blocks in {map_waves} waves. A block loads its tile of [Q](input) once, then all keys and values of its head."),
-            mark("Q, K and V are {map_hbm}. The blocks load {map_l2} from L2."),
-            mark("S would be {stage_scores}. It is on no arrow: it never leaves an SM."),
+            mark("Q, K and V are {map_hbm}, and the blocks load {map_l2} from L2. S would be {stage_scores}, but it is on no arrow: it never leaves an SM."),
         ),
         FLASH | REAL | {"Br": "32", "Bc": "32", "order": "map"},
         step=1,
@@ -140,7 +141,7 @@ CHAPTERS = (
         loop=(11, 17),
         pin="m:0",
         size="real",
-        nudge=mark("Follow query 0: at this step its m grows. The next steps correct l and the output."),
+        nudge=mark("Follow query 0: at this step its m grows, and the next steps correct l and the output."),
     ),
     Chapter(
         mark("More in registers"),
@@ -155,7 +156,7 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than the first flash kernel?"),
             "attention/flash", "real",
-            mark("It takes {real_time}. {real_against_flash} Arithmetic is at {real_arithmetic} of its ceiling."),
+            mark("It takes {real_time}. {real_against_flash} {real_against_cublas} Arithmetic is at {real_arithmetic} of its ceiling."),
         ),
     ),
     Chapter(
@@ -169,7 +170,7 @@ CHAPTERS = (
         step=5,
         loop=(5, 9),
         size="real",
-        nudge=mark("Where next? [Fusion](/fusion) applies the same idea to chains of small kernels: keep values out of memory."),
+        nudge=mark("Next, [fusion](/fusion) applies the same idea to chains of small kernels: keep values out of memory."),
     ),
 )  # fmt: skip
 

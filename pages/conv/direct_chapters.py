@@ -60,7 +60,7 @@ CHAPTERS = (
         nudge=mark("At {real_shape} the innermost line runs {real_macs} times."),
     ),
     Chapter(
-        mark("Everybody reads the same pixels"),
+        mark("All threads read the same pixels"),
         (
             mark("Windows overlap, and every filter reads the whole image again."),
             mark("Each pixel is loaded {stage_loads} times here. At {real_shape} it is {real_loads} times."),
@@ -71,11 +71,11 @@ CHAPTERS = (
         question=Question(mark("What limits the kernel there?"), LIMITS, limited_by("real"), mark("See the bars on the right. It takes {real_time}. Loads that the caches answer take time too.")),
     ),
     Chapter(
-        mark("What a warp asks for"),
+        mark("What a warp loads"),
         (
             mark("Each step is now one load of one warp, as the emulator executed it."),
             mark("The lanes of warp 0 read neighbouring pixels of a few rows. That is nearly coalesced."),
-            mark("When all lanes read one weight, a single sector serves them all."),
+            mark("When all lanes read one weight, a single sector is enough."),
         ),
         {"order": "warps"},
         loop=(0, 5),

@@ -45,8 +45,7 @@ CHAPTERS = (
         mark("A window becomes a column"),
         (
             mark("A [filter](filter) slides over the [input](input). At each position it covers one window of {taps} pixels."),
-            mark("im2col copies each window into one column of the [data matrix](workspace)."),
-            mark("Press Play. Each step copies one window."),
+            mark("im2col copies each window into one column of the [data matrix](workspace). Press Play: each step copies one window."),
         ),
         NUMBERS,
         loop=(0, 5),
@@ -67,19 +66,19 @@ CHAPTERS = (
     Chapter(
         mark("One matrix product"),
         (
-            mark("There are {filters} [filters](filter), so {filters} rows. Together they form a matrix of {weights}."),
-            mark("The [data matrix](workspace) is {matrix}. The product of the two is the whole [output](output), {outputs}."),
-            mark("So a convolution becomes a matrix product (GEMM). GEMM libraries are tuned for years."),
+            mark("There are {filters} [filters](filter). As rows they form a matrix of {weights}."),
+            mark("The [data matrix](workspace) is {matrix}. The product of the two is the whole [output](output), {outputs}: a convolution becomes a matrix product, a GEMM."),
         ),
         NUMBERS,
         step=LAST_STORED,
+        nudge=mark("GEMM kernels of libraries were tuned for years, and with im2col a convolution can use them."),
     ),
     Chapter(
         mark("Tile by tile"),
         (
-            mark("Now the second kernel runs. Each block of threads computes up to {tile}×{tile} numbers of the [output](output)."),
-            mark("The block loads one tile of the [filters](filter) and one tile of the [data matrix](workspace) into shared memory."),
-            mark("The product of the two tiles is added to the sums. Each thread keeps its sum in a register and stores it at the end."),
+            mark("Now the second kernel runs: each block of threads computes up to {tile}×{tile} numbers of the [output](output)."),
+            mark("The block loads one tile of the [filters](filter) and one tile of the [data matrix](workspace) into shared memory. Their product is added to the sums."),
+            mark("Each thread keeps its sum in a register and stores it at the end."),
         ),
         NUMBERS,
         step=MULTIPLIED,
@@ -89,9 +88,9 @@ CHAPTERS = (
     Chapter(
         mark("From rows to pictures"),
         (
-            mark("The [output matrix](output) has one row per [filter](filter), with {pixels} numbers each."),
-            mark("They are in the order of the picture, line by line. So each row already is one [output](output) plane of {plane}."),
-            mark("No kernel runs and no byte moves. Only the index changes: column {pixel} is now row {row}, column {column}."),
+            mark("The [output matrix](output) has one row per [filter](filter), with {pixels} numbers in the order of the picture."),
+            mark("So each row already is one [output](output) plane of {plane}. No kernel runs and no byte moves."),
+            mark("Only the index changes: column {pixel} is now row {row}, column {column}."),
         ),
         NUMBERS,
         step=RESHAPED,
@@ -101,12 +100,12 @@ CHAPTERS = (
     Chapter(
         mark("How the kernel copies"),
         (
-            mark("A warp is 32 threads that run together. Here each step is one store of one warp."),
-            mark("32 lanes write 32 neighbouring columns of one row. Neighbouring addresses share sectors (32 bytes)."),
-            mark("Few sectors per store means little wasted bandwidth. The highlighted line is the store."),
+            mark("A warp is 32 threads that run together. Here each step is one store of one warp: its lanes write 32 neighbouring columns of one row."),
+            mark("Neighbouring addresses share sectors (32 bytes). Few sectors per store means little wasted bandwidth."),
         ),
         {"order": "warps"},
         step=3,
+        nudge=mark("The highlighted line is the store."),
     ),
     Chapter(
         mark("The copy has a price"),
@@ -122,7 +121,7 @@ CHAPTERS = (
             DIRECT, "stage",
             mark("im2col takes {stage_time}. {stage_against_direct}"),
         ),
-        nudge=mark("The strip below shows both times. What limits the kernel at this size?"),
+        nudge=mark("The strip below shows both times: what limits the kernel at this size?"),
     ),
     Chapter(
         mark("At a real size"),
@@ -138,7 +137,7 @@ CHAPTERS = (
             DIRECT, "real",
             mark("im2col takes {real_time}. {real_against_direct}"),
         ),
-        nudge=mark("The direct loop loads each pixel again for every filter. A GEMM kernel loads a tile once and uses it for many filters."),
+        nudge=mark("The direct loop loads each pixel again for every filter, but a GEMM kernel uses a loaded tile for many filters."),
     ),
     Chapter(
         mark("Where next"),

@@ -139,11 +139,12 @@ CHAPTERS = (
         (
             mark("After training, batch norm is a multiplication and an addition with fixed numbers."),
             mark("They can be put into the [weights](filter) and the bias, once, before any image. Then batch norm costs nothing."),
+            mark("{real_against_fused}"),
         ),
         {"rung": "folded"},
         loop=(0, 8),
         size="real",
-        nudge=mark("{real_against_fused} The convolution hides what is saved."),
+        nudge=mark("Compare the two times in the strip: the convolution hides what is saved."),
     ),
     Chapter(
         mark("Where next"),

@@ -75,20 +75,20 @@ CHAPTERS = (
     Chapter(
         mark("One thread, one element of C"),
         (
-            mark("C = A × B. Each element of [C](output) is one row of [A](input) times one column of [B](filter): 8 products, added up."),
-            mark("The first kernel starts one thread for each element of [C](output). Press Play and follow thread 0."),
-            mark("Each of its reads goes to global memory, the GPU’s large and slow memory."),
+            mark("C = A × B: each element of [C](output) is one row of [A](input) times one column of [B](filter)."),
+            mark("The first kernel starts one thread for each element of [C](output). Each of its reads goes to global memory, the GPU’s large and slow memory."),
+            mark("Press Play and follow thread 0."),
         ),
         SMALL | {"rung": "naive", "BLOCK": "8"},
         loop=(1, 5),
         size="real",
-        nudge=mark("The stage shows 8 × 8, the strip below {real_shape}. Point at any element of C to see its sum."),
+        nudge=mark("In the code, alpha scales the product and beta adds the old C: here they are 1 and 0."),
     ),
     Chapter(
         mark("Which thread gets which element?"),
         (
-            mark("Threads run in warps of 32. A warp’s load arrives in sectors of 32 bytes, 8 neighbouring floats."),
-            mark("Here neighbouring threads get neighbouring rows of [A](input). Each step is one load of warp 0. Count its sectors."),
+            mark("32 threads are a warp, and a warp’s load arrives in sectors of 32 bytes."),
+            mark("Here neighbouring threads get neighbouring rows of [A](input). Each step is one load of warp 0: count its sectors."),
         ),
         SMALL | {"rung": "uncoalesced", "BLOCK": "8", "order": "warps"},
         step=1,
@@ -103,8 +103,7 @@ CHAPTERS = (
     Chapter(
         mark("Share a tile"),
         (
-            mark("All 8 threads of a row of the block read the same values of [A](input). So the block copies a tile once into shared memory."),
-            mark("Shared memory is small and fast, and all threads of the block see it. Then each value is read from there 8 times."),
+            mark("All 8 threads of a row of the block read the same values of [A](input). So the block copies a tile once into shared memory, small and fast, and reads each value there 8 times."),
             mark("All threads wait at two barriers for each tile: until it is complete, and until all have read it. Then the next tile along k overwrites it."),
         ),
         DEEP | {"rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8"},
@@ -116,13 +115,13 @@ CHAPTERS = (
             "gemm/naive", "real",
             mark("Shared tile takes {real_time}. {real_against_naive}"),
         ),
-        nudge=mark("One multiply-add still needs two reads of shared memory. That is the next limit."),
+        nudge=mark("One multiply-add still needs two reads of shared memory: that is the next limit."),
     ),
     Chapter(
         mark("Where do the bytes go?"),
         (
-            mark("This is the whole GPU. The {map_blocks} blocks of a real product run on its {map_sms} SMs in {map_waves} waves. Step through them."),
-            mark("[A](input) and [B](filter) are {map_hbm}. But the blocks load {map_l2} from the L2 cache, because each block loads its tiles again."),
+            mark("This is the whole GPU: the {map_blocks} blocks of a real product run on its {map_sms} SMs in {map_waves} waves. Step through them."),
+            mark("[A](input) and [B](filter) are {map_hbm} in global memory (HBM). But the blocks load {map_l2} from the L2 cache, because each block loads its tiles again."),
         ),
         REAL | {"rung": "shared-tile", "order": "map"},
         step=1,
@@ -151,7 +150,7 @@ CHAPTERS = (
             mark("{products}: the work grows with the area. The square takes {real_time}, the column {real_time_register_tile_1d}, the shared tile {real_time_shared_tile}."),
             ("gemm/shared-tile", "gemm/register-tile-1d"),
         ),
-        nudge=mark("Why not 16 × 16? A thread has at most 255 registers."),
+        nudge=mark("A square of 16 × 16 sums does not fit: a thread has at most 255 registers."),
     ),
     Chapter(
         mark("Wide loads, no conflicts"),
@@ -169,8 +168,8 @@ CHAPTERS = (
     Chapter(
         mark("Copy while you compute"),
         (
-            mark("So far all threads wait until a tile has arrived. This kernel starts the copy of a later tile first, then multiplies the current one."),
-            mark("Each column is one step. While tile 1 is multiplied, the copies of tiles 2 and 3 to other buffers can run."),
+            mark("So far all threads wait until a tile has arrived. This kernel starts the copy of a later tile (cp.async), then multiplies the current one."),
+            mark("Each column is one step: while tile 1 is multiplied, the copies of tiles 2 and 3 to other buffers can run."),
             mark("{real_against_bank_free}"),
         ),
         {"M": "256", "N": "256", "K": "256", "rung": "double-buffer", "order": "timeline"},
@@ -203,13 +202,17 @@ CHAPTERS = (
         mark("Tensor cores"),
         (
             mark("A tensor core multiplies small matrices in one instruction, here from FP16 inputs with FP32 sums."),
-            mark("The warp holds the operands together: each lane keeps a few elements of each. Each step shows one lane."),
-            mark("wmma, an older way to use tensor cores, hides which lane holds what. {real_against_wmma}"),
-            mark("dp4a multiplies four INT8 values, without tensor cores."),
+            mark("The lanes of a warp hold the operands together, in fragments. Each step shows the elements of one lane; wmma, an older way, hides them."),
+            mark("dp4a needs no tensor core: it adds four products of INT8 values, after quantisation."),
         ),
         {"M": "64", "N": "64", "K": "64", "rung": "mma-sync", "order": "fragments"} | FP16,
         size="real",
-        nudge=mark("{real_against_cublas_fp16} The library uses newer instructions of this GPU. Where next? [im2col](/im2col) turns a convolution into this product."),
+        question=faster(
+            mark("Your guess: is it faster than cuBLAS, also with FP16?"),
+            "gemm/cublas-fp16", "real",
+            mark("{real_against_cublas_fp16} The library uses newer instructions of this GPU. {real_against_wmma}"),
+        ),
+        nudge=mark("Next, [direct](/direct) shows what a convolution computes, and [im2col](/im2col) turns it into this product."),
     ),
 )  # fmt: skip
 

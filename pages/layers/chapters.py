@@ -59,19 +59,18 @@ CHAPTERS = (
         mark("One number in, one number out"),
         (
             mark("ReLU follows nearly every convolution. It replaces [numbers](input) below 0 by 0, and keeps the others."),
-            mark("Each thread computes one element of [y](output). Press Play: each step is one warp."),
-            mark("There is one comparison for 8 bytes. So memory limits this kernel, not arithmetic."),
+            mark("Each thread computes one element of [y](output). There is one comparison for 8 bytes, so memory limits this kernel, not arithmetic."),
         ),
         {"layer": "relu"},
         loop=(0, 1),
         size="real",
-        nudge=mark("The stage shows a small example, the strip below {real_shape}."),
+        nudge=mark("Press Play: each step is one warp."),
     ),
     Chapter(
         mark("What must be kept"),
         (
-            mark("Training needs a way back. The gradient passes only where x was positive."),
-            mark("y itself says where. But then all of y must stay in memory until the backward pass."),
+            mark("Training needs a way back, and the gradient passes only where x was positive."),
+            mark("y says where, but then this activation must stay in memory until the backward pass."),
             mark("A [mask](workspace) of bits is enough. One instruction packs the bits of 32 lanes into one word."),
         ),
         {"layer": "relu", "keep": "bits"},
@@ -84,13 +83,13 @@ CHAPTERS = (
             mask_is_smaller("real"),
             mark("At {real_shape}, y has {real_y}. The mask has {real_mask}."),
         ),
+        nudge=mark("Deep networks can also keep nothing and compute y again: recompute saves memory and costs work."),
     ),
     Chapter(
         mark("The way back"),
         (
-            mark("The same arrays in the same places. Forward, the kernel read above and wrote below. Now it reads below and writes above."),
-            mark("[dy](output) is the gradient of y: how the loss changes with each element. The layer behind has computed it."),
-            mark("Where the bit is 1, [dx](input) gets dy. Where it is 0, dx is 0."),
+            mark("Forward, the kernel read above and wrote below. Now the same arrays are read below and written above."),
+            mark("[dy](output) is the gradient of y: how the loss changes with each element. If the bit is 1, [dx](input) gets dy, and 0 otherwise."),
         ),
         {"layer": "relu", "pass": BACKWARD, "keep": "bits"},
         loop=(0, 1),
@@ -100,9 +99,8 @@ CHAPTERS = (
     Chapter(
         mark("The largest of a window"),
         (
-            mark("Max pooling keeps the largest pixel of each [window](input). Windows of 3 × 3 at stride 2 overlap."),
-            mark("Beside y the kernel stores an [index](workspace): the place of that pixel. The way back needs it."),
-            mark("One pixel, row 1 and column 1, is the largest of four windows."),
+            mark("Max pooling keeps the largest pixel of each [window](input). Windows of 3 × 3 at stride 2 overlap: the pixel in row 1, column 1 is the largest of four."),
+            mark("Beside y the kernel stores an [index](workspace), the place of that pixel. The way back needs it."),
         ),
         POOL,
         step=1,
@@ -113,8 +111,7 @@ CHAPTERS = (
         mark("Scatter: sums collide"),
         (
             mark("Each output sends its gradient to the pixel that it took. This is a scatter."),
-            mark("Pixel (1, 1) was taken by four windows, so four threads add to one float. Plain additions could lose some."),
-            mark("An atomic addition cannot be interrupted. Those to one address come one after another."),
+            mark("Pixel (1, 1) was taken by four windows, so four threads add to one float. They use atomic additions, because plain additions could lose some."),
         ),
         POOL | {"pass": BACKWARD, "rung": "scatter"},
         step=2,
@@ -130,9 +127,9 @@ CHAPTERS = (
     Chapter(
         mark("Gather: none collides"),
         (
-            mark("Now each thread owns a pixel of [dx](output). It looks at the windows that contain it."),
+            mark("Now each thread owns a pixel of [dx](output) and checks the windows that contain it."),
             mark("It adds the gradients of those that took its pixel, in a register. This is a gather: no atomics, no zeros first."),
-            mark("But most pixels look at several windows for nothing."),
+            mark("But most pixels check several windows for nothing."),
         ),
         POOL | {"pass": BACKWARD, "rung": "gather"},
         step=6,
@@ -148,8 +145,7 @@ CHAPTERS = (
         mark("A sum over everything"),
         (
             mark("A bias is added to every pixel of its channel, in all images. So its gradient is a sum over all of them."),
-            mark("With an atomic addition for each element, all wait for few addresses."),
-            mark("Here a block first adds up its part: in registers, then by a tree in [shared memory](workspace). One atomic addition is left."),
+            mark("Atomic additions for all elements would go to few addresses. Here a block first adds up its part, in registers and by a tree in [shared memory](workspace), and then needs one."),
         ),
         {"layer": "bias", "pass": BACKWARD, "rung": "block"},
         step=4,
@@ -160,14 +156,13 @@ CHAPTERS = (
             "bias-backward/atomics", "real",
             mark("It takes {real_time}. {real_against_atomics}"),
         ),
-        nudge=mark("Two launches need no atomics at all. Every run then gives the same bits."),
+        nudge=mark("Batch norm and layer norm, in Explore, need such sums too, over a channel or a row."),
     ),
     Chapter(
         mark("Where gradients begin"),
         (
-            mark("The loss compares a row of [logits](input) with the right class, its label."),
-            mark("Its gradient is softmax(x), minus 1 at the label. Maximum and sum serve both, so one kernel computes loss and gradient."),
-            mark("The row stays in [shared memory](input). x is read once."),
+            mark("The loss compares a row of [logits](input) with the right class, its label. This is cross-entropy."),
+            mark("Its gradient is softmax(x), minus 1 at the label. Both need maximum and sum, so one kernel computes both and keeps the row in [shared memory](input)."),
         ),
         {"layer": "cross-entropy", "pass": "step", "rung": "shared-row"},
         step=6,
@@ -178,7 +173,24 @@ CHAPTERS = (
             "cross-entropy-step/two-kernels", "real",
             mark("It takes {real_time}. {real_against_two_kernels}"),
         ),
-        nudge=mark("From here the gradient goes back through all layers, to the weights. In Explore, the layers SGD and Adam update them."),
+        nudge=mark("From here the gradient goes back through all layers to the weights: in FP16, loss scaling keeps small values above 0."),
+    ),
+    Chapter(
+        mark("A small step for each weight"),
+        (
+            mark("The gradient says in which direction each [weight](filter) lowers the loss, and the optimiser takes a small step that way."),
+            mark("With momentum, a step follows the [mean of recent gradients](input). Adam also divides by the root of their [mean square](workspace)."),
+            mark("One epoch, a pass over all training images, takes many such steps."),
+        ),
+        {"layer": "adam", "pass": "update", "rung": "one-launch"},
+        step=1,
+        size="real",
+        question=faster(
+            mark("One launch updates all tensors. Your guess: is it faster than a launch for each tensor?"),
+            "adam/per-tensor", "real",
+            mark("It takes {real_time}. {real_against_per_tensor}"),
+        ),
+        nudge=mark("In FP16 small steps would vanish, so master weights stay FP32: next, [attention](/attention) uses FP16 too."),
     ),
 )  # fmt: skip
 

@@ -3,35 +3,56 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
+from kernels.memory.shape import AddShape
 from pages.parts.chapters import Chapter, Question, Story, faster
-from visuals.strip.facts import fact_is
+from visuals.strip.facts import Evidences, Facts, fact_is
 
 SECTORS = ("4", "8", "16", "32")
+LANES = 32  # of a warp
 COALESCING, BANKS = {"topic": "coalescing"}, {"topic": "banks"}
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns how many elements the last warp of the sum on the stage has, and how many of its lanes have none."""
+    shape = evidences["stage"].shape
+    left = shape.M * shape.N % LANES if isinstance(shape, AddShape) else 0
+    return {"stage_left": str(left), "stage_idle": str(LANES - left)} if left else {}
+
 
 CHAPTERS = (
     Chapter(
         mark("Thousands of threads, one program"),
         (
             mark("This kernel adds two matrices. It starts one thread for each element of [C](output), and all run the same code."),
-            mark("32 threads are a warp. Warps form blocks, and the blocks form a grid. A block runs on one SM, one of the GPU’s processors."),
-            mark("The place of a thread gives its index i. Press Play: each step is one warp."),
+            mark("A thread computes its index i from its place, and then adds element i. Press Play: each step is 32 of the threads."),
         ),
         {"topic": "threads"},
         loop=(0, 7),
         size="real",
-        nudge=mark("The stage shows 12 × 20 elements, the strip below {real_shape}. Point at an element of C to see its thread."),
+        nudge=mark("The stage shows {stage_shape} elements, the strip below {real_shape}: the strip’s figures were measured there."),
+    ),
+    Chapter(
+        mark("Warps, blocks, a grid"),
+        (
+            mark("32 threads are a warp, and they run together. Warps form blocks, and the blocks form a grid."),
+            mark("A block runs on one SM, one of the GPU’s processors. The [maps](workspace) show where the thread of each element is: a higher number is darker."),
+        ),
+        {"topic": "threads"},
+        step=3,
+        loop=(0, 7),
+        size="real",
+        nudge=mark("Point at two elements of C in one row: do their threads run in the same warp?"),
     ),
     Chapter(
         mark("Lanes without work"),
         (
-            mark("A warp has 32 lanes. All execute the same instruction at the same time."),
-            mark("The last warp has only 16 elements left. The line with “if” switches its other 16 lanes off."),
+            mark("All 32 lanes of a warp execute the same instruction at the same time. The last warp has only {stage_left} elements left, so the line with “if” switches its other {stage_idle} lanes off."),
             mark("When lanes take different branches, both branches run, one after the other. That is divergence."),
         ),
         {"topic": "threads"},
         step=7,
         size="real",
+        nudge=mark("The margin of that line counts it: the share of its branches at which a warp’s lanes diverge."),
     ),
     Chapter(
         mark("Memory comes in sectors"),
@@ -63,7 +84,7 @@ CHAPTERS = (
             fact_is("stage_sectors", *SECTORS),
             mark("{stage_sectors} sectors for 32 floats. {real_shape}: {real_time}."),
         ),
-        nudge=mark("In Explore, set stride to 2 and to 16. From which stride on does it get no worse?"),
+        nudge=mark("In Explore, set stride to 2, then to 16: from which stride on does it get no worse?"),
     ),
     Chapter(
         mark("The same sum, turned by 90°"),
@@ -85,14 +106,13 @@ CHAPTERS = (
         mark("Shared memory has banks"),
         (
             mark("Shared memory is on the chip. It has 32 banks, and word w is in bank w mod 32."),
-            mark("Each bank delivers one word at a time. With stride 4 only 8 banks hold all the words, 4 words each: the read takes 4 passes."),
-            mark("This is a bank conflict."),
+            mark("Each bank delivers one word at a time. With stride 4 only 8 banks hold all the words, 4 words each: the read takes 4 passes, a bank conflict."),
         ),
         BANKS | {"stride": "4", "row": "32"},
         step=1,
         loop=(1, 4),
         size="real",
-        nudge=mark("Set stride to 3 in Explore. Why is there no conflict?"),
+        nudge=mark("In Explore, set stride to 3: why is there no conflict?"),
     ),
     Chapter(
         mark("One unused word"),
@@ -114,9 +134,9 @@ CHAPTERS = (
     Chapter(
         mark("From an index to an address"),
         (
-            mark("Memory is one line of bytes. A tensor of images has four axes: n, c, h, w."),
-            mark("NCHW stores each channel as a whole. NHWC stores all channels of a pixel together."),
-            mark("This kernel turns NCHW into NHWC. Threads take neighbours along w: only their loads are coalesced."),
+            mark("Memory is one line of bytes, but a tensor of images has four axes: n, c, h, w."),
+            mark("NCHW stores each channel as a whole, NHWC all channels of a pixel together."),
+            mark("This kernel turns NCHW into NHWC. Its threads take neighbours along w, so only their loads are coalesced."),
         ),
         {"topic": "layout"},
         loop=(0, 12),
@@ -126,8 +146,8 @@ CHAPTERS = (
             "layout/along-c", "real",
             mark("It takes {real_time}. {real_against_along_c} A scattered load can hit the L1 cache. A store goes to L2."),
         ),
-        nudge=mark("Where next? [Tiling](/tiling) uses all of this."),
+        nudge=mark("Next, [tiling](/tiling) uses all of this."),
     ),
 )  # fmt: skip
 
-STORY = Story(CHAPTERS)
+STORY = Story(CHAPTERS, facts)

@@ -17,9 +17,8 @@ CHAPTERS = (
     Chapter(
         mark("Numbers become weights"),
         (
-            mark("Softmax turns a row of [numbers](input) into [weights](output). All are positive and add up to 1. The largest number gets the largest weight."),
-            mark("y = exp(x) / l, where [l](workspace) is the sum of all exponentials."),
-            mark("This kernel reads the row once for the sum, and again for the results."),
+            mark("Softmax turns a row of [numbers](input) into positive [weights](output) that add up to 1. The largest number gets the largest weight."),
+            mark("y = exp(x) / l, with [l](workspace) the sum of all exponentials. This kernel reads the row once for the sum, and again for the results."),
         ),
         {"rung": "unsafe"},
         loop=(0, 14),
@@ -29,19 +28,18 @@ CHAPTERS = (
         mark("Too large for FP32"),
         (
             mark("exp grows fast. Above 88.72 its result is larger than any FP32 number and becomes infinity."),
-            mark("Then the sum is infinite, and infinity divided by infinity is not a number."),
-            mark("This row has such numbers. Watch the results."),
+            mark("Then the sum is infinite, and infinity divided by infinity is not a number (NaN). This row has such numbers: watch the results."),
         ),
         {"rung": "unsafe", "logits": "large"},
         step=4,
         loop=(4, 14),
         size="real",
-        nudge=mark("Subtract the same number from the whole row: the weights stay the same. So subtract the maximum."),
+        nudge=mark("Subtract one number from the whole row and the weights stay the same, so the kernel can subtract the maximum."),
     ),
     Chapter(
         mark("Three passes"),
         (
-            mark("First pass: find the [maximum m](filter). Second: add exp(x − m). Third: write the weights."),
+            mark("The first pass finds the [maximum m](filter), the second adds exp(x − m), the third writes the weights."),
             mark("No exponent is above 0 now, so nothing overflows. But the row is read three times."),
         ),
         {"rung": "three-pass"},
@@ -56,9 +54,8 @@ CHAPTERS = (
     Chapter(
         mark("A tree, not a queue"),
         (
-            mark("Each thread has a maximum of its own. They must become one."),
-            mark("Half of the threads compare with the other half, then a quarter, and so on. 8 values take 3 rounds."),
-            mark("After each round all threads wait at a barrier."),
+            mark("Each thread has a maximum of its own, and the block needs one."),
+            mark("Half of the threads compare with the other half, then a quarter, and so on: 8 values take 3 rounds. After each round all threads wait at a barrier."),
         ),
         {"rung": "three-pass"},
         step=5,
@@ -81,9 +78,9 @@ CHAPTERS = (
         ),
     ),
     Chapter(
-        mark("Lanes talk directly"),
+        mark("Lanes exchange registers"),
         (
-            mark("The 32 lanes of a warp can exchange registers without shared memory and without a barrier."),
+            mark("The 32 lanes of a warp can exchange values of registers without shared memory and without a barrier."),
             mark("Five exchanges, at distance 16, 8, 4, 2 and 1, give every lane the result. One warp takes one row."),
         ),
         {"rung": "warp-shuffle"},
@@ -115,7 +112,7 @@ CHAPTERS = (
         step=2,
         size="real",
         question=Question(mark("What limits it?"), LIMITS, limited_by("real"), mark("It uses {real_memory} of the memory bandwidth.")),
-        nudge=mark("Where next? In [attention](/attention) the row never goes to memory at all."),
+        nudge=mark("Next, [layers](/layers) ends with a loss made of softmax, and in [attention](/attention) the row never goes to memory."),
     ),
 )  # fmt: skip
 

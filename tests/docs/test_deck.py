@@ -6,6 +6,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from pages._lessons import LESSONS
+from tests.helpers.chapters import story
 from tests.helpers.deck import Deck, npm, serving_files
 from tests.helpers.harness import ROOT, TOY_STEPS
 from visuals.palette import DARK, LIGHT
@@ -13,6 +15,7 @@ from visuals.palette import DARK, LIGHT
 pytestmark = [pytest.mark.browser, npm]
 LAST = TOY_STEPS - 1
 INDEX = ROOT / "docs" / "deck" / "index.html"
+CHAPTERS = ("threads", "tiling", "chapter", "winograd", "softmax", "attention", "fusion")  # slides
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,7 @@ def test_stage_goes_to_the_previous_slide(deck, stage, key):
     stage.root.press("Home")
     stage.at_step(0)
     deck.press(key)
-    deck.at("title")
+    deck.at("tiling")
     deck.press("ArrowRight")
     deck.at("stage")
 
@@ -160,6 +163,31 @@ def test_stage_follows_messages_of_the_deck(deck, stage):
     stage.playing(False)
 
 
+# -- chapters on slides ----------------------------------------------------------------------------
+@pytest.mark.slow
+@pytest.mark.parametrize("slide", CHAPTERS)
+def test_a_chapter_holds_its_answer_back_until_g_is_pressed(deck, slide):
+    deck.to(slide)
+    frame = deck.page.frame_locator(f"#{slide} iframe")
+    expect(frame.locator(".chapter .answer").first).to_be_visible()
+    expect(frame.locator(".strip-value")).to_be_hidden()
+    expect(frame.locator(".chapter .reveal")).to_be_empty()
+    deck.press("g")  # the deck has the keyboard
+    expect(frame.locator(".strip-value")).to_be_visible()
+    expect(frame.locator(".answer.right")).to_have_count(1)
+    expect(frame.locator(".chapter .reveal")).not_to_be_empty()
+    deck.at(slide)
+
+
+def test_the_chapters_are_of_at_least_six_lessons_and_ask():
+    slides = re.findall(
+        r'data-stage="/(\w+)\?[^"]*view=story&chapter=(\d+)', INDEX.read_text(encoding="utf-8")
+    )
+    assert len(slides) == len(CHAPTERS) and len({path for path, _ in slides}) >= 6
+    by_path = {lesson.path: story(lesson).chapters for lesson in LESSONS if lesson.chapters}
+    assert all(by_path[path][int(n) - 1].question for path, n in slides)
+
+
 # -- other windows cannot --------------------------------------------------------------------------
 POST_STEP = "([target, step]) => target.postMessage({ stage: 'goto', step }, '*')"
 AWAIT_MESSAGE = "() => { window.arrived = new Promise(done => addEventListener('message', () => done(true), { once: true })); }"
@@ -217,7 +245,7 @@ def test_messages_of_a_stage(deck):
     stage.root.press("End")
     deck.page.wait_for_function(f"({texts}).length")
     stage.root.press("PageUp")
-    deck.at("title")
+    deck.at("tiling")
     messages = [json.loads(text) for text in deck.page.evaluate(texts)]
     assert messages == [
         {"stage": "at", "step": LAST, "steps": TOY_STEPS},

@@ -37,7 +37,7 @@ def serving_files(folder: Path = ROOT) -> Iterator[str]:
 
 
 class Deck:
-    """The deck in a page. Slides have names: title, stage, stride, moments, chapter, end."""
+    """The deck in a page. Slides have names: title, stage, stride, moments, end, and those of chapters."""
 
     def __init__(self, page: Page, address: str):
         self.page = page

@@ -18,7 +18,7 @@ FOR_PROGRAMMERS = {
     "SceneError", "ValueError", "TypeError", "KeyError", "AssertionError", "RuntimeError", "NotImplementedError",
     "compile", "sub", "match", "search", "fullmatch", "findall", "finditer", "split", "partition", "rpartition",
     "splitlines", "startswith", "endswith", "removeprefix", "removesuffix", "strip", "lstrip", "rstrip", "find", "index",
-    "open", "getLogger", "TypeVar", "only", "getattr",
+    "open", "getLogger", "TypeVar", "only", "getattr", "Work",
 }  # fmt: skip
 TAG = re.compile(r"<[^<>]*>|<[^<>]*$|^[^<>]*>")
 SENTENCE = re.compile(r"(?<![\w-])[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}(?![\w-])|(?<![\w-])[A-Za-z]{2,}[.:] *$")

@@ -3,13 +3,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { embedded, readMessage } from "../../visuals/stage/frame.js";
 
-test("goto, step, play and pause are parsed from objects and from JSON", () => {
+test("goto, step, play, pause and answer are parsed from objects and from JSON", () => {
   for (const wrap of [(m) => m, JSON.stringify]) {
     assert.deepEqual(readMessage(wrap({ stage: "goto", step: 5 })), { goto: 5 });
     assert.deepEqual(readMessage(wrap({ stage: "step", by: -1 })), { by: -1 });
     assert.deepEqual(readMessage(wrap({ stage: "step" })), { by: 1 });
     assert.deepEqual(readMessage(wrap({ stage: "play" })), { play: true });
     assert.deepEqual(readMessage(wrap({ stage: "pause" })), { play: false });
+    assert.deepEqual(readMessage(wrap({ stage: "answer" })), { answer: true });
   }
 });
 

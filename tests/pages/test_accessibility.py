@@ -59,7 +59,7 @@ def test_home(page, server, violations, scheme):
 @SCHEMES
 def test_chapter_with_an_open_explanation(page, server, violations, scheme):
     page.emulate_media(color_scheme=scheme)
-    page.goto(f"{server}/threads")
+    page.goto(f"{server}/threads?view=story&chapter=2")
     Stage(page).ready()
     page.get_by_role("button", name="warp", exact=True).focus()
     expect(page.get_by_role("tooltip").filter(has_text="32 threads")).to_be_visible()
@@ -112,7 +112,7 @@ def test_deck(page, server, violations, scheme):
     page.emulate_media(color_scheme=scheme)
     with serving_files() as files:
         deck = Deck(page, f"{files}/docs/deck/index.html?app={server}")
-        for slide in ("title", "moments", "chapter", "end"):
+        for slide in ("title", "moments", "chapter", "attention", "end"):
             deck.to(slide)
             assert violations() == [], slide
         page.goto("about:blank")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -14,10 +15,14 @@ from pages.parts import chapters
 from pages.parts.chapters import Chapter, OpenChapter, fields, filled
 from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
 from tests.helpers.page_runner import SHELL, heads, links, open_page, strip, texts
+from visuals.strip.facts import Evidences
 
 MAX_WORDS, MAX_SENTENCE = 90, 28
+SENTENCES = range(2, 5)  # of a chapter, beside its question and its nudge
 ROLE = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 SENTENCE_END = re.compile(r"(?<=[.!?:])\s+")
+FULL_STOP = re.compile(r"(?<=[.!?])\s+")
+COMPARED = re.compile(r"\{\w+_against_\w+\}")  # a field that is a sentence
 COMPARING = re.compile(
     r"\b(faster|slower|fastest|slowest|as fast|times as|twice|half the time|most of|nearly all)\b",
     re.IGNORECASE,
@@ -43,27 +48,40 @@ def sentences(text: str) -> Iterator[str]:
     yield from SENTENCE_END.split(plain(text))
 
 
+def count_sentences(text: str) -> int:
+    return len(FULL_STOP.split(COMPARED.sub("It is faster.", plain(text))))
+
+
+@cache
+def opened(lesson: Lesson, n: int) -> tuple[Any, dict[str, Any], Evidences]:
+    """Returns the page, the chapter's panel and the evidences. Several tests look at them."""
+    return open_chapter(lesson, n)
+
+
 # Chapters (from 0) whose small or real shape has no recording yet: benchmarks.chapter_cases lists the cases. Their pages
 # leave out what needs one.
-NOT_YET = {"backward": {0, 1, 5, 6}, "layers": set(range(8))}
+NOT_YET = {"backward": {0, 1, 5, 6, 7}, "layers": set(range(9))}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("lesson", "n"), CHAPTERS)
 def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int) -> None:
     chapter = story(lesson).chapters[n]
-    at, panel, evidences = open_chapter(lesson, n)
+    at, panel, evidences = opened(lesson, n)
     assert not at.exception
     assert panel["title"] == chapter.title
     shown = [panel["title"], *panel["text"], *([panel["question"]["text"]] if panel["question"] else [])]
     assert words(*shown) <= MAX_WORDS
     assert not re.search(r"[{}]", "".join([*shown, panel["nudge"]]))
+    if panel["nudge"]:
+        assert count_sentences(panel["nudge"]) == 1
     assert heads(at)[0]["meta"], "the stage shows nothing"
     assert chapter.step < heads(at)[0]["meta"]["steps"]
     if n in NOT_YET.get(lesson.path, ()):
         assert unmeasured(evidences), "take it out of NOT_YET"
         return
     assert len(panel["text"]) == len(chapter.text), "a sentence lacks its figure"
+    assert sum(map(count_sentences, panel["text"])) in SENTENCES
     assert bool(panel["nudge"]) == bool(chapter.nudge)
     if question := chapter.question:
         assert panel["question"], "nothing answers the question"
@@ -86,6 +104,35 @@ def test_a_lesson_has_five_to_nine_chapters_with_short_sentences(lesson: Lesson)
 
 
 @pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+def test_a_chapter_has_two_to_four_sentences_and_a_nudge_of_one(lesson: Lesson) -> None:
+    for chapter in story(lesson).chapters:
+        assert sum(map(count_sentences, chapter.text)) in SENTENCES, chapter.title
+        assert not chapter.nudge or count_sentences(chapter.nudge) == 1, chapter.nudge
+
+
+def test_a_chapter_of_five_sentences_would_fail() -> None:
+    assert count_sentences("One. Is it two? [Three](input) is 88.72: yes. {real_against_naive}") == 4
+    assert count_sentences("{real_against_naive} {stage_against_naive}") == 2
+
+
+@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+def test_a_story_begins_without_jargon_asks_shows_a_real_size_and_leads_on(lesson: Lesson) -> None:
+    first, *rest = story(lesson).chapters
+    assert first.step <= 30 and first.params.get("order") not in ("map", "timeline", "warps", "fragments")
+    asking = [n for n, chapter in enumerate(rest) if chapter.question]
+    real = [n for n, chapter in enumerate(rest) if chapter.size == "real"]
+    assert asking and real and asking[0] <= real[-1]
+    assert re.search(r"\]\(/\w+\)", " ".join(every_text(rest[-1]))), "the last chapter names no next lesson"
+
+
+@pytest.mark.parametrize(("lesson", "n"), CHAPTERS)
+def test_a_question_has_two_to_four_answers(lesson: Lesson, n: int) -> None:
+    if question := story(lesson).chapters[n].question:
+        assert 2 <= len(question.answers) <= 4
+        assert len(set(question.answers)) == len(question.answers)
+
+
+@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
 def test_a_sentence_that_compares_has_a_figure_or_a_check(lesson: Lesson) -> None:
     unchecked = Chapter("", ()).holds
     for chapter in story(lesson).chapters:
@@ -95,16 +142,31 @@ def test_a_sentence_that_compares_has_a_figure_or_a_check(lesson: Lesson) -> Non
                     assert fields(sentence) or chapter.holds is not unchecked, sentence
 
 
-@pytest.mark.parametrize("path", ["tiling", "softmax", "attention", "fusion"])
-def test_every_own_kernel_of_the_ladder_is_in_a_chapter(path: str) -> None:
-    lesson = next(lesson for lesson in LESSONS if lesson.path == path)
-    name = {"tiling": "gemm"}.get(path, path)
-    shown = {chapter.params.get("rung") for chapter in story(lesson).chapters}
-    text = " ".join(" ".join(every_text(chapter)) for chapter in story(lesson).chapters)
-    for rung in LADDERS[name].rungs:
+# The ladders of a lesson. Those of the lesson on layers are too many: its page shows them one by one.
+OF_LESSONS = {
+    ("threads",): ("add", "stride", "banks", "layout"),
+    ("tiling",): ("gemm",),
+    ("direct", "im2col", "implicit", "winograd", "fft"): ("conv",),
+    ("backward",): ("conv-dinput", "conv-dweight", "conv-transpose"),
+    ("softmax",): ("softmax",),
+    ("attention",): ("attention",),
+    ("fusion",): ("fusion",),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paths", OF_LESSONS, ids="-".join)
+def test_every_own_kernel_of_a_ladder_is_in_a_chapter(paths: tuple[str, ...]) -> None:
+    lessons = [lesson for lesson in LESSONS if lesson.path in paths]
+    chapters_of = [(lesson, n) for lesson in lessons for n in range(len(story(lesson).chapters))]
+    staged = {opened(lesson, n)[2]["stage"].rung.name for lesson, n in chapters_of}
+    text = " ".join(" ".join(every_text(story(lesson).chapters[n])) for lesson, n in chapters_of)
+    words_of = set(re.findall(r"\b[\w-]+", text))
+    fields_of = set(fields(text))
+    for rung in (rung for name in OF_LESSONS[paths] for rung in LADDERS[name].rungs if not rung.library):
         short = rung.name.partition("/")[2]
-        if not rung.library:
-            assert short in shown or short.replace("-", "_") in text or short in text, short
+        has_figure = any(name.endswith(f"_{short.replace('-', '_')}") for name in fields_of)
+        assert rung.name in staged or short in words_of or has_figure, rung.name
 
 
 @pytest.mark.parametrize(
@@ -114,7 +176,7 @@ def test_every_own_kernel_of_the_ladder_is_in_a_chapter(path: str) -> None:
         ("gemm/page.py", 4, {"register tile, 1-D", "register tile, 2-D"}),
         ("conv/im2col.py", 1, {"direct"}),
         ("conv/winograd/page.py", 1, {"implicit GEMM", "Winograd 4×4, fused"}),
-        ("memory/page.py", 6, {"rows padded to 33"}),
+        ("memory/page.py", 7, {"rows padded to 33"}),
     ],
 )
 def test_the_strip_shows_no_time_that_a_later_chapter_asks_for(page: str, n: int, hidden: set[str]) -> None:
@@ -128,6 +190,44 @@ def test_the_strip_shows_no_time_that_a_later_chapter_asks_for(page: str, n: int
 def test_the_strip_shows_what_an_earlier_chapter_has_compared() -> None:
     titles = {bar["title"] for bar in _bars(open_page("gemm/page.py", view="story", chapter=3))}
     assert {"naive, coalesced", "shared-memory tile"} <= titles
+
+
+# What a lesson must make clear, in this order: a pattern that the texts or parameters of one chapter have, one after another.
+CLEAR = {
+    "threads": ("one thread for each element", "are a warp", "form blocks", "a grid", "divergence", "coalesced", "stride", "bank conflict", "NCHW"),
+    "tiling": ("thread for each element", "sectors", "reads each value there 8 times", r"SMs in \{map_waves\} waves", r"from the L2 cache", "registers", "cp.async", "timeline", "tensor core"),
+    "direct": ("sum of the 9 products", "thread of its own", "seven loops", "real_loads"),
+    "im2col": ("one column", "as one row|as rows", "matrix product", "into shared memory", "real_against_direct"),
+    "implicit": ("row and column", "never exists", "copies of the next ones", "map_hbm"),
+    "winograd": ("row of four inputs", "polynomial", "one product for each point", "columns first, then to the rows", "tile of 4 × 4", "error_4"),
+    "fft": ("sum of waves", "butterfly", "phase", "column by column", "conj", "inverse", "other_time"),
+    "choose": ("five ways", r"\{fastest\}", "workspace_im2col", "the best everywhere"),
+    "softmax": ("add up to 1", "infinity", "overflows", "barrier", "exp\\(old m − new m\\)", "exchange", "into registers"),
+    "attention": ("one query first", "sum \\[l\\]", "N × N is the problem", "scores of one query", "tile of Bc keys", "map_waves", "When m grows", "timeline", "tensor cores"),
+    "fusion": ("four kernels in a row", "8 bytes go through memory", "stays in a register", "limits the four kernels", "trip instead of three", "map_fused", "batch norm costs nothing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", CLEAR)
+def test_a_lesson_makes_clear_what_it_must_in_order(path: str) -> None:
+    lesson = next(lesson for lesson in LESSONS if lesson.path == path)
+    said = [
+        " ".join([chapter.title, *every_text(chapter), *chapter.params.values()])
+        for chapter in story(lesson).chapters
+    ]
+    at = 0
+    for pattern in CLEAR[path]:
+        rest = [n for n in range(at, len(said)) if re.search(pattern, said[n], re.IGNORECASE)]
+        assert rest, pattern
+        at = rest[0]
+
+
+def test_the_story_of_tiling_climbs_the_ladder() -> None:
+    lesson = next(lesson for lesson in LESSONS if lesson.path == "tiling")
+    names = [rung.name.partition("/")[2] for rung in LADDERS["gemm"].rungs]
+    first, *staged = [names.index(chapter.params["rung"]) for chapter in story(lesson).chapters]
+    assert names[first] == "naive"  # then its neighbours are swapped, for comparison
+    assert staged == sorted(staged)
 
 
 def _watched(page: str, n: int) -> dict[str, str]:

@@ -42,7 +42,7 @@ def test_a_chapter_opens_cold_and_is_in_sight(page, server, lesson, n):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "address", ["threads?chapter=4", "tiling?chapter=7", "winograd?chapter=4", "fft?chapter=9"]
+    "address", ["threads?chapter=5", "tiling?chapter=7", "winograd?chapter=4", "fft?chapter=9"]
 )
 def test_the_way_on_is_in_sight_after_a_guess(page, server, address):
     page.goto(f"{server}/{address}&view=story")
@@ -68,11 +68,31 @@ def test_the_way_on_is_in_sight_beside_notes_and_on_a_projector(page, server, ad
 
 
 def test_a_full_stop_is_on_the_line_of_its_term(page, server):
-    page.goto(f"{server}/threads?view=story&chapter=2")
+    page.goto(f"{server}/threads?view=story&chapter=3")
     Stage(page).ready()
     term = page.locator(".term", has_text="divergence")
     assert term.evaluate("(node) => node.lastChild.nodeType === Node.TEXT_NODE && node.lastChild.data") == "."
     assert term.evaluate("(node) => getComputedStyle(node).whiteSpace") == "nowrap"
+
+
+def test_figures_beside_the_kernel_and_in_the_strip_are_explained_on_hover(page, server):
+    page.goto(f"{server}/threads?view=story&chapter=3")
+    Stage(page).ready()
+    for selector, words in (
+        (".line-note >> nth=0", "lanes of a warp|divide a warp"),
+        (".detail", "registers of a thread"),
+        (".badge-recorded >> nth=0", "overwritten"),
+    ):
+        expect(page.locator(f".stage {selector}")).to_have_attribute("title", re.compile(words))
+    expect(page.locator(".stage").get_by_title("as a share of what a copy reaches")).to_be_visible()
+
+
+def test_a_bracket_is_on_the_line_of_its_term(page, server):
+    page.goto(f"{server}/tiling?view=story&chapter=7")
+    Stage(page).ready()
+    term = page.locator(".term", has_text="cp.async").first
+    assert term.evaluate("(node) => node.firstChild.data") == "("
+    expect(page.locator(".chapter-text")).to_contain_text("a later tile (cp.async")
 
 
 def test_back_is_left_of_next_on_a_phone(phone, server):
@@ -156,7 +176,7 @@ def test_a_lecturer_steps_by_arrows_into_the_next_chapter_and_back(page, server)
 
 @pytest.mark.slow
 def test_after_the_last_chapter_a_link_leads_to_the_next_lesson(page, server):
-    page.goto(f"{server}/threads?view=story&chapter=8")
+    page.goto(f"{server}/threads?view=story&chapter=9")
     Stage(page).ready()
     page.get_by_role("link", name="Next lesson: tiling").click()
     expect(page.locator(".chapter h2")).to_have_text("One thread, one element of C")
@@ -189,7 +209,7 @@ def test_a_story_in_a_frame_is_its_stage_alone(page, server):
 @pytest.mark.parametrize("by", ["hover", "focus", "tap"])
 def test_a_term_is_explained_and_escape_closes_it(page, phone, server, by):
     page = phone if by == "tap" else page
-    page.goto(f"{server}/threads")
+    page.goto(f"{server}/threads?view=story&chapter=2")
     Stage(page).ready()
     term = page.get_by_role("button", name="warp", exact=True)
     tip = page.locator(".tip").filter(has_text="32 threads")

@@ -1,6 +1,7 @@
 """The first screen without a browser: the data of its stages and the targets of its links."""
 
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import LADDERS
 from kernels.machine.status import Status
-from pages import _cards, _course, _lessons
+from pages import _cards, _course, _lessons, _reading
 from pages.conv import address as conv_address
 from pages.conv import scenes
 from pages.parts import address as parts_address
@@ -56,14 +57,37 @@ def test_the_course_has_every_lesson_in_order_with_its_question_and_what_it_buil
         minutes = f"{_course.minutes(lesson)} min"
         assert (minutes in line["rest"]) == (line["count"] > 0)
         assert bool(lesson.after) == any(text.startswith("after ") for text in line["rest"])
-    assert lines["attention"]["rest"][-1] == "after tiling, softmax"
-    assert lines["threads"]["some"] == "{seen} of 8 chapters"
+    assert lines["attention"]["rest"][1:] == ["advanced", "after tiling, softmax"]
+    assert lines["threads"]["some"] == "{seen} of 9 chapters"
 
 
 def test_a_lesson_builds_only_on_earlier_ones():
     paths = [lesson.path for lesson in _lessons.LESSONS]
     for n, lesson in enumerate(_lessons.LESSONS):
         assert set(lesson.after) <= set(paths[:n])
+
+
+def test_a_lesson_is_not_easier_than_those_it_builds_on():
+    levels = {lesson.path: lesson.level for lesson in _lessons.LESSONS}
+    assert set(levels.values()) == set(range(len(_lessons.LEVELS)))
+    for lesson in _lessons.LESSONS:
+        assert all(levels[path] <= lesson.level for path in lesson.after), lesson.path
+
+
+def test_every_lesson_names_what_to_read_with_year_and_link():
+    html = texts(open_page(None))
+    assert set(_reading.READING) == {lesson.path for lesson in _lessons.LESSONS}
+    for sources in _reading.READING.values():
+        assert 1 <= len(sources) <= 5 and len({source.title for source in sources}) == len(sources)
+        for source in sources:
+            assert 1950 < source.year < 2100
+            assert f'<a href="{source.url}">{source.title}</a> ({source.year})' in html
+            if re.fullmatch(
+                r"\d{4}\.\d{4,5}", source.place
+            ):  # the number of a preprint begins with year and month
+                assert source.place.startswith(f"{source.year % 100:02}")
+            else:
+                assert source.place.startswith(("10.", "https://"))
 
 
 def test_the_minutes_follow_the_stated_rule():

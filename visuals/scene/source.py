@@ -31,7 +31,8 @@ def margin(counters: Counters, file: str) -> dict[int, str]:
         if conflicts := c["bank_conflicts_ld"] + c["bank_conflicts_st"]:
             parts.append(trn("{n} conflict", "{n} conflicts", conflicts))
         if c["divergent_branches"]:
-            parts.append(tr("div {share}", share=decimal(f"{c['divergent_branches'] / c['branches']:.0%}")))
+            share = decimal(f"{c['divergent_branches'] / c['branches']:.0%}")
+            parts.append(tr("{share} diverge", share=share))
         if line.file == file and parts:
             notes[line.number] = ", ".join(parts)
     return notes

@@ -18,7 +18,7 @@ function paragraph(sentence, className = "", chapter = {}) {
   for (const part of partsOf(sentence)) {
     const { text, role } = part, span = element("span"), key = role.slice(1);
     if (role[0] === "/") node.append(linkTo(`${key}?view=story`, text));
-    else if (role[0] === "~") node.append(term(key, text, chapter));
+    else if (role[0] === "~") node.append(termAfter(node.lastChild, term(key, text, chapter)));
     else {
       const end = node.lastChild?.className === "term" ? text.match(/^[^\s\w]*/)[0] : "";
       if (end) node.lastChild.append(end); // a full stop stays on the line of its term
@@ -27,6 +27,14 @@ function paragraph(sentence, className = "", chapter = {}) {
     }
   }
   return node;
+}
+
+// A bracket before a term stays on its line.
+function termAfter(before, made) {
+  if (!/[(“]$/.test(before?.textContent ?? "") || before.className) return made;
+  made.prepend(before.textContent.slice(-1));
+  before.textContent = before.textContent.slice(0, -1);
+  return made;
 }
 
 const linkTo = (href, text, className = "") => Object.assign(element("a", className, text), { href });

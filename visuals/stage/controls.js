@@ -3,8 +3,10 @@
 import { lineOf, sourceOf } from "./decode.js";
 import { explain, focusOf } from "./explain.js";
 import { element, fillLanes, fillReadings, fillSource, fillText, highlightLine, legendOf } from "./side_panel.js";
-import { count, decimal, stepText, tr } from "./texts.js";
+import { count, decimal, mark, stepText, tr } from "./texts.js";
 
+// What the line under the name of a kernel says, if it ends with the occupancy.
+const RESOURCES = mark("The registers of a thread, the shared memory of a block, and the share of an SM’s places for warps that are filled (occupancy)");
 const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
 
 // Updates what changes only with the scene.
@@ -69,7 +71,7 @@ export function update(player) {
   });
   const source = sourceOf(scene, step);
   set("source", source, () => {
-    part.file.replaceChildren(source.file, element("span", "detail", source.detail));
+    part.file.replaceChildren(source.file, Object.assign(element("span", "detail", source.detail), { title: /%/.test(source.detail) ? tr(RESOURCES) : "" }));
     fillSource(part.source, source);
   });
   set("step", step, () => {

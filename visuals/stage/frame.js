@@ -1,5 +1,6 @@
 // Messages with the page that embeds the stage: a slide deck, a course. It receives, as JSON, the step of the stage and
-// requests to go on. It may send {stage: "goto", step}, {stage: "step", by}, {stage: "play"} or {stage: "pause"}.
+// requests to go on. It may send {stage: "goto", step}, {stage: "step", by}, {stage: "play"}, {stage: "pause"} or
+// {stage: "answer"}, which shows the answer of a chapter's question.
 
 import { tr } from "./texts.js";
 
@@ -14,7 +15,7 @@ export function report(type, step, steps) {
   if (embedded) window.parent.postMessage(JSON.stringify({ ...method, stage: type, step, steps }), "*");
 }
 
-// The request in a message: {goto} | {by} | {play}; null if it is not for a stage; an Error if it is invalid.
+// The request in a message: {goto} | {by} | {play} | {answer}; null if it is not for a stage; an Error if it is invalid.
 export function readMessage(data) {
   if (data === "slide:stop") return { play: false }; // Reveal.js leaves the slide
   if (typeof data === "string") {
@@ -30,7 +31,8 @@ export function readMessage(data) {
   if (stage === "goto" && Number.isInteger(step)) return { goto: step };
   if (stage === "step" && Number.isInteger(by)) return { by };
   if (stage === "play" || stage === "pause") return { play: stage === "play" };
-  return new Error(tr("A message to the stage must be goto with a whole step, step with a whole “by”, play or pause."));
+  if (stage === "answer") return { answer: true };
+  return new Error(tr("A message to the stage must be goto with a whole step, step with a whole “by”, play, pause or answer."));
 }
 
 // Only messages of the embedding page are accepted.

@@ -34,6 +34,7 @@ export function listen(player) {
   listenToParent(on, active((request) => {
     if (request.goto !== undefined) player.goto(request.goto);
     else if (request.by) player.goto(player.step + request.by);
+    else if (request.answer) player.answer(REVEALED);
     else if (request.play) player.play();
     else player.pause();
   }), (text) => player.notify(text));

@@ -28,6 +28,9 @@ export function colouredLines(text, colours) {
   return lines.at(-1).length ? lines : lines.slice(0, -1);
 }
 
+// What the numbers in the margin of the source mean.
+const NOTES = mark("Counted over the launch. ld: loads, st: stores, sect: sectors of 32 bytes, waves: passes over shared memory, conflicts: extra passes, diverge: branches that divide a warp");
+
 // A line that runs at some step is a button that goes to its next step.
 export function fillSource(list, { text, colours, first, notes, lines }) {
   const lit = new Set(lines);
@@ -41,7 +44,7 @@ export function fillSource(list, { text, colours, first, notes, lines }) {
     const code = element("code");
     for (const { text: piece, kind } of pieces) code.append(kind ? element("span", `c-${kind}`, piece) : piece);
     row.append(digits, code);
-    if (notes[line]) row.append(element("span", "line-note", notes[line]));
+    if (notes[line]) row.append(Object.assign(element("span", "line-note", notes[line]), { title: tr(NOTES) }));
     return row;
   }));
 }

@@ -19,7 +19,7 @@ export function fillStrip(box, strip, key, asks) {
   if (focused) box.querySelector(`[data-strip="${focused}"]`)?.focus({ preventScroll: true });
 }
 
-const badge = ({ kind, text }) => element("span", `badge badge-${kind}`, text);
+const badge = ({ kind, text, hint = "" }) => Object.assign(element("span", `badge badge-${kind}`, text), { title: hint });
 
 function button(name, label, className) {
   const made = Object.assign(element("button", className, label), { type: "button" });

@@ -126,3 +126,13 @@ def faster_than(size: str, *rungs: str) -> Callable[[Evidences], bool | None]:
         return None if None in answers else all(answer == FASTER for answer in answers)
 
     return holds
+
+
+def slower_than(size: str, rung: str) -> Callable[[Evidences], bool | None]:
+    """Returns a check of a claim: at this size the kernel is slower than the rung. None without figures."""
+
+    def holds(evidences: Evidences) -> bool | None:
+        answer = against(rung, size)(evidences)
+        return None if answer is None else answer == SLOWER
+
+    return holds

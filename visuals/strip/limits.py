@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels.i18n import tr
+from kernels.i18n import mark, tr
 from visuals import units
 from visuals.charts import bars, roofline
 from visuals.strip.evidence import Evidence
 
 LAUNCH, ROOF = 0.2, 0.6  # shares from which launch overhead, or a ceiling, is what limits a kernel
+OF_LAUNCH = mark("The share of the time that empty kernels take, as many as this one has launches.")
+OF_MEMORY = mark(
+    "The bytes that the kernel must move, per second, as a share of what a copy reaches on this GPU."
+)
+OF_ARITHMETIC = mark(
+    "The operations of the kernel, per second, as a share of what FP32 arithmetic reaches on this GPU."
+)
 LANES = 32  # of a warp: a load of one float each needs 4 sectors at best and 32 at worst
 
 
@@ -20,9 +27,9 @@ def limits(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any
     """
     found = shares(evidence)
     rows = [
-        {"label": tr("launch overhead"), **_share(found.get("launch"))},
-        {"label": tr("memory bandwidth"), **_share(found.get("memory"))},
-        {"label": tr("arithmetic (FP32)"), **_share(found.get("arithmetic"))},
+        {"label": tr("launch overhead"), "hint": tr(OF_LAUNCH), **_share(found.get("launch"))},
+        {"label": tr("memory bandwidth"), "hint": tr(OF_MEMORY), **_share(found.get("memory"))},
+        {"label": tr("arithmetic (FP32)"), "hint": tr(OF_ARITHMETIC), **_share(found.get("arithmetic"))},
         sectors(evidence, watched),
     ]
     limit = limiting(found)

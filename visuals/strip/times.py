@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels.i18n import tr
+from kernels.i18n import mark, tr, trn
 from kernels.records.statistics import within_spread
 from visuals import units
 from visuals.charts.story import fastest_library
 from visuals.strip.evidence import Evidence, Row
 
 MAX_BARS = 4
+CACHES = {
+    "cold": mark("Before each run the caches were overwritten (cold)."),
+    "hot": mark("The caches held the data of the run before (hot)."),
+}
 
 
 def times(evidence: Evidence) -> dict[str, Any]:
@@ -36,10 +40,12 @@ def times(evidence: Evidence) -> dict[str, Any]:
 
 
 def badge(row: Row, kind: str) -> dict[str, str]:
-    """Returns the kind of a row and its source: device, cache mode, n."""
+    """Returns the kind of a row, its source (device, cache mode, n) and, as a hint, what these words mean."""
     device = str(row["device"]).removeprefix("NVIDIA ")
     text = {"measured": tr("measured here"), "recorded": tr("recorded")}[kind]
-    return {"kind": kind, "text": f"{text} · {device} · {row['mode']} · n = {row['n']}"}
+    runs = trn("The median of {n} run.", "The median of {n} runs.", row["n"])
+    hint = " ".join(filter(None, (runs, tr(CACHES.get(row["mode"], "")))))
+    return {"kind": kind, "text": f"{text} · {device} · {row['mode']} · n = {row['n']}", "hint": hint}
 
 
 def _spread(row: Row) -> str:

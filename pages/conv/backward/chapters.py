@@ -63,7 +63,7 @@ CHAPTERS = (
     Chapter(
         mark("Which outputs did this pixel feed?"),
         (
-            mark("Training changes the filters so that the loss, the error of the network, falls. Each value gets a gradient: how much the loss changes with it."),
+            mark("Training needs a gradient for each value: how much the loss, the error of the network, changes with it."),
             mark("Forward, a pixel is read by several outputs. Each reads it through one [tap](filter)."),
             mark("So the [gradient of the pixel](output) is a sum over these outputs: [their gradient](input) times the tap."),
         ),
@@ -75,8 +75,8 @@ CHAPTERS = (
     Chapter(
         mark("The same links, backwards"),
         (
-            mark("Nothing new is computed about places. Forward, output p reads row h = p − pad + r. Backward, row h finds output p = h + pad − r."),
-            mark("The thread tries each tap. Of the {stage_area} taps of pixel (0, 0), {stage_corner} lead to an output. The others lead outside."),
+            mark("Forward, output p reads row h = p − pad + r. Backward, row h finds output p = h + pad − r."),
+            mark("The thread tries each tap: of the {stage_area} taps of pixel (0, 0), {stage_corner} lead to an output. The others lead outside."),
         ),
         DENSE,
         loop=(0, 7),
@@ -86,9 +86,8 @@ CHAPTERS = (
     Chapter(
         mark("A stride leaves holes"),
         (
-            mark("With stride 2, the windows of two outputs begin two pixels apart. h + pad − r must be even, or no output read this pixel through this tap."),
-            mark("The [spread gradient](workspace) shows it: empty cells between the values are the holes."),
-            mark("The kernel does not store it. It divides, and skips a tap that leaves a remainder."),
+            mark("With stride 2, the windows of two outputs begin two pixels apart. So h + pad − r must be even, or no output read this pixel through this tap."),
+            mark("The [spread gradient](workspace) shows the holes as empty cells. The kernel does not store it: it divides, and skips a tap that leaves a remainder."),
         ),
         loop=(0, 5),
         question=Question(
@@ -101,9 +100,9 @@ CHAPTERS = (
     Chapter(
         mark("Add back, or read back?"),
         (
-            mark("One matrix product gives a [gradient for each column](workspace) of im2col. Each column belongs to a window and is added back to its pixels."),
-            mark("Windows overlap: {stage_additions} atomic additions go to {stage_pixels} pixels. Additions to the same pixel collide: they happen one after the other."),
-            mark("A gather has one thread for each pixel. It reads the same elements and stores once."),
+            mark("One matrix product gives a [gradient for each column](workspace) of im2col, which is added back to the pixels of its window."),
+            mark("Windows overlap: {stage_additions} atomic additions go to {stage_pixels} pixels. Those to one pixel happen one after the other."),
+            mark("A gather has one thread for each pixel, which reads the same elements and stores once."),
         ),
         {"rung": "gemm-atomics"},
         step=6,
@@ -120,9 +119,8 @@ CHAPTERS = (
     Chapter(
         mark("Phases without holes"),
         (
-            mark("The columns of {real_shape} take {real_columns}. Implicit GEMM stores none of them: it makes each tile in shared memory."),
-            mark("But a tile should have no holes. Pixels with the same remainders by the stride use the same taps. They form a [phase](output)."),
-            mark("Here, stride 2 gives {stage_phases} phases. Each is a matrix product of its own."),
+            mark("The columns of {real_shape} take {real_columns}. Implicit GEMM stores none: it makes each tile in shared memory."),
+            mark("Pixels with the same remainders by the stride use the same taps, so their tiles have no holes. They form a [phase](output): stride 2 gives {stage_phases}, each a matrix product."),
         ),
         {"rung": "implicit-gemm"},
         step=20,
@@ -150,8 +148,7 @@ CHAPTERS = (
         mark("Split the sum over blocks"),
         (
             mark("As a matrix product, the gradient of the filters has few tiles: {real_tiles} at {real_shape}, for {real_sms} SMs."),
-            mark("So the long sum is cut into {real_parts} parts. Each block adds one part and stores it. A second kernel adds the parts in order."),
-            mark("Here there are {stage_parts} parts."),
+            mark("So the long sum is cut into {real_parts} parts, here {stage_parts}. Each block adds one part and stores it, and a second kernel adds the parts in order."),
         ),
         SPLIT | DENSE,
         step=11,
@@ -160,7 +157,7 @@ CHAPTERS = (
         question=faster(
             mark("Blocks could add their parts by atomics, without a second kernel. Your guess: is storing the parts faster?"),
             "conv-dweight/implicit-gemm-atomics", "real",
-            mark("It takes {real_time}. {real_against_implicit_gemm_atomics}"),
+            mark("It takes {real_time}. {real_against_implicit_gemm_atomics} By im2col and one product it is {real_time_im2col_gemm}."),
         ),
     ),
     Chapter(
@@ -178,7 +175,7 @@ CHAPTERS = (
             "conv-transpose/direct", "real",
             mark("It takes {real_time}. {real_against_direct}"),
         ),
-        nudge=mark("Where next? [Softmax](/softmax) reads rows, not windows."),
+        nudge=mark("Next, [softmax](/softmax) reads rows, not windows."),
     ),
 )  # fmt: skip
 

@@ -16,8 +16,9 @@ from visuals.strip.evidence import Evidence, Row
 from visuals.strip.facts import Evidences, Facts, faster_than
 
 OURS = tuple(key for key in FAMILIES if key != "cudnn")
-# The answers in the order of OURS.
-WAYS = (mark("Direct"), "im2col", mark("Implicit GEMM"), "Winograd", "FFT")
+# The answers, and which of them the families of OURS are.
+WAYS = (mark("Direct"), mark("im2col or implicit GEMM"), "Winograd", "FFT")
+WAY_OF = {"direct": 0, "im2col": 1, "implicit": 1, "winograd": 2, "fft": 3}
 HUNGRY = ("im2col", "fft", "winograd", "implicit")
 NEEDS_MOST = ("im2col", "FFT", "Winograd", mark("Implicit GEMM"))
 
@@ -36,7 +37,7 @@ def _fastest(evidences: Evidences) -> tuple[Rung, Row] | None:
 
 def _fastest_way(evidences: Evidences) -> int | None:
     found = _fastest(evidences)
-    return OURS.index(found[0].family) if found else None
+    return WAY_OF[found[0].family] if found else None
 
 
 def _workspace(evidences: Evidences) -> dict[str, int]:
@@ -79,15 +80,13 @@ CHAPTERS = (
         mark("One result, five ways"),
         (
             mark("You have met five ways to compute a convolution. All give the same [output](output)."),
-            mark("Some do less work, some do the same work at a higher rate. Some need extra memory for it."),
-            mark(
-                "Which one should you take? Here is the direct one, the yardstick: {real_time} at {real_shape}."
-            ),
+            mark("Some do less work, some do the same work at a higher rate, and some need extra memory."),
+            mark("Direct is the yardstick: {real_time} at {real_shape}."),
         ),
         _layer("resnet50-res3-3x3-n32", "direct"),
         size="real",
         nudge=mark(
-            "Each chapter puts one way on the stage. The strip compares it at a layer of a real network."
+            "Each chapter puts one way on the stage, and the strip compares it at a layer of a real network."
         ),
     ),
     Chapter(
@@ -126,7 +125,7 @@ CHAPTERS = (
             mark(
                 "A filter of 1×1 mixes channels only. Each [output](output) pixel needs one [input](input) pixel of every channel."
             ),
-            mark("So the data matrix is the input as it is. The layer is {real_shape}."),
+            mark("So the data matrix is the input as it is. This is a layer of ResNet-50."),
         ),
         _layer("resnet50-res2-1x1", "implicit"),
         step=2,
@@ -180,7 +179,7 @@ CHAPTERS = (
         mark("A small layer"),
         (
             mark(
-                "The first layer of LeNet is tiny: {real_shape}. All its work is done before a GPU is busy."
+                "The first layer of LeNet ({real_shape}) is tiny. All its work is done before a GPU is busy."
             ),
             mark("Extra steps mean extra launches, and a launch takes microseconds."),
         ),
@@ -204,7 +203,7 @@ CHAPTERS = (
         _layer("resnet50-res3-3x3-n32", "winograd"),
         step=3,
         size="real",
-        nudge=mark("Next: [softmax](/softmax), where no work can be saved, only trips to memory."),
+        nudge=mark("Next, [backward](/backward) computes the gradients of a convolution."),
     ),
 )
 STORY = Story(CHAPTERS, facts)

@@ -43,8 +43,7 @@ CHAPTERS = (
         mark("An image is a sum of waves"),
         (
             mark("Any row of numbers can be written as a sum of waves. The Fourier transform finds how strong each wave is."),
-            mark("In this form, sliding a [filter](filter) over the [input](input) becomes one multiplication for each wave."),
-            mark("That is the whole idea. The rest is the way there and back."),
+            mark("In this form, sliding a [filter](filter) over the [input](input) becomes one multiplication for each wave. The rest is the way there and back."),
         ),
         step=28,
         size="real",
@@ -53,8 +52,8 @@ CHAPTERS = (
     Chapter(
         mark("Make both the same size"),
         (
-            mark("The [filter](filter) must be as large as the image. Its weights go into one corner, and the rest is zero."),
-            mark("For a small filter that is a lot of zeros."),
+            mark("Both transforms will be multiplied number by number. So the [filter](filter) must be as large as the image."),
+            mark("Its weights go into one corner, and the rest is zero. For a small filter that is a lot of zeros."),
         ),
         step=1,
         loop=(0, 1),
@@ -63,28 +62,27 @@ CHAPTERS = (
     Chapter(
         mark("The transform: halves of halves"),
         (
-            mark("Each number X[k] of the transform is a sum of n products. For n = 8 that is 8 · 8 = 64 products in all."),
-            mark("The fast transform (FFT) splits the row into even and odd positions, down to single numbers. Three stages put them together."),
-            mark("A butterfly turns a and b into a + ωb and a − ωb. {butterflies} butterflies are enough."),
-            mark("This is the idea. cuFFT’s kernels are not shown."),
+            mark("Each number X[k] of the transform is a sum of 8 products: 8 · 8 = 64 in all."),
+            mark("The fast transform (FFT) splits the row into even and odd positions, down to single numbers."),
+            mark("A butterfly turns a and b into a + ωb and a − ωb. {butterflies} butterflies, in three stages, put the row together again."),
         ),
         {"order": BUTTERFLIES, "picture": "numbers"},
         step=13,
         loop=(0, 19),
         size="real",
-        nudge=mark("Click a number after a stage: its sum is shown."),
+        nudge=mark("Click a number after a stage to see its sum: this is the idea, not cuFFT’s own kernels."),
     ),
     Chapter(
         mark("Magnitude and phase"),
         (
             mark("Each X[k] is a complex number, a pair (real, imaginary). Think of it as an arrow."),
             mark("Its length, the magnitude, says how strong a wave is. Its angle, the phase, says where the wave begins."),
-            mark("For real numbers, X[5] to X[7] mirror X[3] to X[1]: the same magnitude, the opposite phase. They need not be stored."),
         ),
         {"order": BUTTERFLIES, "picture": "numbers"},
         step=21,
         loop=(20, 24),
         size="real",
+        nudge=mark("The twiddle factor ω of a butterfly has length 1, so it only turns an arrow."),
     ),
     Chapter(
         mark("Rows first, then columns"),
@@ -101,12 +99,12 @@ CHAPTERS = (
         (
             mark("Now the spectra have the same size: Y = X · conj(W), element by element."),
             mark("The magnitudes are multiplied. The phase of W is subtracted from the phase of X."),
-            mark("Each product stands for one wave in the whole image. No window slides."),
+            mark("Each product stands for one wave in the whole image: no window slides."),
         ),
         step=28,
         loop=(28, 35),
         size="real",
-        nudge=mark("Point at an element of |Y|: its product is written out. In Explore, the order “phases” shows the angles."),
+        nudge=mark("Point at an element of |Y| to see its product, or choose the order “phases” in Explore to see the angles."),
     ),
     Chapter(
         mark("And back"),
@@ -145,7 +143,7 @@ CHAPTERS = (
             _first,
             mark("From {first} on. In layers of LeNet, ResNet-50 and VGG-16 it takes at least {network} the time of the fastest kernel."),
         ),
-        nudge=mark("Where next? The lesson [choose](/choose) compares all kernels."),
+        nudge=mark("Next, [choose](/choose) compares all kernels."),
         holds=_only_large_filters_win,
     ),
 )  # fmt: skip

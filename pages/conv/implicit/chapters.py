@@ -46,8 +46,7 @@ CHAPTERS = (
         mark("A matrix that nobody stores"),
         (
             mark("im2col writes each window of the [input](input) into a [data matrix](workspace). At {real_shape} that is {real_matrix_bytes}."),
-            mark("But each element of the matrix is a pixel that is already in memory. Its row and column say which one."),
-            mark("So the kernel can compute the place instead of reading the copy."),
+            mark("But each element of the matrix is a pixel that is already in memory. Its row and column say which one, so the kernel needs no copy."),
         ),
         pin="D:70",
         size="real",
@@ -57,7 +56,7 @@ CHAPTERS = (
         mark("Row and column name a pixel"),
         (
             mark("A row of the matrix is a channel c and a place r, s in the filter. A column is an image n and an output pixel p, q."),
-            mark("From these the thread computes h and w, and loads that pixel into shared memory."),
+            mark("Here the pixel is in row h = p − pad + r and column w = q − pad + s. The thread loads it into shared memory."),
         ),
         step=2,
         size="real",

@@ -68,8 +68,7 @@ CHAPTERS = (
         mark("Six multiplications by hand"),
         (
             mark("Take a row of four inputs [d](input) and a filter of three taps [g](filter). It gives two outputs [y](output)."),
-            mark("Each output is a sum of three products. So the direct way takes 2 · 3 = 6 multiplications."),
-            mark("Winograd gets the same two outputs with fewer."),
+            mark("Each output is a sum of three products, so the direct way takes 2 · 3 = 6 multiplications. Winograd gets the same two outputs with fewer."),
         ),
         {"order": DERIVE, **HAND},
         step=1,
@@ -85,27 +84,26 @@ CHAPTERS = (
     Chapter(
         mark("A polynomial at four points"),
         (
-            mark("Read the taps as a polynomial: g0 + g1·x + g2·x². Multiply it by a polynomial with two coefficients, one for each output."),
-            mark("The product has four coefficients. Its values at four points determine them."),
-            mark("The points are 0, 1, −1 and ∞ (the highest coefficient). Each one gives a column of [Aᵀ](output) and a row of [G](filter)."),
+            mark("Read the taps as a polynomial: g0 + g1·x + g2·x². Its product with a polynomial of two coefficients, one for each output, has four coefficients."),
+            mark("The values at four points determine them: 0, 1, −1 and ∞ (the highest coefficient). Each point gives a column of [Aᵀ](output) and a row of [G](filter)."),
         ),
         {"order": DERIVE, **HAND},
         step=2,
         loop=(2, 10),
         size="real",
+        nudge=mark("Compare: two points determine a line, and three points a parabola."),
     ),
     Chapter(
         mark("Four products, and back"),
         (
             mark("A polynomial that is 0 at three of the points selects the fourth. Its coefficients are a row of [Bᵀ](input)."),
             mark("Then u = Gg and v = Bᵀd are multiplied: one product for each point. Aᵀ adds these products to outputs."),
-            mark("The kernels use exactly these matrices. The highlighted line is a row in their file."),
         ),
         {"order": DERIVE, **HAND},
         step=11,
         loop=(11, 20),
         size="real",
-        nudge=mark("The card “The matrices, derived” in Explore has the matrices of any size."),
+        nudge=mark("The kernels use exactly these matrices: the highlighted line is a row in their file."),
     ),
     Chapter(
         mark("Two dimensions: columns, then rows"),
@@ -128,9 +126,9 @@ CHAPTERS = (
     Chapter(
         mark("The kernel, tile by tile"),
         (
-            mark("A first launch transforms all [filters](filter), once for all tiles. The second kernel does the rest."),
-            mark("A thread loads a tile of 4 × 4 pixels of the [input](input) and transforms it. Products of all channels are added, then transformed back to 2 × 2 outputs."),
-            mark("The entries of Bᵀ and Aᵀ are 0, 1 and −1. So these transforms take additions only."),
+            mark("A first launch transforms all [filters](filter). Then a thread loads a tile of 4 × 4 pixels of the [input](input) and transforms it."),
+            mark("It adds the products of all channels and transforms the sum back to 2 × 2 outputs."),
+            mark("The entries of Bᵀ and Aᵀ are 0, 1 and −1, so these transforms take additions only."),
         ),
         step=4,
         loop=(4, 9),
@@ -166,6 +164,7 @@ CHAPTERS = (
             mark("It takes {real_time}. {real_against_winograd_2x2}"),
             of="conv/winograd-4x4",
         ),
+        nudge=mark("In steps instead of one kernel, 4 × 4 tiles take {real_time_winograd_nonfused}: each step stores its results."),
     ),
     Chapter(
         mark("Why larger tiles lose digits"),

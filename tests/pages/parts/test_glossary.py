@@ -34,6 +34,15 @@ def test_the_sentences_are_plain_and_the_terms_differ():
     assert len(forms) == len(set(forms))
 
 
+@pytest.mark.parametrize(
+    "name",
+    "batch norm, layer norm, cross-entropy, scatter, gather, atomics, gradient, optimiser, Adam, momentum, epoch, loss scaling, "
+    "master weights, quantisation, activation, recompute, checkpointing".split(", "),
+)
+def test_a_term_of_training_is_explained(name):
+    assert [key for key, term in TERMS.items() if name in term.words.split(", ")]
+
+
 def test_the_first_use_of_each_term_is_marked():
     texts, terms = marked(("Warps of a block. A warp.", "Two SMs, a register."), "tiling")
     assert texts == [
@@ -68,7 +77,7 @@ def test_a_word_with_another_meaning_is_not_marked():
 
 
 def test_a_chapter_explains_the_terms_that_it_marks():
-    chapter = heads(open_page("memory/page.py", view="story"))[0]["chapter"]
+    chapter = heads(open_page("memory/page.py", view="story", chapter=2))[0]["chapter"]
     used = re.findall(r"\(~(\w+)\)", " ".join([*chapter["text"], chapter["nudge"]]))
     assert used and set(used) == set(chapter["terms"]) and len(used) == len(set(used))
     meaning, href = chapter["terms"]["warp"]

@@ -44,6 +44,9 @@ def test_figures_are_those_of_the_rows(shape: GemmShape, name: str) -> None:
     row = known.rows[name]
     assert size["time"]["value"] == units.time_(row["median_ms"])
     assert f"n = {row['n']}" in size["time"]["badge"]["text"] and size["time"]["badge"]["kind"] == "recorded"
+    hint = size["time"]["badge"]["hint"]
+    assert f"median of {row['n']} runs" in hint and f"({row['mode']})" in hint
+    assert all(line["hint"] for line in size["limits"]["rows"][:3])
     bars = size["time"]["bars"]
     assert 1 <= len(bars) <= MAX_BARS and [bar["current"] for bar in bars].count(True) == 1
     assert all(0 < bar["low"] <= bar["share"] <= bar["high"] <= 1 for bar in bars)

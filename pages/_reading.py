@@ -1,0 +1,106 @@
+"""What to read beside each lesson: papers and documentation as data. Names and titles are not translated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+
+from kernels.i18n import tr
+from pages.parts.text import details
+
+
+@dataclass(frozen=True)
+class Work:
+    """A paper or a document. `year` is that of its first version, `place` an arXiv number, a DOI or a URL."""
+
+    authors: str
+    title: str
+    year: int
+    place: str
+
+    @property
+    def url(self) -> str:
+        if self.place.startswith("https://"):
+            return self.place
+        return (
+            f"https://doi.org/{self.place}"
+            if self.place.startswith("10.")
+            else f"https://arxiv.org/abs/{self.place}"
+        )
+
+
+CUDA_GUIDE = Work(
+    "NVIDIA", "CUDA C++ Programming Guide", 2007, "https://docs.nvidia.com/cuda/cuda-c-programming-guide/"
+)
+CUDNN = Work("Chetlur et al.", "cuDNN: Efficient Primitives for Deep Learning", 2014, "1410.0759")
+ARITHMETIC = Work(
+    "Dumoulin, Visin", "A guide to convolution arithmetic for deep learning", 2016, "1603.07285"
+)
+READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
+    "threads": (
+        CUDA_GUIDE,
+        Work("Nickolls et al.", "Scalable Parallel Programming with CUDA", 2008, "10.1145/1365490.1365500"),
+    ),
+    "tiling": (
+        Work("Volkov, Demmel", "Benchmarking GPUs to Tune Dense Linear Algebra", 2008, "10.1109/SC.2008.5214359"),
+        Work("Williams, Waterman, Patterson", "Roofline: An Insightful Visual Performance Model for Multicore Architectures", 2009, "10.1145/1498765.1498785"),
+    ),
+    "direct": (
+        Work("LeCun et al.", "Gradient-Based Learning Applied to Document Recognition", 1998, "10.1109/5.726791"),
+        ARITHMETIC,
+    ),
+    "im2col": (
+        Work("Chellapilla, Puri, Simard", "High Performance Convolutional Neural Networks for Document Processing", 2006, "https://hal.inria.fr/inria-00112631"),
+        CUDNN,
+    ),
+    "implicit": (
+        CUDNN,
+        Work("Granlund, Montgomery", "Division by Invariant Integers using Multiplication", 1994, "10.1145/178243.178249"),
+    ),
+    "winograd": (
+        Work("Lavin, Gray", "Fast Algorithms for Convolutional Neural Networks", 2015, "1509.09308"),
+        Work("Barabasz et al.", "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", 2018, "1803.10986"),
+    ),
+    "fft": (
+        Work("Cooley, Tukey", "An Algorithm for the Machine Calculation of Complex Fourier Series", 1965, "10.1090/S0025-5718-1965-0178586-1"),
+        Work("Mathieu, Henaff, LeCun", "Fast Training of Convolutional Networks through FFTs", 2013, "1312.5851"),
+    ),
+    "choose": (
+        CUDNN,
+        Work("He et al.", "Deep Residual Learning for Image Recognition", 2015, "1512.03385"),
+    ),
+    "backward": (
+        Work("Rumelhart, Hinton, Williams", "Learning representations by back-propagating errors", 1986, "10.1038/323533a0"),
+        ARITHMETIC,
+    ),
+    "softmax": (
+        Work("Milakov, Gimelshein", "Online normalizer calculation for softmax", 2018, "1805.02867"),
+    ),
+    "layers": (
+        Work("Ioffe, Szegedy", "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", 2015, "1502.03167"),
+        Work("Ba, Kiros, Hinton", "Layer Normalization", 2016, "1607.06450"),
+        Work("Kingma, Ba", "Adam: A Method for Stochastic Optimization", 2014, "1412.6980"),
+        Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174"),
+        Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
+    ),
+    "attention": (
+        Work("Vaswani et al.", "Attention Is All You Need", 2017, "1706.03762"),
+        Work("Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"),
+        Work("Dao", "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, "2307.08691"),
+    ),
+    "fusion": (
+        Work("Filipovič et al.", "Optimizing CUDA Code By Kernel Fusion: Application on BLAS", 2013, "1305.1183"),
+    ),
+}  # fmt: skip
+
+
+def reading(path: str) -> str:
+    """Returns HTML with the folded list of what to read beside a lesson; "" if there is none."""
+    found = "".join(map(_line, READING.get(path, ())))
+    return details(f'<ul class="kt-reading">{found}</ul>', label=tr("Read more")) if found else ""
+
+
+def _line(work: Work) -> str:
+    link = f'<a href="{escape(work.url)}">{escape(work.title)}</a>'
+    return f"<li>{escape(work.authors)}: {link} ({work.year})</li>"
