@@ -5,7 +5,7 @@
 // large as width and height allow, smallest first: nothing is hidden, and no tensor is large while another is
 // needlessly small. A local search changes one fold, row break or group position at a time, and keeps the best.
 
-export const MAX_CELL = 28, NUMBERS_FROM = 15, HEAD_LINE = 18, ARROW = 16;
+export const MAX_CELL = 28, NUMBERS_FROM = 13, HEAD_LINE = 18, ARROW = 16;
 const MIN_CELL = 2, READABLE_CELL = 18, ALIGNED_CELL = 20, ROW_BREAK = 0.5;
 const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
 // What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines.

@@ -13,7 +13,7 @@ from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, withi
 
 PLAIN = "conv/implicit-gemm-plain"
 # Small enough to print every number; the tiles are the smallest of the kernel.
-SMALL = {"C": "2", "H": "6", "W": "6", "K": "4", "pad_h": "0", "pad_w": "0", "picture": "numbers"}
+SMALL = {"C": "2", "H": "4", "W": "4", "K": "2", "pad_h": "0", "pad_w": "0", "picture": "numbers"}
 SMALL |= {"BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4", "STAGES": "2"}
 REAL = {"N": "32", "C": "128", "H": "28", "W": "28", "K": "128"}  # a layer of ResNet-50
 TIMES = (mark("Up to 5 times"), mark("5 to 30 times"), mark("More than 30 times"))
@@ -53,7 +53,7 @@ CHAPTERS = (
             mark("So the kernel can compute the place instead of reading the copy."),
         ),
         SMALL,
-        pin="D:70",
+        pin="D:17",
         size="real",
         nudge=mark("Point at a cell of the data matrix: its pixel lights up."),
     ),

@@ -20,7 +20,7 @@ from kernels.ladders import find
 from visuals.conv.implicit import captions
 from visuals.conv.implicit.plan import Plan, why_not
 from visuals.scene.arithmetic import matmul_in_kernel_order
-from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Tensor, View, Write
+from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Tensor, View, Write, product
 from visuals.scene.recorder import Recorder, part_note
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -50,11 +50,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
         title=tr(find(rung).title),
         tensors=steps.tensors(),
         groups=(
-            Group((("x",),), "global", tr("global memory")),
-            Group((("D",), ("w", "y")), "global"),
-            Group((("As",), ("Bs",)), "shared", tr("shared memory of the block")),
-            Group((("mine", "acc"),), "registers", tr("registers of thread 0")),
-            *steps.time_group(),
+            *steps.groups(),
         ),
         steps=len(kind),
         step_name=tr("step"),
@@ -183,14 +179,14 @@ class Steps:
         return (
             Tensor("x", "x", tr("input"), "input", images * channels, H, W, x.ravel(), (0, h0, w0), captions.x_note(s, self.box),
                    plane_name=tr("map")),
-            Tensor("D", "D", tr("data matrix (not stored)"), "workspace", 1, rows, cols, note=part_note((0, rows, s.CRS), (0, cols, plan.columns)),
+            Tensor("D", "D", tr("data matrix"), "workspace", 1, rows, cols, note=tr("{size}, not stored", size=part_note((0, rows, s.CRS), (0, cols, plan.columns))),
                    partial=(rows, cols) != (s.CRS, plan.columns)),
             Tensor("w", "w", tr("filters"), "filter", 1, len(self.filters), rows, self.filters[:, :rows].ravel(),
                    note=part_note((0, len(self.filters), s.K), (0, rows, s.CRS)), partial=rows < s.CRS),
             Tensor("y", "y", tr("output"), "output", 1, len(self.filters), cols,
                    note=part_note((0, len(self.filters), s.K), (0, cols, plan.columns))),
             *self._tile_tensors(),
-            Tensor("mine", "window", tr("windows"), "workspace", 1, plan.BN // 32, 3, note=tr("row, column, offset in x: computed once")),
+            Tensor("mine", "window", tr("windows"), "workspace", 1, plan.BN // 32, 3, note=tr("row, column, offset in x: computed once") if self.has_time else tr("row, column, offset")),
             Tensor("acc", "sum", tr("sums"), "output", 1, plan.TM, plan.TN, note=f"{plan.TM} × {plan.TN}"),
             *self._time_tensors(),
         )  # fmt: skip
@@ -202,7 +198,7 @@ class Steps:
         buffers = trn("{n} buffer", "{n} buffers", plan.STAGES)
         if plan.is_part_of_tile:
             notes = [
-                tr("{n} of {width} columns, {buffers}", n=n, width=width, buffers=buffers)
+                tr("{n} of {width} columns", n=n, width=width)
                 for n, width in ((filters, plan.BM), (columns, plan.BN))
             ]
         else:
@@ -217,8 +213,8 @@ class Steps:
                 f"{plan.BK} × {plan.BN}, {buffers}",
             ]
         return (
-            Tensor("As", "tile_a", tr("tile of the filters"), "filter", plan.STAGES, plan.BK, filters, plane_name=buffer, note=notes[0]),
-            Tensor("Bs", "tile_b", tr("tile of the data matrix"), "input", plan.STAGES, plan.BK, columns, plane_name=buffer, note=notes[1]),
+            Tensor("As", "tile_a", tr("filter tile"), "filter", plan.STAGES, plan.BK, filters, plane_name=buffer, note=notes[0]),
+            Tensor("Bs", "tile_b", tr("data tile"), "input", plan.STAGES, plan.BK, columns, plane_name=buffer, note=notes[1]),
         )  # fmt: skip
 
     @property
@@ -236,9 +232,27 @@ class Steps:
             Tensor("use", "tile", tr("tiles multiplied"), "output", 1, stages, columns),
         )
 
-    def time_group(self) -> tuple[Group, ...]:
-        title = tr("one column per iteration, one row per buffer")
-        return (Group((("fly", "use"),), "global", title),) if self.has_time else ()
+    def groups(self) -> tuple[Group, ...]:
+        """Returns the regions of the stage. A small scene is wide, so that the product and the tiles are side by side."""
+        x, data = (
+            Group((("x",),), "global"),
+            Group(product("w", "D", "y"), "global", table=True),
+        )
+        registers = tr("registers of thread 0")
+        if not self.has_time:
+            return (
+                data,
+                Group((("As", "Bs"),), "shared", tr("shared memory of the block")),
+                Group((("mine",), ("acc",)), "registers", registers),
+                x,
+            )
+        return (
+            x,
+            data,
+            Group((("As",), ("Bs",)), "shared", tr("shared memory of the block")),
+            Group((("mine", "acc"),), "registers", registers),
+            Group((("fly", "use"),), "global", tr("one column per iteration, one row per buffer")),
+        )
 
     # -- writes ------------------------------------------------------------------------------------
     def writes(self) -> tuple[Write, ...]:
