@@ -7,6 +7,7 @@ from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals.strip.facts import fact_is
 
 SECTORS = ("4", "8", "16", "32")
+THREADS = {"topic": "threads", "M": "8", "N": "14"}  # 3 warps and a half, whose numbers can be read
 COALESCING, BANKS = {"topic": "coalescing"}, {"topic": "banks"}
 
 CHAPTERS = (
@@ -17,10 +18,10 @@ CHAPTERS = (
             mark("32 threads are a warp. Warps form blocks, and the blocks form a grid. A block runs on one SM, one of the GPU’s processors."),
             mark("The place of a thread gives its index i. Press Play: each step is one warp."),
         ),
-        {"topic": "threads"},
-        loop=(0, 7),
+        THREADS,
+        loop=(0, 3),
         size="real",
-        nudge=mark("The stage shows 12 × 20 elements, the strip below {real_shape}. Point at an element of C to see its thread."),
+        nudge=mark("The stage shows 8 × 14 elements, the strip below {real_shape}. Point at an element of C to see its thread."),
     ),
     Chapter(
         mark("Lanes without work"),
@@ -29,9 +30,27 @@ CHAPTERS = (
             mark("The last warp has only 16 elements left. The line with “if” switches its other 16 lanes off."),
             mark("When lanes take different branches, both branches run, one after the other. That is divergence."),
         ),
-        {"topic": "threads"},
-        step=7,
+        THREADS,
+        step=3,
         size="real",
+    ),
+    Chapter(
+        mark("Two branches, two passes"),
+        (
+            mark("Here even lanes take one branch and odd lanes the other. Time runs down, and each cell is the line that a lane runs."),
+            mark("In the first pass the odd lanes are masked: their cells stay empty. In the second pass the even lanes wait."),
+            mark("Each branch uses half of the warp."),
+        ),
+        {"topic": "divergence", "branches": "lanes"},
+        step=4,
+        loop=(0, 6),
+        size="real",
+        question=faster(
+            mark("Your guess: is it slower than a version whose warps take one branch each?"),
+            "branch/warps", "real",
+            mark("It takes {real_time}, with one branch per warp {real_time_warps}."),
+        ),
+        nudge=mark("In Explore, choose “warps”: no lane waits."),
     ),
     Chapter(
         mark("Memory comes in sectors"),
@@ -71,7 +90,7 @@ CHAPTERS = (
             mark("Back to the sum of two matrices, now in blocks of 16 × 16 threads."),
             mark("Here neighbouring threads take neighbouring rows. Their elements lie a whole row apart in memory."),
         ),
-        {"topic": "threads", "mapping": "matrix-transposed"},
+        THREADS | {"mapping": "matrix-transposed"},
         size="real",
         question=faster(
             mark("Your guess: is it faster than the version whose neighbours take neighbouring columns?"),

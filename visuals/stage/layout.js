@@ -14,7 +14,7 @@ const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0,
 
 // `measure(text, bold)` is the drawn width of a title (bold) or a note; `scale` enlarges everything.
 export function layOut(scene, width, height, measure, scale = 1) {
-  const margin = (width < 600 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
+  const margin = (width < 640 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
   const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
   plan.byTensor = [...new Set(Object.values(scene.tensors).flatMap((t) => boxes.filter((b) => b.t === t || b.table?.flat().some((m) => m?.t === t))))]; // in this order they take the space that is left
