@@ -52,7 +52,7 @@ class Traced:
 
 def whole_numbers(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the inputs as small whole numbers, which a cell can print."""
-    return {name: np.round(3 * values) for name, values in inputs.items()}
+    return {name: np.round(2 * values) for name, values in inputs.items()}
 
 
 @lru_cache(maxsize=32)

@@ -15,6 +15,7 @@ PLAIN = "conv/implicit-gemm-plain"
 # Small enough to print every number; the tiles are the smallest of the kernel.
 SMALL = {"C": "2", "H": "4", "W": "4", "K": "2", "pad_h": "0", "pad_w": "0", "picture": "numbers"}
 SMALL |= {"BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4", "STAGES": "2"}
+ONE = SMALL | {"C": "1"}
 REAL = {"N": "32", "C": "128", "H": "28", "W": "28", "K": "128"}  # a layer of ResNet-50
 TIMES = (mark("Up to 5 times"), mark("5 to 30 times"), mark("More than 30 times"))
 
@@ -52,7 +53,7 @@ CHAPTERS = (
             mark("But each element of the matrix is a pixel that is already in memory. Its row and column say which one."),
             mark("So the kernel can compute the place instead of reading the copy."),
         ),
-        SMALL,
+        ONE,
         pin="D:17",
         size="real",
         nudge=mark("Point at a cell of the data matrix: its pixel lights up."),
@@ -63,7 +64,7 @@ CHAPTERS = (
             mark("A row of the matrix is a channel c and a place r, s in the filter. A column is an image n and an output pixel p, q."),
             mark("From these the thread computes h and w, and loads that pixel into shared memory."),
         ),
-        SMALL,
+        ONE,
         step=2,
         size="real",
     ),
@@ -112,7 +113,7 @@ CHAPTERS = (
             mark("To find c, r and s from a row, the thread divides. Dividing whole numbers takes many instructions on a GPU."),
             mark("The divisors never change. So a multiplication and a shift can replace each division."),
         ),
-        SMALL | {"rung": "implicit-gemm-plain"},
+        ONE | {"rung": "implicit-gemm-plain"},
         step=2,
         size="real",
         question=faster(
@@ -126,8 +127,8 @@ CHAPTERS = (
         (
             mark("The multiply-adds are the same as in im2col. What is gone is the copy: {real_matrix_bytes} written and read back."),
         ),
-        SMALL,
-        step=10,
+        ONE,
+        step=7,
         size="real",
         question=faster(
             mark("Your guess: is it faster than im2col with our own GEMM?"),
@@ -142,8 +143,8 @@ CHAPTERS = (
             mark("Libraries use implicit GEMM for most convolutions. It fits any shape and needs no extra memory."),
             mark("To go further, one must do less arithmetic: [Winograd](/winograd) and [FFT](/fft)."),
         ),
-        SMALL,
-        step=10,
+        ONE,
+        step=7,
         size="real",
         holds=faster_than("real", "conv/im2col-gemm"),
     ),
