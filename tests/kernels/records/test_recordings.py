@@ -36,7 +36,7 @@ NOT_YET = {
     "batch-norm", "batch-norm-inference", "batch-norm-backward", "layer-norm", "layer-norm-backward", "rms-norm",
     "rms-norm-backward", "cross-entropy", "cross-entropy-backward", "cross-entropy-step", "linear", "linear-dinput",
     "linear-dweight", "embedding", "embedding-backward", "conv-dinput", "conv-dweight", "conv-transpose",
-    "attention-backward",
+    "attention-backward", "branch",
 }  # fmt: skip
 
 
