@@ -25,7 +25,7 @@ from visuals.scene.scene import Scene
 
 WARPS = 2
 LOAD, TEST, FIRST, SECOND, STORE = range(5)  # kinds of moments
-MARKS = ("float value = x[i]", "if (i % 2 == 0)", "sum = sum * 0.5f", "sum = sum * 0.25f", "y[i] = sum")
+MARKS = ("value = x[i]", "if (i % 2 == 0)", "sum = sum * 0.5f", "sum = sum * 0.25f", "y[i] = sum")
 ORDER = mark("moment by moment")
 ORDER_NOTE = mark(
     "Each row is a moment of a warp, as the emulator executed it. Lines that count the loop or compute addresses are left "

@@ -214,14 +214,14 @@ class Steps:
                 (
                     "size",
                     tr(
-                        "The magnitude of {name}[{{0}}] = ({{1}}, {{2}}) is the root of the sum of both squares.",
+                        "The magnitude of {name}[{0}] = ({1}, {2}) is the root of the sum of both squares.",
                         name=name,
                     ),
                 ),
                 (
                     "phase",
                     tr(
-                        "The phase of {name}[{{0}}] = ({{1}}, {{2}}) is the angle of this arrow, in degrees.",
+                        "The phase of {name}[{0}] = ({1}, {2}) is the angle of this arrow, in degrees.",
                         name=name,
                     ),
                 ),

@@ -73,6 +73,13 @@ def test_captions_have_the_numbers_of_the_cells():
     assert "y[0] = 10 = 0·(−1) + 3·0 + 5·2" in scene.caption(scene.steps - 1)
 
 
+def test_a_cell_of_a_spectrum_names_its_complex_number():
+    scene, spectrum_of_x = scene_of(X, W), np.fft.rfft(X)
+    for annotation in scene.annotations[:2]:
+        text = annotation.captions.templates[0].format(*map(number, annotation.captions.args[1]))
+        assert f"X[1] = ({number(spectrum_of_x[1].real)}" in text, text
+
+
 def test_lit_lines_are_those_of_the_kernels_steps():
     scene, (_, lit) = scene_of(X, W), listing()
     kinds = {1: captions.ROW_INPUT, 16: captions.ROW_FILTER, 17: captions.MULTIPLY, 18: captions.INVERSE}
