@@ -26,7 +26,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
-from kernels.memory.shape import AddShape, BanksShape, LayoutShape
+from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape
 from kernels.model.rung import Ladder, Rung
 from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
@@ -74,6 +74,7 @@ _MEMORY = (
         *((BanksShape(512, n), {}) for n in (1, 2, 3, 32)),
         (BanksShape(301, 5, 2), {"BLOCK": 64}),
     ),
+    (memory_ladder.BRANCH, (BranchShape(512, 8), {}), (BranchShape(301, 3), {"BLOCK": 64})),
     (memory_ladder.LAYOUT, (LayoutShape(2, 8, 16, 16), {}), (LayoutShape(3, 5, 7, 11), {"BLOCK": 64})),
 )  # stride/copy is teaching/01_strided_copy.cu
 MEMORY = tuple(

@@ -40,6 +40,7 @@ OTHERS = {
     "add",
     "stride",
     "banks",
+    "branch",
     "layout",
 }
 MIN_FLOPS = 5e9

@@ -48,7 +48,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
-from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
+from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
 from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
@@ -117,6 +117,7 @@ MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
     "banks": (BanksShape(301, 5, 2), BanksShape(7, 32)),
+    "branch": (BranchShape(301, 3), BranchShape(7, 1)),
     "layout": (LayoutShape(3, 5, 7, 11), LayoutShape(1, 1, 1, 1)),
 }
 # Maps with planes of an odd size, and rows; each layer's other fields in ELEMENTWISE_FIELDS.

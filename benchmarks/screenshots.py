@@ -130,6 +130,19 @@ def main() -> None:
             browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark"
         )
         first_screen(browser, app.url, folder, "story-light", "tiling?view=story&chapter=3&step=2", "light")
+        first_screen(browser, app.url, folder, "divergence-light", "threads?view=story&chapter=3", "light")
+        first_screen(browser, app.url, folder, "waves-light", "fft?view=story&chapter=1&step=21", "light")
+        first_screen(browser, app.url, folder, "direct-light", "direct?view=story&chapter=1&step=9", "light")
+        first_screen(
+            browser, app.url, folder, "implicit-light", "implicit?view=story&chapter=3&step=6", "light"
+        )
+        first_screen(
+            browser, app.url, folder, "backward-dark", "backward?view=story&chapter=3&step=9", "dark"
+        )
+        first_screen(browser, app.url, folder, "layers-light", "layers?view=story&chapter=5&step=4", "light")
+        first_screen(
+            browser, app.url, folder, "explore-light", "layers?view=explore&layer=linear&step=4", "light"
+        )
         first_screen(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
         first_screen(browser, app.url, folder, "attention-light", "attention?step=12", "light")
         first_screen(browser, app.url, folder, "fusion-dark", "fusion?step=4", "dark")

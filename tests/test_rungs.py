@@ -48,6 +48,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     FUSION_PLANS,
     ("add/vector", "add/matrix", "add/matrix-transposed", "stride/copy", "banks/plain", "banks/padded"),
     ("layout/along-w", "layout/along-c"),
+    ("branch/lanes", "branch/warps"),
     (rung.name for ladder in elementwise_ladder.LADDERS for rung in ladder.rungs if not rung.library),
     (rung.name for ladder in optimizer_ladder.LADDERS for rung in ladder.rungs if not rung.library),
     POOLING_PLANS,

@@ -1,8 +1,9 @@
-"""Threads and memory: four ladders, each of rungs that compute the same thing and access memory differently.
+"""Threads and memory: five ladders, each of rungs that compute the same thing and access memory differently.
 
 add     C = A + B with one thread per element: which thread computes which element.
 stride  every stride-th float copied: sectors of global memory.
 banks   words of shared memory read at a stride: banks, with and without padding.
+branch  Two branches: lanes of a warp that disagree, and warps whose lanes agree.
 layout  NCHW to NHWC: an index becomes an address.
 """
 
@@ -19,6 +20,7 @@ from kernels.memory.shape import (
     TILE_ROWS,
     AddShape,
     BanksShape,
+    BranchShape,
     LayoutShape,
     MemoryShape,
     StrideShape,
@@ -263,6 +265,56 @@ BANKS = Ladder(
 )  # fmt: skip
 
 
+# -- branch ----------------------------------------------------------------------------------------
+def _build_branch(grouped: int):
+    def build(s: BranchShape, tiles: Tiles) -> Program:
+        block = tiles["BLOCK"]
+        step = launch(
+            "memory/07_branch.cu", (ceil(s.n, block),), block,
+            ("x", "y", *_ints(s.n, s.rounds)), cpu.branch, {"GROUPED": grouped},
+        )  # fmt: skip
+        return Program((Buffer("x", INPUT, (s.n,)), Buffer("y", OUTPUT, (s.n,))), (step,))
+
+    return build
+
+
+def branch_rules(s: BranchShape, tiles: Tiles) -> Iterator[str]:
+    yield from index_rules({"n": s.n}, tiles["BLOCK"], "BLOCK")
+
+
+def _branch_rung(name: str, title: str, idea: str, grouped: int) -> Rung:
+    return Rung(
+        name=f"branch/{name}",
+        title=title,
+        idea=idea,
+        build=_build_branch(grouped),
+        cost=cost,
+        rules=branch_rules,
+        tolerance=1e-6,
+        tiles={"BLOCK": BLOCKS},
+        not_on_cpu=mark("a processor has no warps whose lanes could disagree"),
+    )
+
+
+BRANCH = Ladder(
+    name="branch",
+    shape=BranchShape,
+    parse=parser(BranchShape),
+    reference=reference.branch,
+    presets={
+        p.key: p
+        for p in (
+            Preset("branch-toy", mark("Toy: two warps, 2 rounds"), BranchShape(64, 2), mark("small enough to follow every lane")),
+            Preset("branch-large", mark("2^22 threads, 256 rounds"), BranchShape(1 << 22, 256), mark("the multiply-adds take nearly all of the time")),
+        )
+    },
+    rungs=(
+        _branch_rung("lanes", mark("branches inside a warp"), mark("Even lanes take one branch, odd lanes the other. Each warp runs both."), 0),
+        _branch_rung("warps", mark("one branch per warp"), mark("The elements are regrouped: all lanes of a warp take the same branch."), 1),
+    ),
+)  # fmt: skip
+
+
 # -- layout ----------------------------------------------------------------------------------------
 def _build_layout(source: str, cpu_function):
     def build(s: LayoutShape, tiles: Tiles) -> Program:
@@ -315,4 +367,4 @@ LAYOUT = Ladder(
     ),
 )  # fmt: skip
 
-LADDERS = (ADD, STRIDE, BANKS, LAYOUT)
+LADDERS = (ADD, STRIDE, BANKS, BRANCH, LAYOUT)

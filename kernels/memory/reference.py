@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.memory.shape import READS_PER_TURN, AddShape, BanksShape, LayoutShape, StrideShape
+from kernels.memory.shape import READS_PER_TURN, AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
 
 
 def add(s: AddShape, A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -40,3 +40,14 @@ def _banks(s: BanksShape, x: np.ndarray) -> np.ndarray:
 def layout(s: LayoutShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     y = np.ascontiguousarray(x.astype(np.float64).transpose(0, 2, 3, 1))
     return y, np.abs(y)
+
+
+def branch(s: BranchShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    x = x.astype(np.float64)
+    odd = np.arange(s.n) % 2 == 1
+    return np.where(odd, _recurrence(s, 0.25, -x), _recurrence(s, 0.5, x)), 2 * np.abs(x)
+
+
+def _recurrence(s: BranchShape, factor: float, term: np.ndarray) -> np.ndarray:
+    """Returns sum = sum * factor + term after all rounds, begun at 0: a geometric series."""
+    return term * (1 - factor**s.rounds) / (1 - factor)

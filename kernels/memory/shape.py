@@ -138,6 +138,28 @@ class LayoutShape(MemoryShape):
         return f"N{self.N} C{self.C} {self.H}x{self.W}"
 
 
+@dataclass(frozen=True)
+class BranchShape(MemoryShape):
+    """y[i] of x[i] for i < n, float32, by `rounds` multiply-adds: one recurrence for even i, another for odd i."""
+
+    MAX: ClassVar[dict[str, int]] = {"rounds": 65_536}
+    n: int
+    rounds: int
+
+    @property
+    def macs(self) -> int:
+        return self.n * self.rounds
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.macs
+
+    @property
+    def bytes(self) -> int:
+        """The input read once, the output written once."""
+        return 2 * 4 * self.n
+
+
 def parser(cls: type[MemoryShape]) -> Callable[[str], MemoryShape]:
     """Returns a function that parses "n=1024,stride=2" into the shape. It raises ShapeError if the text is malformed."""
     names = [f.name for f in fields(cls)]

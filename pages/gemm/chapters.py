@@ -183,10 +183,10 @@ CHAPTERS = (
     Chapter(
         mark("A tile for each warp"),
         (
-            mark("The last kernel without tensor cores gives each warp a square of its own. Its lanes then share more of what they read."),
+            mark("The last kernel without tensor cores gives each warp a tile of its own. Its lanes then share more of what they read."),
             mark("From the first kernel to here, the algorithm never changed: only where values are kept."),
         ),
-        {"M": "64", "N": "64", "K": "16", "rung": "warp-tile", "BM": "64", "BN": "64", "BK": "8", "WM": "32", "WN": "32", "TM": "8", "TN": "4", "STAGES": "2"},
+        WIDE | {"rung": "warp-tile", "WM": "32", "WN": "16", "TM": "4", "TN": "4", "STAGES": "2"},
         step=1,
         size="real",
         question=Question(

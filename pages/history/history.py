@@ -54,7 +54,7 @@ FIELDS = (
 JOIN = ": "
 # The lessons in their order: the ladders whose kernels each measures.
 LESSONS = {
-    mark("threads"): ("add", "stride", "banks", "layout"),
+    mark("threads"): ("add", "branch", "stride", "banks", "layout"),
     mark("tiling"): ("gemm", "loops"),
     mark("convolution"): ("conv",),
     mark("convolution backward"): ("conv-dinput", "conv-dweight", "conv-transpose"),

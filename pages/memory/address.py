@@ -1,6 +1,6 @@
 """The URL of the lesson on threads and memory, its scenes, and the shapes that its Run measures.
 
-The lesson has four topics, each with its own parameters. ?topic= selects one.
+The lesson has five topics, each with its own parameters. ?topic= selects one.
 """
 
 from __future__ import annotations
@@ -13,23 +13,31 @@ from kernels.i18n import cached
 from kernels.jobs.job import Request
 from kernels.ladders import LADDERS
 from kernels.memory import ladder as memory_ladder
-from kernels.memory.shape import AddShape, BanksShape, LayoutShape, MemoryShape, StrideShape
+from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, MemoryShape, StrideShape
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
 from pages.parts.address import Choice, Fields, Number
 from visuals.memory import story
+from visuals.memory.branches import branches_scene
 from visuals.memory.layout import layout_scene
 from visuals.memory.sectors import banks_scene, stride_scene
 from visuals.memory.threads import add_scene
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
-TOPICS = {"threads": "add", "coalescing": "stride", "banks": "banks", "layout": "layout"}  # and their ladders
+TOPICS = {
+    "threads": "add",
+    "divergence": "branch",
+    "coalescing": "stride",
+    "banks": "banks",
+    "layout": "layout",
+}  # and their ladders
 TOPIC_FIELDS = {
     "threads": {
         "mapping": Choice("vector", ("vector", "matrix", "matrix-transposed")),
         "M": Number(12, 1, 32), "N": Number(20, 1, 64),
         "BLOCK": Choice(64, (64, 128, 256)), "TILE": Choice(16, (8, 16, 32)),
     },
+    "divergence": {"branches": Choice("lanes", ("lanes", "warps")), "rounds": Number(2, 1, 3)},
     "coalescing": {"stride": Number(2, 1, 32)},
     "banks": {"stride": Number(4, 1, 32), "row": Choice(32, (32, 33))},
     "layout": {
@@ -39,8 +47,18 @@ TOPIC_FIELDS = {
 }  # fmt: skip
 # What Run measures: large enough to leave the caches, and on a GPU the shapes of the recordings.
 SIZES = {
-    "cuda": {"add": AddShape(4096, 4096), "stride": 1 << 23, "layout": LayoutShape(32, 64, 56, 56)},
-    "cpu": {"add": AddShape(2048, 2048), "stride": 1 << 20, "layout": LayoutShape(32, 64, 56, 56)},
+    "cuda": {
+        "add": AddShape(4096, 4096),
+        "branch": BranchShape(1 << 22, 256),
+        "stride": 1 << 23,
+        "layout": LayoutShape(32, 64, 56, 56),
+    },
+    "cpu": {
+        "add": AddShape(2048, 2048),
+        "branch": BranchShape(1 << 20, 256),
+        "stride": 1 << 20,
+        "layout": LayoutShape(32, 64, 56, 56),
+    },
 }
 Values = Mapping[str, Any]
 
@@ -68,6 +86,8 @@ def rung(topic: str, values: Values) -> str:
     """Returns the name of the rung on the stage."""
     if topic == "threads":
         return f"add/{values['mapping']}"
+    if topic == "divergence":
+        return f"branch/{values['branches']}"
     if topic == "coalescing":
         return "stride/copy"
     if topic == "banks":
@@ -79,6 +99,8 @@ def shape(topic: str, values: Values) -> MemoryShape:
     """Returns the shape on the stage: one warp if the topic is the accesses of one warp."""
     if topic == "threads":
         return AddShape(values["M"], values["N"])
+    if topic == "divergence":
+        return BranchShape(64, values["rounds"])
     if topic == "coalescing":
         return StrideShape(32, values["stride"])
     if topic == "banks":
@@ -104,6 +126,8 @@ def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
         return add_scene(
             name, topic_shape, {n: v for n, v in tiles(topic, values).items() if n in stage_rung.tiles}
         )
+    if topic == "divergence":
+        return branches_scene(values["branches"], values["rounds"])
     if topic == "coalescing":
         return stride_scene(values["stride"])
     return (
@@ -120,6 +144,8 @@ def counted(topic: str, values: Values) -> story.CountTable:
 @cached(MAX_CACHED_SCENES)
 def _counted(topic: str, items: tuple[tuple[str, Any], ...]) -> story.CountTable:
     values = dict(items)
+    if topic == "divergence":
+        return story.branches(values["rounds"])
     if topic == "coalescing":
         return story.strides(values["stride"])
     if topic == "banks":
@@ -138,6 +164,8 @@ def measured_shapes(topic: str, engine: str, stride: int = 1) -> Sequence[Memory
     if topic == "banks":
         strides = sorted({*memory_ladder.BANK_STRIDES, stride})
         return [BanksShape(1 << 18, s, 64) for s in strides] if engine == "cuda" else []
+    if topic == "divergence" and engine == "cpu":  # a processor has no warps
+        return []
     return [size[TOPICS[topic]]]
 
 

@@ -9,6 +9,7 @@ from visuals.strip.facts import Evidences, Facts, fact_is
 
 SECTORS = ("4", "8", "16", "32")
 LANES = 32  # of a warp
+THREADS = {"topic": "threads", "M": "8", "N": "14"}  # 3 warps and a half, whose numbers can be read
 COALESCING, BANKS = {"topic": "coalescing"}, {"topic": "banks"}
 
 
@@ -24,24 +25,12 @@ CHAPTERS = (
         mark("Thousands of threads, one program"),
         (
             mark("This kernel adds two matrices. It starts one thread for each element of [C](output), and all run the same code."),
-            mark("A thread computes its index i from its place, and then adds element i. Press Play: each step is 32 of the threads."),
+            mark("32 threads are a warp: each step of Play is one. Warps form blocks, which are a grid, and a block runs on one SM, one of the GPU’s processors."),
         ),
-        {"topic": "threads"},
-        loop=(0, 7),
+        THREADS,
+        loop=(0, 3),
         size="real",
         nudge=mark("The stage shows {stage_shape} elements, the strip below {real_shape}: the strip’s figures were measured there."),
-    ),
-    Chapter(
-        mark("Warps, blocks, a grid"),
-        (
-            mark("32 threads are a warp, and they run together. Warps form blocks, and the blocks form a grid."),
-            mark("A block runs on one SM, one of the GPU’s processors. The [maps](workspace) show where the thread of each element is: a higher number is darker."),
-        ),
-        {"topic": "threads"},
-        step=3,
-        loop=(0, 7),
-        size="real",
-        nudge=mark("Point at two elements of C in one row: do their threads run in the same warp?"),
     ),
     Chapter(
         mark("Lanes without work"),
@@ -49,10 +38,28 @@ CHAPTERS = (
             mark("All 32 lanes of a warp execute the same instruction at the same time. The last warp has only {stage_left} elements left, so the line with “if” switches its other {stage_idle} lanes off."),
             mark("When lanes take different branches, both branches run, one after the other. That is divergence."),
         ),
-        {"topic": "threads"},
-        step=7,
+        THREADS,
+        step=3,
         size="real",
         nudge=mark("The margin of that line counts it: the share of its branches at which a warp’s lanes diverge."),
+    ),
+    Chapter(
+        mark("Two branches, two passes"),
+        (
+            mark("Here even lanes take one branch and odd lanes the other. Time runs down, and each cell is the line that a lane runs."),
+            mark("In the first pass the odd lanes are masked: their cells stay empty. In the second pass the even lanes wait."),
+            mark("Each branch uses half of the warp."),
+        ),
+        {"topic": "divergence", "branches": "lanes"},
+        step=4,
+        loop=(0, 6),
+        size="real",
+        question=faster(
+            mark("Your guess: is it slower than a version whose warps take one branch each?"),
+            "branch/warps", "real",
+            mark("It takes {real_time}, with one branch per warp {real_time_warps}."),
+        ),
+        nudge=mark("In Explore, choose “warps”: no lane waits."),
     ),
     Chapter(
         mark("Memory comes in sectors"),
@@ -92,7 +99,7 @@ CHAPTERS = (
             mark("Back to the sum of two matrices, now in blocks of 16 × 16 threads."),
             mark("Here neighbouring threads take neighbouring rows. Their elements lie a whole row apart in memory."),
         ),
-        {"topic": "threads", "mapping": "matrix-transposed"},
+        THREADS | {"mapping": "matrix-transposed"},
         size="real",
         question=faster(
             mark("Your guess: is it faster than the version whose neighbours take neighbouring columns?"),

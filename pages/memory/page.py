@@ -21,6 +21,14 @@ IDEAS = {
             "The cost of a memory access depends on all elements that a warp accesses together."
         ),
     ),
+    "divergence": (
+        mark("Divergence: when lanes of a warp disagree"),
+        mark(
+            "A warp executes one instruction at a time, for all its lanes. If its lanes take different branches, the warp runs "
+            "both branches, one after the other. In each, only the lanes that took it are active. If all lanes of a warp agree, "
+            "it runs one branch."
+        ),
+    ),
     "coalescing": (
         mark("Coalescing: memory is read in sectors of 32 bytes"),
         mark(
@@ -49,6 +57,7 @@ IDEAS = {
 }
 LINES = {
     "threads": ((("M", "M", 62), ("N", "N", 62)),),
+    "divergence": ((("rounds", "rounds", 110),),),
     "coalescing": ((("stride", "stride", 110),),),
     "banks": ((("stride", "stride", 110),),),
     "layout": ((("n", "N", 56), ("c", "C", 56), ("h", "H", 56), ("w", "W", 58)),),
@@ -57,10 +66,11 @@ LABELS = {
     "mapping": mark("threads"),
     "BLOCK": "BLOCK",
     "TILE": "TILE",
+    "branches": mark("branches by"),
     "row": mark("words per row"),
     "along": mark("threads along"),
 }
-WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "row": 170, "along": 150}
+WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "branches": 150, "row": 170, "along": 150}
 
 
 def controls(topic: str, fields: Fields, values: address.Values) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.i18n import decimal, tr
-from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
+from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
 from pages.memory import address
 from pages.parts.sizes import Sizes
@@ -38,6 +38,8 @@ def name(shape: Any) -> str:
             return f"{_count(shape.M)} × {_count(shape.N)}"
         case StrideShape() | BanksShape():
             return tr("{n} loads with stride {stride}", n=_count(shape.n), stride=shape.stride)
+        case BranchShape():
+            return tr("{n} threads, {rounds} rounds", n=_count(shape.n), rounds=_count(shape.rounds))
         case LayoutShape():
             return f"N {shape.N}, C {shape.C}, {shape.H}×{shape.W}"
     return str(shape)

@@ -165,7 +165,7 @@ def test_choose_hides_the_measurement_until_the_guess(device):
 
 @pytest.mark.slow
 def test_threads_page_measures_on_the_gpu(device):
-    for topic in ("threads", "coalescing", "banks", "layout"):
+    for topic in ("threads", "divergence", "coalescing", "banks", "layout"):
         at = open_page("memory/page.py", topic=topic)
         finish(at, "run", "thread_jobs")
         measured_rows = at.session_state["thread_rows"][topic]

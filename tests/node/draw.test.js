@@ -81,7 +81,7 @@ test("large cells have numbers, ghosts do not", () => {
   const ring = 2 * (4 + 2) + 2 * 3, given = 12;
   assert.equal(printed(20, -1), ring + given);
   assert.equal(printed(20, 0), ring + given + 2); // a zero of the padding and an output
-  assert.equal(printed(14, 11), 0);
+  assert.equal(printed(12, 11), 0);
 });
 
 test("numbers are opaque, and none is smaller than 6.8 px", () => {

@@ -13,6 +13,7 @@ from visuals.linear.plan import Product, product_of
 from visuals.linear.steps import STEPS, Steps
 from visuals.scene.launch_scene import Arrays, Executed, executed, launch_scene, recorder
 from visuals.scene.parts import Group, Tensor
+from visuals.scene.parts import product as product_rows
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
 
@@ -98,9 +99,7 @@ def _groups(tensors: Mapping[str, Tensor], product: Product) -> tuple[Group, ...
     registers = (
         tr("registers of thread 0") if "column_sum" not in tensors else tr("registers of the block’s threads")
     )
-    vectors = ("b", "db")
     regions = (
-        (rows((product.left,), (product.right,), (product.result,), vectors), "global", tr("global memory")),
         (
             parts,
             "workspace",
@@ -109,4 +108,13 @@ def _groups(tensors: Mapping[str, Tensor], product: Product) -> tuple[Group, ...
         (rows(*((name,) for name in tile_names(product))), "shared", tr("shared memory of the block")),
         (rows(("sum",), ("column_sum",)), "registers", registers),
     )
-    return tuple(Group(names, space, title) for names, space, title in regions if names)
+    others = (Group(names, space, title) for names, space, title in regions if names)
+    return (Group(_factors(tensors, product), "global", tr("global memory"), table=True), *others)
+
+
+def _factors(tensors: Mapping[str, Tensor], product: Product) -> tuple[tuple[str, ...], ...]:
+    """Returns the rows of a table: the right factor above the product, the left one beside it. The place above the left one has
+    b, or db: the sum of the columns below it."""
+    corner = next((name for name in ("b", "db") if name in tensors), "")
+    (_, right), row = product_rows(product.left, product.right, product.result)
+    return (corner, right), row

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernels.i18n import decimal, tr, trn
 from kernels.ladders import LADDERS
-from kernels.memory.shape import SECTOR, BanksShape, MemoryShape, StrideShape
+from kernels.memory.shape import SECTOR, BanksShape, BranchShape, MemoryShape, StrideShape
 from kernels.runner import run
 from visuals import units
 
@@ -132,4 +132,25 @@ def banks(stride: int) -> CountTable:
         else tr("Padding changes nothing here."),
     )  # fmt: skip
     columns = tr("passes, 32 words per row"), tr("passes, 33 words per row")
+    return CountTable(columns, lines, sentences)
+
+
+def branches(rounds: int) -> CountTable:
+    """Returns the multiply-add instructions of two warps, and the share of their lanes that is active, by rung."""
+    lines, instructions = [], {}
+    for rung in LADDERS["branch"].rungs:
+        result = run(rung.name, BranchShape(64, rounds), engine="emulator", tiles={"BLOCK": 64})
+        total = result.counters.total
+        divergent = total["divergent_branches"]
+        instructions[rung.name] = total["warp_instructions"]
+        active = total["thread_instructions"] / (32 * total["warp_instructions"])
+        lines.append(
+            (tr(rung.title), [_count(total["warp_instructions"]), f"{divergent}", units.share(active)])
+        )
+    sentences = (
+        tr("Lanes that disagree cost a warp both branches."),
+        tr("With one branch per warp no branch is divergent, but the index takes more instructions."),
+        tr("The more rounds a branch has, the more this saves: in the limit half of the instructions."),
+    )
+    columns = tr("instructions of two warps"), tr("divergent branches"), tr("lanes active")
     return CountTable(columns, lines, sentences)

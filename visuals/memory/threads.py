@@ -50,6 +50,11 @@ class Traced:
         return number % self.launch.grid[0], number // self.launch.grid[0]
 
 
+def whole_numbers(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the inputs as small whole numbers, which a cell can print."""
+    return {name: np.round(2 * values) for name, values in inputs.items()}
+
+
 @lru_cache(maxsize=32)
 def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int = 0) -> Traced:
     """Run a rung of one launch in the emulator and trace every block. Raises RuleError if it has too many blocks."""
@@ -64,7 +69,7 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
                 most=MAX_BLOCKS, kernel=rung, count=decimal(f"{blocks:,}"), shape=shape,
             )
         )  # fmt: skip
-    inputs = seeded_inputs(program.of_role(INPUT), seed)
+    inputs = whole_numbers(seeded_inputs(program.of_role(INPUT), seed))
     traces = []
     for block in range(blocks):
         session = emulator.Session(program, inputs, Options(trace_block=block))
@@ -141,8 +146,8 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
             *(Tensor(name, name, tr(OWNERS[name]), "workspace", 1, M, N) for name in owner),
         ),
         groups=(
-            Group((("A", "B", "C"),), "global", tr("global memory, row by row")),
-            Group((tuple(owner),), "registers", tr("which thread adds each element")),
+            Group((("A", "B", "C"),), "global", tr("global memory, row by row"), table=True),
+            Group((tuple(owner),), "registers", tr("which thread adds each element"), table=True),
         ),
         steps=len(steps),
         step_name=tr("warp"),

@@ -189,8 +189,13 @@ def _columns(run: Executed, name: str, size: int) -> int:
 def _groups(tensors: Mapping[str, Tensor]) -> tuple[Group, ...]:
     """Returns one side of the layer, the threads, their shared memory, the workspace, and the other side."""
     front, back = (tuple(name for name in side if name in tensors) for side in SIDES)
-    vectors = tuple(row for names in VECTORS if (row := tuple(n for n in names if n in tensors)))
-    groups = [Group((front, *vectors), "global", tr("global memory: {names}", names=", ".join(front)))]
+    vectors = [tuple(n for n in names if n in tensors) for names in VECTORS]
+    per_row = tuple(n for n in vectors[1] if tensors[n].rows == tensors[front[0]].rows > 1)
+    vectors[1] = tuple(
+        n for n in vectors[1] if n not in per_row
+    )  # the others are beside the rows that they belong to
+    rows = ((*front, *per_row), *filter(None, vectors))
+    groups = [Group(rows, "global", tr("global memory: {names}", names=", ".join(front)))]
     for space, title in (("registers", tr("registers")), ("shared", tr("shared memory of the block"))):
         rows = tuple((n,) for n in tensors if SPACES.get(n.partition("_")[0]) == space)
         if rows:

@@ -21,6 +21,7 @@ from visuals.conv.fft.butterfly import butterfly_scene
 from visuals.conv.fft.charts import tile_name
 from visuals.conv.fft.scene import fft_scene
 from visuals.conv.fft.story import discarded_share
+from visuals.conv.fft.sum_of_waves import waves_scene
 from visuals.conv.inputs import Inputs, outputs
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
@@ -29,10 +30,13 @@ TILES = {tile_name(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
 PADDINGS = (PAD, TOO_SMALL)
 REAL = CONV_GRID["grid-11x11-c64-h56"]  # a large filter: there the FFT is the fastest
-EXPLAINING, PHASES, BUTTERFLIES = "explaining", "phases", "butterflies"
+EXPLAINING, PHASES, BUTTERFLIES, WAVES = "explaining", "phases", "butterflies", "waves"
 ORDERS = {
     EXPLAINING: mark("the steps of the kernel: rows, columns, products, and back"),
     PHASES: mark("the same steps; the spectra show phases instead of magnitudes"),
+    WAVES: mark(
+        "one row as a sum of waves, and the filter as one product for each wave: the idea, in one dimension"
+    ),
     BUTTERFLIES: mark("the transform of 8 numbers of one row: the idea; cuFFT’s kernels are not shown"),
 }
 CHIPS = conv_controls.CHIPS | {REAL.key: "11×11, N=32"}
@@ -149,6 +153,8 @@ def scene(inputs: Inputs, tile: int, padding: str, order: str = EXPLAINING) -> t
     elif rules:
         reasons.append(tr("The stage shows the steps for one image and one filter."))
     a = arrays(inputs, tile, padding)
+    if order == WAVES:
+        return waves_scene(a), " ".join(reasons)
     if order == BUTTERFLIES:
         return butterfly_scene(a), " ".join(reasons)
     return fft_scene(a, s, padding, expected(inputs), order == PHASES), " ".join(reasons)

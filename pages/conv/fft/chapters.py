@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.conv.fft.address import BUTTERFLIES
+from pages.conv.fft.address import BUTTERFLIES, WAVES
 from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals import units
 from visuals.conv.fft import butterfly, filter_sizes
 from visuals.strip.facts import Evidences, Facts
 
+SMALL = {"H": "4", "W": "4", "picture": "numbers"}  # its numbers can be read
 SIZES = (3, 5, 7, 11)  # of filters
 ANSWERS = tuple(f"{taps} × {taps}" for taps in SIZES)
 
@@ -45,9 +46,11 @@ CHAPTERS = (
             mark("Any row of numbers can be written as a sum of waves. The Fourier transform finds how strong each wave is."),
             mark("In this form, sliding a [filter](filter) over the [input](input) becomes one multiplication for each wave. The rest is the way there and back."),
         ),
-        step=28,
+        {"order": WAVES, "picture": "numbers"},
+        step=15,
+        loop=(0, 26),
         size="real",
-        nudge=mark("Press Play from here: each step multiplies one row of frequencies."),
+        nudge=mark("Press Play: the waves of the filter follow, then one product for each wave."),
     ),
     Chapter(
         mark("Make both the same size"),
@@ -55,6 +58,7 @@ CHAPTERS = (
             mark("Both transforms will be multiplied number by number. So the [filter](filter) must be as large as the image."),
             mark("Its weights go into one corner, and the rest is zero. For a small filter that is a lot of zeros."),
         ),
+        SMALL,
         step=1,
         loop=(0, 1),
         size="real",
@@ -88,10 +92,11 @@ CHAPTERS = (
         mark("Rows first, then columns"),
         (
             mark("The transform in two dimensions is done row by row, then column by column."),
-            mark("A real row of 8 numbers gives 5 complex ones. The stage shows their magnitudes."),
+            mark("A real row of 4 numbers gives 3 complex ones. The stage shows their magnitudes."),
         ),
+        SMALL,
         step=2,
-        loop=(2, 14),
+        loop=(2, 8),
         size="real",
     ),
     Chapter(
@@ -101,8 +106,9 @@ CHAPTERS = (
             mark("The magnitudes are multiplied. The phase of W is subtracted from the phase of X."),
             mark("Each product stands for one wave in the whole image: no window slides."),
         ),
-        step=28,
-        loop=(28, 35),
+        SMALL,
+        step=16,
+        loop=(16, 19),
         size="real",
         nudge=mark("Point at an element of |Y| to see its product, or choose the order “phases” in Explore to see the angles."),
     ),
@@ -112,8 +118,9 @@ CHAPTERS = (
             mark("The inverse transform turns the waves into pixels. Its last rows and columns are wrong: there the filter ran over the edge and came in on the other side."),
             mark("The kernel keeps only the pixels where the filter lies inside the image."),
         ),
-        step=36,
-        loop=(36, 49),
+        SMALL,
+        step=20,
+        loop=(20, 25),
         size="real",
     ),
     Chapter(

@@ -12,6 +12,10 @@ from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, within
 
 PLAIN = "conv/implicit-gemm-plain"
+# Small enough to print every number; the tiles are the smallest of the kernel.
+SMALL = {"C": "2", "H": "4", "W": "4", "K": "2", "pad_h": "0", "pad_w": "0", "picture": "numbers"}
+SMALL |= {"BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4", "STAGES": "2"}
+ONE = SMALL | {"C": "1"}
 REAL = {"N": "32", "C": "128", "H": "28", "W": "28", "K": "128"}  # a layer of ResNet-50
 TIMES = (mark("Up to 5 times"), mark("5 to 30 times"), mark("More than 30 times"))
 
@@ -48,7 +52,8 @@ CHAPTERS = (
             mark("im2col writes each window of the [input](input) into a [data matrix](workspace). At {real_shape} that is {real_matrix_bytes}."),
             mark("But each element of the matrix is a pixel that is already in memory. Its row and column say which one, so the kernel needs no copy."),
         ),
-        pin="D:70",
+        ONE,
+        pin="D:17",
         size="real",
         nudge=mark("Point at a cell of the data matrix: its pixel lights up."),
     ),
@@ -58,17 +63,19 @@ CHAPTERS = (
             mark("A row of the matrix is a channel c and a place r, s in the filter. A column is an image n and an output pixel p, q."),
             mark("Here the pixel is in row h = p − pad + r and column w = q − pad + s. The thread loads it into shared memory."),
         ),
+        ONE,
         step=2,
         size="real",
     ),
     Chapter(
         mark("Only a tile at a time"),
         (
-            mark("A block needs 16 rows of the matrix at once. It copies them from the image into shared memory, multiplies, and moves on."),
+            mark("A block needs a few rows of the matrix at once, here 8. It copies them from the image into shared memory, multiplies, and moves on."),
             mark("The next tile overwrites the old one. The full matrix never exists."),
         ),
-        loop=(1, 12),
-        step=1,
+        SMALL,
+        loop=(1, 10),
+        step=6,
         size="real",
     ),
     Chapter(
@@ -105,7 +112,7 @@ CHAPTERS = (
             mark("To find c, r and s from a row, the thread divides. Dividing whole numbers takes many instructions on a GPU."),
             mark("The divisors never change. So a multiplication and a shift can replace each division."),
         ),
-        {"rung": "implicit-gemm-plain"},
+        ONE | {"rung": "implicit-gemm-plain"},
         step=2,
         size="real",
         question=faster(
@@ -119,7 +126,8 @@ CHAPTERS = (
         (
             mark("The multiply-adds are the same as in im2col. What is gone is the copy: {real_matrix_bytes} written and read back."),
         ),
-        step=13,
+        ONE,
+        step=7,
         size="real",
         question=faster(
             mark("Your guess: is it faster than im2col with our own GEMM?"),
@@ -134,7 +142,8 @@ CHAPTERS = (
             mark("Libraries use implicit GEMM for most convolutions. It fits any shape and needs no extra memory."),
             mark("To go further, one must do less arithmetic: [Winograd](/winograd) and [FFT](/fft)."),
         ),
-        step=13,
+        ONE,
+        step=7,
         size="real",
         holds=faster_than("real", "conv/im2col-gemm"),
     ),

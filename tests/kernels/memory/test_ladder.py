@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernels.engines import cpu, emulator
 from kernels.ladders import LADDERS
 from kernels.memory import ladder as memory_ladder
-from kernels.memory.shape import SECTOR, AddShape, BanksShape, LayoutShape, StrideShape, parser
+from kernels.memory.shape import SECTOR, AddShape, BanksShape, BranchShape, LayoutShape, StrideShape, parser
 from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.records.nearest import nearest
@@ -23,6 +23,7 @@ SHAPES = st.one_of(
     st.builds(AddShape, st.integers(1, 40), st.integers(1, 70)),
     st.builds(StrideShape, st.integers(1, 700), st.integers(1, 40)),
     st.builds(BanksShape, st.integers(1, 300), st.integers(1, 32), st.integers(1, 3)),
+    st.builds(BranchShape, st.integers(1, 300), st.integers(1, 40)),
     st.builds(LayoutShape, *(st.integers(1, 9),) * 4),
 )
 LADDER_OF = {ladder.shape: ladder for ladder in memory_ladder.LADDERS}

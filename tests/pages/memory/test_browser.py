@@ -43,7 +43,7 @@ def test_padding_reduces_eight_wavefronts_to_one(stage):
 @pytest.mark.parametrize("width", [400, 800, 1440])
 def test_page_fits_its_width(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
-    for topic in ("threads", "coalescing", "banks", "layout"):
+    for topic in ("threads", "divergence", "coalescing", "banks", "layout"):
         stage(f"topic={topic}")
         expect(page.get_by_text("Levels of memory")).to_be_visible(timeout=TIMEOUT_MS)
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.memory import ladder as memory_ladder
-from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
+from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
 from kernels.model.program import RuleError
 from kernels.runner import run
+from visuals.memory import branches
 from visuals.memory import sectors as memory_sectors
 from visuals.memory import threads as memory_threads
+from visuals.memory.branches import branches_scene
 from visuals.memory.layout import layout_scene
 
 MAPPINGS = ("vector", "matrix", "matrix-transposed")
@@ -20,6 +24,12 @@ MAPPINGS = ("vector", "matrix", "matrix-transposed")
 
 def final(scene, name):
     return scene.cells(name)
+
+
+def run_watched(rung, shape, **settings):
+    """Returns the result and the trace of a rung on the numbers that its scene shows."""
+    inputs = memory_threads.traced(rung, shape, (("BLOCK", 64),)).inputs
+    return run(rung, shape, inputs, engine="emulator", trace=0, **settings)
 
 
 def active(scene, t):
@@ -37,7 +47,8 @@ def test_add_ends_in_the_kernels_output_and_every_element_has_one_thread(M, N, m
     shape, rung = AddShape(M, N), f"add/{mapping}"
     tiles = {"BLOCK": 64} if mapping == "vector" else {"TILE": tile}
     scene = memory_threads.add_scene(rung, shape, tiles)
-    result = run(rung, shape, engine="emulator", tiles=tiles)
+    inputs = memory_threads.traced(rung, shape, tuple(sorted(tiles.items()))).inputs
+    result = run(rung, shape, inputs, engine="emulator", tiles=tiles)
     np.testing.assert_array_equal(final(scene, "C"), result.output.ravel())
     block, warp, lane = (final(scene, name).astype(int) for name in ("block", "warp", "lane"))
     i = np.arange(M * N)
@@ -68,7 +79,7 @@ def test_warp_without_elements_is_idle_at_the_bounds_check():
 @pytest.mark.parametrize("stride", range(1, 33))
 def test_one_step_per_sector(stride):
     scene = memory_sectors.stride_scene(stride)
-    result = run("stride/copy", StrideShape(32, stride), engine="emulator", trace=0)
+    result = run_watched("stride/copy", StrideShape(32, stride))
     assert scene.steps - 1 == result.counters.total["sectors_ld"]
     np.testing.assert_array_equal(final(scene, "y"), result.output)
     np.testing.assert_array_equal(final(scene, "v"), result.output)
@@ -88,7 +99,7 @@ def test_one_step_per_sector(stride):
 def test_one_step_per_wavefront(stride, pad):
     scene = memory_sectors.banks_scene(stride, pad)
     rung = "banks/padded" if pad else "banks/plain"
-    result = run(rung, BanksShape(32, stride), engine="emulator", trace=0)
+    result = run_watched(rung, BanksShape(32, stride))
     total = result.counters.total
     wavefronts = scene.steps - 2
     assert wavefronts * total["shared_requests_ld"] == total["wavefronts_ld"]
@@ -120,7 +131,7 @@ def test_one_step_per_wavefront(stride, pad):
 )
 def test_addresses_equal_the_trace(shape, along):
     scene = layout_scene(f"layout/along-{along}", shape)
-    output = run(f"layout/along-{along}", shape, engine="emulator").output
+    output = run_watched(f"layout/along-{along}", shape).output
     np.testing.assert_array_equal(final(scene, "b"), output.ravel())
     assert scene.steps == shape.elements
     n, c, h, w, *_, source, target, byte_from, byte_to = np.array(scene.captions.args).T
@@ -139,3 +150,63 @@ def test_too_large_shapes_are_refused():
         memory_threads.traced("add/matrix", AddShape(1, 1024), (("TILE", 8),))
     with pytest.raises(RuleError, match="at most 512 elements"):
         layout_scene("layout/along-w", memory_ladder.LAYOUT.presets["layout-photos"].shape)
+
+
+# -- branches -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("name", ["lanes", "warps"])
+def test_branches_end_in_the_kernels_output_and_each_lane_runs_its_branch(name, rounds):
+    scene = branches_scene(name, rounds)
+    result = run_watched(f"branch/{name}", BranchShape(64, rounds))
+    np.testing.assert_array_equal(final(scene, "y"), result.output)
+    x, even = final(scene, "x").astype(np.float64), np.arange(64) % 2 == 0
+    first = sum(x * 0.5**k for k in range(rounds))
+    second = -sum(x * 0.25**k for k in range(rounds))
+    np.testing.assert_allclose(final(scene, "y"), np.where(even, first, second), rtol=1e-5)
+    lines = {kind: line for line, kind in branches.LINES.items()}
+    shown = [t.name for t in scene.tensors if t.name.startswith("warp")]
+    assert len(shown) == (1 if name == "lanes" else 2)
+    for n, warp in enumerate(shown):
+        run_by = final(scene, warp).reshape(-1, 32)
+        for lane in range(32):
+            is_even = lane % 2 == 0 if name == "lanes" else n == 0
+            own, other = (branches.FIRST, branches.SECOND) if is_even else (branches.SECOND, branches.FIRST)
+            assert (run_by[:, lane] == lines[own]).sum() == rounds
+            assert not (run_by[:, lane] == lines[other]).any()
+
+
+@pytest.mark.parametrize(("name", "idle"), [("lanes", 16), ("warps", 0)])
+def test_masked_lanes_are_those_of_the_trace(name, idle):
+    scene = branches_scene(name, 2)
+    trace = run_watched(f"branch/{name}", BranchShape(64, 2), tiles={"BLOCK": 64}).trace[0]
+    counted = 0
+    for t in range(scene.steps):
+        cells = final(scene, "warp0").reshape(-1, 32)[t]
+        assert active(scene, t) == list(np.flatnonzero(np.isfinite(cells)))
+        line = int(np.nanmax(cells))
+        at = [
+            k
+            for k in range(trace.steps)
+            if trace.lines[trace.line[k]] and trace.lines[trace.line[k]].number == line
+        ]
+        assert int(scene.lanes.mask[t]) in {int(trace.masks[k, 0]) for k in at}
+        assert scene.source_at(t)[1] == line
+        if branches.LINES[line] in (branches.FIRST, branches.SECOND):
+            assert 32 - len(active(scene, t)) == idle
+            counted += 1
+    assert counted == (4 if name == "lanes" else 2) == scene.readings[0].values[-1]
+    assert f"2 rounds took {counted} moments" in scene.caption(scene.steps - 1)
+
+
+def test_a_wrong_mask_is_noticed(monkeypatch):
+    right = branches.moments
+
+    def swapped(trace, warp):
+        return [
+            replace(m, mask=m.mask ^ 0xFFFFFFFF) if m.kind == branches.FIRST else m
+            for m in right(trace, warp)
+        ]
+
+    monkeypatch.setattr(branches, "moments", swapped)
+    with pytest.raises(AssertionError):
+        test_branches_end_in_the_kernels_output_and_each_lane_runs_its_branch("lanes", 2)

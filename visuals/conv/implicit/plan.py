@@ -82,6 +82,18 @@ class Plan:
         """Returns the rows and columns of block 0's tile that lie in the product."""
         return min(self.BM, self.s.K), min(self.BN, self.columns)
 
+    @property
+    def tile_shown(self) -> tuple[int, int]:
+        """Returns the columns of tile_a and of tile_b on the stage: all, or only those of the product if it is narrower
+        than the tile. Then the others hold zeros or copies of the last column, and their sums are not stored."""
+        filters, columns = self.inside
+        return (self.pitch if filters == self.BM else filters), columns
+
+    @property
+    def is_part_of_tile(self) -> bool:
+        """Returns whether the product is narrower than the block's tile in both directions."""
+        return self.inside[0] < self.BM and self.inside[1] < self.BN
+
     # -- tiles along the sum -----------------------------------------------------------------------
     @property
     def iterations(self) -> int:

@@ -20,7 +20,7 @@ from kernels.ladders import find
 from visuals.conv.implicit import captions
 from visuals.conv.implicit.plan import Plan, why_not
 from visuals.scene.arithmetic import matmul_in_kernel_order
-from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Tensor, View, Write
+from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Tensor, View, Write, product
 from visuals.scene.recorder import Recorder, part_note
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -50,11 +50,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
         title=tr(find(rung).title),
         tensors=steps.tensors(),
         groups=(
-            Group((("x",),), "global", tr("global memory")),
-            Group((("D",), ("w", "y")), "global"),
-            Group((("As",), ("Bs",)), "shared", tr("shared memory of the block")),
-            Group((("mine", "acc"),), "registers", tr("registers of thread 0")),
-            Group((("fly", "use"),), "global", tr("one column per iteration, one row per buffer")),
+            *steps.groups(),
         ),
         steps=len(kind),
         step_name=tr("step"),
@@ -179,27 +175,84 @@ class Steps:
         plan, s = self.plan, self.plan.s
         images, channels, h0, H, w0, W = self.box
         x = self.flat[:-1].reshape(-1, s.C, s.H, s.W)[:images, :channels, h0 : h0 + H, w0 : w0 + W]
-        rows, cols, columns = plan.rows_shown, plan.columns_shown, plan.iterations_shown + 1
-        buffer = tr("buffer") if plan.STAGES > 1 else ""
-        buffers = trn("{n} buffer", "{n} buffers", plan.STAGES)
+        rows, cols = plan.rows_shown, plan.columns_shown
         return (
             Tensor("x", "x", tr("input"), "input", images * channels, H, W, x.ravel(), (0, h0, w0), captions.x_note(s, self.box),
                    plane_name=tr("map")),
-            Tensor("D", "D", tr("data matrix (not stored)"), "workspace", 1, rows, cols, note=part_note((0, rows, s.CRS), (0, cols, plan.columns)),
+            Tensor("D", "D", tr("data matrix"), "workspace", 1, rows, cols, note=tr("{size}, not stored", size=part_note((0, rows, s.CRS), (0, cols, plan.columns))),
                    partial=(rows, cols) != (s.CRS, plan.columns)),
             Tensor("w", "w", tr("filters"), "filter", 1, len(self.filters), rows, self.filters[:, :rows].ravel(),
                    note=part_note((0, len(self.filters), s.K), (0, rows, s.CRS)), partial=rows < s.CRS),
             Tensor("y", "y", tr("output"), "output", 1, len(self.filters), cols,
                    note=part_note((0, len(self.filters), s.K), (0, cols, plan.columns))),
-            Tensor("As", "tile_a", tr("tile of the filters"), "filter", plan.STAGES, plan.BK, plan.pitch, plane_name=buffer,
-                   note=tr("transposed, {rows} × ({columns} + {pad}), {buffers}", rows=plan.BK, columns=plan.BM, pad=PIECE, buffers=buffers)),
-            Tensor("Bs", "tile_b", tr("tile of the data matrix"), "input", plan.STAGES, plan.BK, plan.BN, plane_name=buffer,
-                   note=f"{plan.BK} × {plan.BN}, {buffers}"),
-            Tensor("mine", "window", tr("windows"), "workspace", 1, plan.BN // 32, 3, note=tr("row, column, offset in x: computed once")),
+            *self._tile_tensors(),
+            Tensor("mine", "window", tr("windows"), "workspace", 1, plan.BN // 32, 3, note=tr("row, column, offset in x: computed once") if self.has_time else tr("row, column, offset")),
             Tensor("acc", "sum", tr("sums"), "output", 1, plan.TM, plan.TN, note=f"{plan.TM} × {plan.TN}"),
-            Tensor("fly", "tile", tr("tiles being copied"), "input", 1, plan.STAGES, columns),
-            Tensor("use", "tile", tr("tiles multiplied"), "output", 1, plan.STAGES, columns),
+            *self._time_tensors(),
         )  # fmt: skip
+
+    def _tile_tensors(self) -> tuple[Tensor, Tensor]:
+        """Returns the tiles in shared memory, one plane per buffer."""
+        plan, (filters, columns) = self.plan, self.plan.tile_shown
+        buffer = tr("buffer") if plan.STAGES > 1 else ""
+        buffers = trn("{n} buffer", "{n} buffers", plan.STAGES)
+        if plan.is_part_of_tile:
+            notes = [
+                tr("{n} of {width} columns", n=n, width=width)
+                for n, width in ((filters, plan.BM), (columns, plan.BN))
+            ]
+        else:
+            notes = [
+                tr(
+                    "transposed, {rows} × ({columns} + {pad}), {buffers}",
+                    rows=plan.BK,
+                    columns=plan.BM,
+                    pad=PIECE,
+                    buffers=buffers,
+                ),
+                f"{plan.BK} × {plan.BN}, {buffers}",
+            ]
+        return (
+            Tensor("As", "tile_a", tr("filter tile"), "filter", plan.STAGES, plan.BK, filters, plane_name=buffer, note=notes[0]),
+            Tensor("Bs", "tile_b", tr("data tile"), "input", plan.STAGES, plan.BK, columns, plane_name=buffer, note=notes[1]),
+        )  # fmt: skip
+
+    @property
+    def has_time(self) -> bool:
+        """Returns whether the stage also shows which tiles are under way. A small scene leaves the place to its numbers: the
+        order "timeline" shows the same."""
+        return not self.plan.is_part_of_tile
+
+    def _time_tensors(self) -> tuple[Tensor, ...]:
+        if not self.has_time:
+            return ()
+        stages, columns = self.plan.STAGES, self.plan.iterations_shown + 1
+        return (
+            Tensor("fly", "tile", tr("tiles being copied"), "input", 1, stages, columns),
+            Tensor("use", "tile", tr("tiles multiplied"), "output", 1, stages, columns),
+        )
+
+    def groups(self) -> tuple[Group, ...]:
+        """Returns the regions of the stage. A small scene is wide, so that the product and the tiles are side by side."""
+        x, data = (
+            Group((("x",),), "global"),
+            Group(product("w", "D", "y"), "global", table=True),
+        )
+        registers = tr("registers of thread 0")
+        if not self.has_time:
+            return (
+                data,
+                Group((("As", "Bs"),), "shared", tr("shared memory of the block")),
+                Group((("mine",), ("acc",)), "registers", registers),
+                x,
+            )
+        return (
+            x,
+            data,
+            Group((("As",), ("Bs",)), "shared", tr("shared memory of the block")),
+            Group((("mine", "acc"),), "registers", registers),
+            Group((("fly", "use"),), "global", tr("one column per iteration, one row per buffer")),
+        )
 
     # -- writes ------------------------------------------------------------------------------------
     def writes(self) -> tuple[Write, ...]:
@@ -219,18 +272,20 @@ class Steps:
             Write("mine", np.array([0]), window_offsets.ravel().astype(np.float32)),
             Write("acc", steps, values, cells=np.tile(np.arange(self.last.size), len(sums))),
             Write("y", y.ravel() if y.min() < y.max() else y[0, :1], self.product.ravel()),
-            *self._time(),
+            *(self._time() if self.has_time else ()),
         )
 
     def _tiles(self, target: str, source: str) -> tuple[Write, ...]:
         """Returns every tile's copies into its stage. Elements outside the matrices are zero."""
         plan, filters = self.plan, target == "As"
-        k, width = np.arange(plan.BK)[:, None], plan.BM if filters else plan.BN
-        pitch, out = plan.pitch if filters else plan.BN, []
-        m, count = np.arange(width), len(self.filters) if filters else plan.BN
+        k, pitch, out = np.arange(plan.BK)[:, None], plan.tile_shown[not filters], []
+        m, count = (
+            np.arange(min(pitch, plan.BM) if filters else pitch),
+            len(self.filters) if filters else plan.BN,
+        )
         for tile, *when in self.fetched:
             row = tile * plan.BK + k
-            index = m * plan.rows_shown + row if filters else row * plan.columns_shown + plan.lane_columns
+            index = m * plan.rows_shown + row if filters else row * plan.columns_shown + plan.lane_columns[m]
             index = np.where((row < plan.s.CRS) & (m < count), index, -1)
             cells = tile % plan.STAGES * plan.BK * pitch + k * pitch + m
             step = np.array([when[not filters]])
