@@ -66,6 +66,10 @@ LESSONS = (
         mark("How does a gradient go back through a layer?"), ("threads",),
     ),
     Lesson(
+        "precision/page.py", "precision", mark("precision"), "pages.precision.chapters",
+        mark("How few bits are enough to train and to compute?"), ("tiling", "layers"),
+    ),
+    Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",
         mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"),
     ),

@@ -18,7 +18,7 @@ from kernels.precision import cpu, reference
 from kernels.precision.presets import RATE_PRESETS
 from kernels.precision.shape import MAX_VALUE, K, M, N, RateShape, parse_rate
 
-BLOCKS = (256, 128, 64)
+BLOCKS = (128, 256, 64)
 # Multiply-adds of one instruction of a warp: the shape's product over the instructions of a turn.
 INSTRUCTIONS = {"ffma": 128, "hfma2": 64, "dp4a": 32, "mma-fp16": 2, "mma-int8": 1}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,13 @@ from kernels.training.graph import UPDATE, Graph, node_program
 from kernels.training.inference import outputs
 from kernels.training.networks import IMAGE, NETWORKS
 
-MAX_SCALE = 2.0**24
-
 
 @dataclass(frozen=True)
 class Scaling:
-    """The factor of the loss. Dynamic: halved after a step whose gradients overflow, doubled after `growth` steps without one.
+    """The factor of the loss. With `growth` 0 it is static.
 
-    `growth` 0: static. A dynamic one never leaves out a step's overflow: that step is skipped.
+    Otherwise it is dynamic: halved after a step whose gradients overflow, whose update is skipped; doubled after `growth`
+    steps without an overflow.
     """
 
     first: float = 1.0
@@ -163,7 +161,7 @@ class MixedTraining:
         if not finite:
             self.scale /= 2
         elif self.good == self.run.scaling.growth:
-            self.scale, self.good = min(2 * self.scale, MAX_SCALE), 0
+            self.scale, self.good = 2 * self.scale, 0
 
     def _batch(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the images and labels of step n, in the order of kernels.training.loop."""
