@@ -38,7 +38,7 @@ RUNS: Mapping[str, Run] = {
     "lost_bf16": Run(BF16, master=False, rate=SLOW),
     "fp32_slow": Run(FP32, rate=SLOW),
 }
-WEIGHT, WEIGHT_STEPS = "fc1.W", 36  # one element of it is followed
+WEIGHT, WEIGHT_STEPS = "fc1.W", 24  # one element of it is followed
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,13 @@ def paths(name: str, steps: int) -> np.ndarray:
 
 
 def weights() -> dict[str, np.ndarray]:
-    """Returns one element of WEIGHT in the runs "master" and "lost": the one that moves furthest among those whose every
-    update is smaller than half the distance between FP16 numbers."""
+    """Returns one element of WEIGHT in the runs "master" and "lost": the one that moves furthest in FP32 among those
+    that stay where they are in FP16, and whose every update is smaller than half the distance between FP16 numbers."""
     master, lost = paths("master", WEIGHT_STEPS), paths("lost", WEIGHT_STEPS)
     unit = distance(lost[0])
     small = np.abs(np.diff(master, axis=0)).max(axis=0) < 0.5 * unit
-    at = int(np.where(small, np.abs(master[-1] - master[0]) / unit, 0).argmax())
+    stays = (lost == lost[0]).all(axis=0)
+    at = int(np.where(small & stays, np.abs(master[-1] - master[0]) / unit, 0).argmax())
     return {"weight master": master[:, at], "weight lost": lost[:, at]}
 
 

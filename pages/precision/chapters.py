@@ -17,9 +17,9 @@ from visuals.strip.facts import Evidences, Facts, Right
 
 TIE = 2049.0  # between two numbers of FP16
 STORED = ("2048", "2049", "2050")
-LOST = ("7 %", "27 %", "47 %", "67 %")
+SCALE_ANSWERS = ("2^5", "2^10", "2^15", "2^20")
+FEW = 0.1  # of the gradients: the share that a scale should leave
 LAYER, STEP = "conv1.y", 150
-SCALE_POWER = 12
 ACCURACIES = ("91 %", "60 %", "10 %")
 SUMS = ("8,175", "2,048", "0")
 ROW = {"layer": "fc2", "output": "3", "scales": "channel"}
@@ -36,7 +36,9 @@ def facts(evidences: Evidences) -> Facts:
 
 def _of_gradients() -> Facts:
     x = record.gradient(f"d {LAYER}", STEP)
-    none, scaled = losses(x, FP16), losses(x, FP16, 2.0**SCALE_POWER)
+    none = losses(x, FP16)
+    enough = next(power for power in range(64) if losses(x, FP16, 2.0**power).underflow < FEW)
+    scaled = losses(x, FP16, 2.0**enough)
     return {
         "tie": units.whole(TIE),
         "tie_stored": f"{float(rounded(TIE, FP16)):.0f}",
@@ -48,7 +50,9 @@ def _of_gradients() -> Facts:
         "lost_bf16": _whole_percent(losses(x, BF16).underflow),
         "digits": _whole_percent(none.subnormal),
         "scaled": _whole_percent(scaled.underflow),
-        "scale": units.whole(2**SCALE_POWER),
+        "few": _whole_percent(FEW),
+        "over": _whole_percent(scaled.overflow),
+        "enough": f"2^{enough}",
         "gradient_step": str(STEP),
     }
 
@@ -139,7 +143,7 @@ CHAPTERS = (
             mark("Press Play: each step is one decision."),
         ),
         {"topic": "bits", "x": f"{TIE:.0f}"},
-        step=2,
+        loop=(0, 4),
         size="real",
         question=Question(
             mark("Your guess: what does FP16 store for {tie}?"),
@@ -167,28 +171,27 @@ CHAPTERS = (
         (
             mark("These are gradients of the first layer of LeNet-5, at step {gradient_step} of a training on handwritten digits."),
             mark("Each column is a power of two. [Left](workspace) is what FP16 turns into 0. [In the middle](filter) digits are lost."),
-            mark("A network that has learned has small gradients."),
+            mark("{lost} become 0, another {digits} lose digits. In BF16 {lost_bf16} become 0."),
         ),
         {"topic": "gradients"},
         size="real",
-        question=Question(
-            mark("Your guess: which share of these gradients becomes 0 in FP16?"),
-            LOST,
-            is_fact("lost", LOST),
-            mark("{lost}. Another {digits} lose digits. In BF16 {lost_bf16} become 0."),
-        ),
+        nudge=mark("In Explore, look at training step 1. A network that has learned has smaller gradients."),
     ),
     Chapter(
         mark("Multiply the loss"),
         (
             mark("Gradients are proportional to the loss. Multiply the loss by a scale, and all of them move to the right."),
-            mark("Each step of the stage doubles the scale. At {scale}, {scaled} become 0 instead of {lost}."),
-            mark("Before the update, the gradients are divided by the scale, in FP32."),
+            mark("Each step of the stage doubles the scale. Before the update, the gradients are divided by it again, in FP32."),
         ),
         {"topic": "gradients"},
-        step=SCALE_POWER,
         loop=(0, 24),
         size="real",
+        question=Question(
+            mark("Your guess: from which scale on do fewer than {few} become 0?"),
+            SCALE_ANSWERS,
+            is_fact("enough", SCALE_ANSWERS),
+            mark("{enough}: there {scaled} become 0, and {over} overflow."),
+        ),
         nudge=mark("In Explore, choose FP8 E4M3. Does any scale keep all gradients?"),
     ),
     Chapter(
@@ -198,7 +201,6 @@ CHAPTERS = (
             mark("The loss is a mean over {terms} values for each image, so gradients are tiny. A [dynamic scale](output) is halved when they overflow, and that update is skipped: {skipped} of {steps} here."),
         ),
         {"topic": "scaling"},
-        step=49,
         loop=(0, 49),
         size="real",
         question=Question(
@@ -217,8 +219,7 @@ CHAPTERS = (
             mark("So training keeps FP32 weights. Here they end with {accuracy_master} accuracy, FP16 weights alone with {accuracy_lost}."),
         ),
         {"topic": "weights"},
-        step=20,
-        loop=(0, 35),
+        loop=(0, 23),
         size="real",
         holds=holds(_stays),
         nudge=mark("In Explore, the picture “runs” shows the losses of these trainings."),

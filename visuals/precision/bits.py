@@ -21,7 +21,7 @@ INT8 = "INT8"
 NAMES = (*FORMATS, INT8)
 INT8_SCALE = 1 / 16
 REST = 6  # bits shown beyond the mantissa
-PLACES = 33  # cells of the number line from one neighbour to the next
+PLACES = 21  # cells of the number line from one neighbour to the next
 ORDER_NOTE = mark(
     "A conversion instruction does all of this at once. The stage shows its decisions one by one."
 )
@@ -151,6 +151,7 @@ def _float_scene(f: Format, x: float) -> Scene:
                 1,
                 PLACES,
                 note=tr("from one number of the format to the next"),
+                timed=True,
             )
         )
         groups = [
@@ -160,7 +161,6 @@ def _float_scene(f: Format, x: float) -> Scene:
         ]
     return _scene(f"{f.name} {x!r}", tr("{x} in {format}", x=f"{x:g}", format=f.name), tensors, groups, r, [
         Reading("x", np.full(r.steps, x, np.float32), role="input"),
-        Reading(tr("stored"), np.full(r.steps, p.stored, np.float32), role="output"),
         Reading(tr("distance to the next number"), np.full(r.steps, p.neighbours()[1] - p.neighbours()[0] if x and not p.too_large else 0, np.float32)),
     ])  # fmt: skip
 
@@ -268,7 +268,6 @@ def _int8_scene(x: float) -> Scene:
     ]
     return _scene(f"INT8 {x!r}", tr("{x} in {format}", x=f"{x:g}", format=INT8), tensors, groups, r, [
         Reading("x", np.full(r.steps, x, np.float32), role="input"),
-        Reading(tr("stored"), np.full(r.steps, stored, np.float32), role="output"),
         Reading(tr("distance to the next number"), np.full(r.steps, INT8_SCALE, np.float32)),
     ])  # fmt: skip
 

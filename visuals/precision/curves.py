@@ -9,11 +9,10 @@ import numpy as np
 from kernels.i18n import decimal, mark, tr
 from kernels.precision import record
 from kernels.precision.record import Curve
-from visuals import units
 from visuals.scene.parts import Captions, Group, Reading, Tensor, Write
 from visuals.scene.scene import Scene
 
-ROWS, TOP = 8, 3.2  # of a chart, and the loss that fills it
+ROWS, TOP = 10, 3.2  # of a chart, and the loss that fills it
 EVERY = 3  # training steps of a column
 NAMES: Mapping[str, tuple[str, str]] = {  # title and colour of each run
     "fp32": (mark("FP32"), "input"),
@@ -52,7 +51,7 @@ def curves_scene(names: Sequence[str]) -> Scene:
     found = {name: record.curve(name) for name in names}
     losses = {name: columns(one.loss) for name, one in found.items()}
     steps = len(losses[names[0]])
-    tensors = [_chart(name, one, steps) for name, one in found.items()]
+    tensors = [_chart(name, steps) for name in names]
     writes = [_bars(name, loss) for name, loss in losses.items()]
     groups = [
         Group(
@@ -71,6 +70,7 @@ def curves_scene(names: Sequence[str]) -> Scene:
         writes += more[1]
         groups.append(Group((("scale",), ("skipped",)), "workspace", tr("the dynamic loss scale")))
         captions = _scaling_captions(found["dynamic"], losses, steps)
+        readings.append(Reading(tr("dynamic scale, power of two"), _powers(found["dynamic"]), "recorded"))
     return Scene(
         key=f"curves {' '.join(names)}", title=tr("loss of recorded trainings"), tensors=tuple(tensors), groups=tuple(groups),
         steps=steps, step_name=tr("three training steps"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE),
@@ -78,12 +78,9 @@ def curves_scene(names: Sequence[str]) -> Scene:
     )  # fmt: skip
 
 
-def _chart(name: str, one: Curve, steps: int) -> Tensor:
+def _chart(name: str, steps: int) -> Tensor:
     title, role = NAMES[name]
-    note = tr("accuracy {share} after {n} steps", share=units.share(one.accuracy), n=len(one.loss))
-    return Tensor(
-        name, name, tr(title), role, 1, ROWS, steps, np.zeros(ROWS * steps, np.float32), note=note, timed=True
-    )
+    return Tensor(name, name, tr(title), role, 1, ROWS, steps, np.zeros(ROWS * steps, np.float32), timed=True)
 
 
 def heights(loss: np.ndarray) -> np.ndarray:

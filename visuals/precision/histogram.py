@@ -17,8 +17,8 @@ from visuals import units
 from visuals.scene.parts import Captions, Group, Reading, Tensor, Write
 from visuals.scene.scene import Scene
 
-LOW, HIGH = -40, 19  # powers of two on the stage
-ROWS = 14
+LOW, HIGH = -46, 17  # powers of two on the stage
+ROWS = 36
 SCALES = 25  # loss scales: 2^0 to 2^24
 NAMES = tuple(FORMATS)
 ZERO, SUBNORMAL, NORMAL, OVERFLOW = "zero", "subnormal", "normal", "overflow"
@@ -91,13 +91,14 @@ def histogram_scene(name: str, at: int, x: np.ndarray, format_name: str) -> Scen
     found, lost = ranges(f), all_losses(x, f)
     columns = np.array([shares(x, n) for n in range(SCALES)])
     top = columns.max()
-    writes = [w for one in found if (w := _writes(one, columns, top))]
+    states = {one.fate: _states(one, columns, top) for one in found}
+    writes = [w for name, states_of in states.items() if (w := _writes(name, states_of))]
     percent = 100 * np.array([[one.underflow, one.subnormal, one.overflow] for one in lost])
     zeros = float(np.mean(np.asarray(x) == 0))
     return Scene(
         key=f"histogram {name} {at} {format_name}",
         title=tr("gradients of {tensor} in {format}", tensor=name.removeprefix("d "), format=format_name),
-        tensors=tuple(_tensor(one) for one in found),
+        tensors=tuple(_tensor(one, states[one.fate][0]) for one in found),
         groups=(
             Group(
                 (tuple(one.fate for one in found),), "global",
@@ -109,9 +110,9 @@ def histogram_scene(name: str, at: int, x: np.ndarray, format_name: str) -> Scen
         writes=tuple(writes),
         captions=Captions((tr(CAPTION),), np.zeros(SCALES, int), np.column_stack([np.arange(SCALES), _short(percent)])),
         readings=(
-            Reading(tr("become 0, %"), _short(percent[:, 0]), "measured"),
-            Reading(tr("lose digits, %"), _short(percent[:, 1]), "measured"),
-            Reading(tr("overflow, %"), _short(percent[:, 2]), "measured"),
+            Reading(tr("become 0, %"), _short(percent[:, 0]), "recorded"),
+            Reading(tr("lose digits, %"), _short(percent[:, 1]), "recorded"),
+            Reading(tr("overflow, %"), _short(percent[:, 2]), "recorded"),
         ),
     )  # fmt: skip
 
@@ -120,14 +121,13 @@ def _short(percent: np.ndarray) -> np.ndarray:
     return np.round(percent, 1)
 
 
-def _tensor(one: Range) -> Tensor:
+def _tensor(one: Range, first: np.ndarray) -> Tensor:
     title, role = FATES[one.fate]
     note = (
         tr("2^{first} to 2^{last}", first=one.first, last=one.last) if one.columns > 1 else f"2^{one.first}"
     )
-    size = ROWS * one.columns
     return Tensor(
-        one.fate, one.fate, tr(title), role, 1, ROWS, one.columns, np.zeros(size, np.float32), (0, 0, one.first), note, timed=True
+        one.fate, one.fate, tr(title), role, 1, ROWS, one.columns, first, (0, 0, one.first), note, timed=True
     )  # fmt: skip
 
 
@@ -136,26 +136,26 @@ def heights(columns: np.ndarray, top: float) -> np.ndarray:
     return np.ceil(ROWS * columns / top - 1e-9).astype(int) if top else np.zeros(columns.shape, int)
 
 
-def _writes(one: Range, columns: np.ndarray, top: float) -> Write | None:
-    """Returns the writes of one range: the cells whose number changes, at each step. A filled cell holds its column's share
-    in %."""
+def _states(one: Range, columns: np.ndarray, top: float) -> np.ndarray:
+    """Returns the cells of one range at each step, float32 [steps, cells]. A filled cell holds its column's share in %."""
     part = columns[:, one.first - LOW : one.last - LOW + 1]
     filled = np.arange(ROWS, 0, -1)[:, None] <= heights(part, top)[:, None, :]  # [steps, rows, columns]
-    states = (
-        np.where(filled, np.round(100 * part[:, None, :], 2), 0).reshape(len(columns), -1).astype(np.float32)
-    )
+    states = np.where(filled, np.round(100 * part[:, None, :], 2), 0)
+    return states.reshape(len(columns), -1).astype(np.float32)
+
+
+def _writes(name: str, states: np.ndarray) -> Write | None:
+    """Returns the writes of one range: the cells whose number changes, at each step after the first; None if none does."""
     events = list(_changes(states))
     if not events:
         return None
     steps, cells, values = (np.concatenate(parts) for parts in zip(*events, strict=True))
-    return Write(one.fate, steps, values, cells=cells)
+    return Write(name, steps, values, cells=cells)
 
 
 def _changes(states: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields (steps, cells, values) of what changes at each step, the first from zeros."""
-    before = np.zeros(states.shape[1], np.float32)
-    for step, after in enumerate(states):
-        cells = np.flatnonzero(after != before)
+    """Yields (steps, cells, values) of what changes at each step after the first."""
+    for step in range(1, len(states)):
+        cells = np.flatnonzero(states[step] != states[step - 1])
         if cells.size:
-            yield np.full(cells.size, step), cells, after[cells]
-        before = after
+            yield np.full(cells.size, step), cells, states[step, cells]

@@ -18,7 +18,7 @@ from kernels.precision.ladder import INSTRUCTIONS
 from kernels.precision.shape import K, M, N, RateShape
 from kernels.runner import seeded_inputs
 from visuals.scene.launch_scene import StepKind, executed, launch_scene, recorder
-from visuals.scene.parts import Group, Reading, Tensor, product
+from visuals.scene.parts import Group, Reading, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
 
@@ -85,12 +85,12 @@ def instruction_scene(rung: str, tiles: Mapping[str, int]) -> Scene:
     A, B = inputs["A"].astype(np.float32), inputs["B"].astype(np.float32)
     tensors = (
         Tensor("A", "A", "A", "input", 1, M, K, A.ravel(), note=f"{M} × {K}"),
-        Tensor("B", "B", "B", "filter", 1, K, N, B.ravel(), note=f"{K} × {N}"),
+        Tensor("B", "B", "B", "filter", 1, N, K, B.T.ravel(), note=tr("one row for each column of B")),
         Tensor("sum", "sum", tr("sums"), "workspace", 1, M, N, note=tr("four of each lane")),
         Tensor("C", "C", "C", "output", 1, M, N, note=f"{M} × {N}"),
     )
     groups = (
-        Group(product("A", "B", "sum"), "registers", tr("registers of one warp"), table=True),
+        Group((("A", "sum"), ("B", "")), "registers", tr("registers of one warp"), table=True),
         Group((("C",),), "global", tr("global memory")),
     )
     return launch_scene(rung, str(SHAPE), run, r, kinds, tensors, groups, readings=_readings(r, name))
@@ -110,7 +110,7 @@ def _record(r: Recorder, name: str, inputs: Mapping[str, np.ndarray]) -> None:
             "issue", n, count, one.first, macs, one.stop - 1, warp=0, mask=2**LANES - 1, macs=macs, issued=1
         )
         r.look("A", (one.rows[:, None] * K + k).ravel())
-        r.look("B", (k[:, None] * N + one.cols).ravel())
+        r.look("B", (one.cols[:, None] * K + k).ravel())
         r.put("sum", sums[place], (one.rows[:, None] * N + one.cols).ravel())
     r.step("store", count, warp=0, mask=2**LANES - 1)
     r.copy("C", "sum", np.arange(M * N))

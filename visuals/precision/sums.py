@@ -23,7 +23,7 @@ ORDER_NOTE = mark(
 )
 CAPTIONS = (
     mark(
-        "{0} terms. The exact sum is [{1}](input). The sum in FP16 is [{2}](workspace): {3} % less or more. BF16 has [{4}](filter)."
+        "{0} terms. The exact sum is [{1}](input). The sum in FP16 is [{2}](workspace), {3} % off. BF16 has [{4}](filter)."
     ),
     mark(
         "{0} terms. The exact sum is [{1}](input). In FP16 it stays at [{2}](workspace), in BF16 at [{4}](filter). Each further term is "

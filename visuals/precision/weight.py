@@ -24,10 +24,10 @@ CAPTIONS = (
 
 def weight_scene() -> Scene:
     """Returns the scene of the weight that kernels.precision.record follows, in units of the distance between its FP16
-    neighbours, counted from its first FP16 value."""
+    neighbours, counted from where each run began."""
     master, lost = (record.followed(name)[: STEPS + 1].astype(np.float64) for name in ("master", "lost"))
     unit = float(record.distance(lost[0]))
-    moved = {"master": (master - lost[0]) / unit, "lost": (lost - lost[0]) / unit}
+    moved = {"master": (master - master[0]) / unit, "lost": (lost - lost[0]) / unit}
     change = {name: np.diff(path) for name, path in moved.items()}
     stays = change["lost"] == 0
     now = np.arange(STEPS)
@@ -44,8 +44,8 @@ def weight_scene() -> Scene:
         ),
         steps=STEPS, step_name=tr("training step"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE),
         writes=(
-            Write("update", now, np.round(change["master"], 3).astype(np.float32)),
-            Write("master", now, np.round(moved["master"][1:], 3).astype(np.float32)),
+            Write("update", now, np.round(change["master"], 2).astype(np.float32)),
+            Write("master", now, np.round(moved["master"][1:], 2).astype(np.float32)),
             Write("lost", now, moved["lost"][1:].astype(np.float32)),
         ),
         captions=Captions(tuple(map(tr, CAPTIONS)), (~stays).astype(int), args),
