@@ -23,7 +23,7 @@ def cases() -> dict[str, Case]:
     all_cases = (
         *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION,
         *rungs.SOFTMAX, *rungs.FUSION, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
-        *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING,
+        *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING, *rungs.INSTRUCTION_RATE,
         *rungs.CONV_BACKWARD, *wmma.CASES,
     )  # fmt: skip
     named = {case.name: case for case in all_cases}

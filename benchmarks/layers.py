@@ -41,6 +41,7 @@ OTHERS = {
     "stride",
     "banks",
     "layout",
+    "instruction-rate",
 }
 MIN_FLOPS = 5e9
 COLUMNS = (

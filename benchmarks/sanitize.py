@@ -59,6 +59,8 @@ from kernels.optimizer import ladder as optimizer_ladder
 from kernels.pooling import ladder as pooling_ladder
 from kernels.pooling.presets import AVG_PRESETS, MAX_PRESETS
 from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
+from kernels.precision import ladder as precision_ladder
+from kernels.precision.shape import RateShape
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -108,6 +110,7 @@ NORM_MAPS = tuple(
 )
 NORM_ROWS = ((5, 77), (3, 36), (1, 1))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
+INSTRUCTION_RATE = (RateShape(13, 37),), (RateShape(1, 1),)
 EMBEDDING = ((61, 45, 37), (37, 9, 36)), ((1, 1, 1), (40, 6, 12, "equal"), (70, 300, 8, "zipf"))
 # Each: for every set of tile sizes, and for the default sizes only. Maps in each layout, rows of whole float4 or not.
 NORM_MAPS = (
@@ -242,6 +245,10 @@ def _embedding():
         yield from ((rung, swept, default) for rung in ladder.rungs)
 
 
+def _instruction_rate():
+    yield from ((rung, *INSTRUCTION_RATE) for rung in precision_ladder.LADDER.rungs)
+
+
 RUNS = {
     "gemm": _gemm,
     "conv": _conv,
@@ -258,6 +265,7 @@ RUNS = {
     "norm": _norm,
     "pooling": _pooling,
     "embedding": _embedding,
+    "instruction-rate": _instruction_rate,
 }
 
 

@@ -90,6 +90,7 @@ LESSONS = {
         "embedding",
         "embedding-backward",
     ),
+    mark("precision"): ("instruction-rate",),
     mark("attention"): ("attention", "attention-loops", "attention-backward"),
     mark("fusion"): ("fusion",),
 }

@@ -66,7 +66,7 @@ IDEAS = {
         ),
     ),
 }
-WIDTHS = {"format": 128, "tensor": 118, "at": 118, "picture": 110, "layer": 100, "scales": 120, "rung": 130}
+WIDTHS = {"format": 158, "tensor": 200, "at": 190, "picture": 140, "layer": 130, "scales": 190, "rung": 200}
 LABELS = {
     "tensor": mark("gradients of"),
     "at": mark("training step"),

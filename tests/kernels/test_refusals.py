@@ -80,7 +80,7 @@ SHAPES = {
     "linear-dinput": "M=²", "linear-dweight": "M=²", "max-pool": "N=²", "max-pool-backward": "N=²",
     "avg-pool": "N=²", "avg-pool-backward": "N=²", "global-avg-pool": "N=²",
     "global-avg-pool-backward": "N=²", "embedding": "M=²", "embedding-backward": "M=²",
-    "conv-dinput": "N=²", "conv-dweight": "N=²", "conv-transpose": "N=²",
+    "instruction-rate": "turns=²", "conv-dinput": "N=²", "conv-dweight": "N=²", "conv-transpose": "N=²",
 }  # fmt: skip
 
 

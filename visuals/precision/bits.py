@@ -220,7 +220,9 @@ def _mantissa_steps(r: Recorder, p: Parts, exponent: np.ndarray, mantissa: np.nd
         ).any():
             r.put("e", exponent)
     low, high = p.neighbours()
-    r.put("line", np.array([low, high, abs(p.x)]), np.array([0, PLACES - 1, round(p.rest * (PLACES - 1))]))
+    r.put("line", np.array([low, high]), np.array([0, PLACES - 1]))
+    if p.rest:
+        r.put("line", [abs(p.x)], [int(np.clip(round(p.rest * (PLACES - 1)), 1, PLACES - 2))])
 
 
 def _result_step(r: Recorder, p: Parts) -> None:

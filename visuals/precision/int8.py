@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.i18n import mark, tr
 from kernels.precision import record
-from kernels.precision.integer import CHANNEL, TENSOR, matrix, weights_of
+from kernels.precision.integer import CHANNEL, matrix, weights_of
 from kernels.precision.quantize import HIGH, Quantizer, by_channel, by_extremes
 from visuals.scene.parts import Group, Reading, Tensor
 from visuals.scene.recorder import Recorder
@@ -59,12 +59,12 @@ def int8_scene(layer: str, output: int, per: str) -> Scene:
     return Scene(
         key=f"int8 {layer} {output} {per}", title=tr("weights of {layer} in INT8", layer=layer),
         tensors=(
-            Tensor("w", "w", tr("weights"), "filter", 1, 1, n, row[:n].astype(np.float32)),
+            Tensor("w", "w", tr("weights"), "filter", 1, 1, n, row[:n].astype(np.float32), timed=True),
             Tensor("scale", "scale", tr("scale"), "workspace", 1, 1, 1),
-            Tensor("units", "units", tr("weights / scale"), "workspace", 1, 1, n, note=tr("in steps of INT8")),
-            Tensor("q", "q", tr("whole numbers, INT8"), "output", 1, 1, n),
-            Tensor("back", "back", tr("whole numbers times scale"), "filter", 1, 1, n),
-            Tensor("error", "error", tr("error"), "workspace", 1, 1, n, note=tr("in steps of INT8: at most 0.5")),
+            Tensor("units", "units", tr("weights / scale"), "workspace", 1, 1, n, note=tr("in steps of INT8"), timed=True),
+            Tensor("q", "q", tr("whole numbers, INT8"), "output", 1, 1, n, timed=True),
+            Tensor("back", "back", tr("whole numbers times scale"), "filter", 1, 1, n, timed=True),
+            Tensor("error", "error", tr("error"), "workspace", 1, 1, n, note=tr("in steps of INT8: at most 0.5"), timed=True),
         ),
         groups=(
             Group((("w",),), "global", tr("layer {layer}, output {output}", layer=layer, output=output)),
@@ -79,6 +79,3 @@ def int8_scene(layer: str, output: int, per: str) -> Scene:
             Reading(tr("values used by this row"), np.full(r.steps, len(np.unique(whole)), np.int64), role="output"),
         ),
     )  # fmt: skip
-
-
-__all__ = ["CHANNEL", "COUNT", "TENSOR", "int8_scene", "layer_weights", "quantizer"]
