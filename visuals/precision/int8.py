@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.i18n import mark, tr
+from kernels.i18n import decimal, mark, tr
 from kernels.precision import record
 from kernels.precision.integer import CHANNEL, matrix, weights_of
 from kernels.precision.quantize import HIGH, Quantizer, by_channel, by_extremes
@@ -60,7 +60,7 @@ def int8_scene(layer: str, output: int, per: str) -> Scene:
         key=f"int8 {layer} {output} {per}", title=tr("weights of {layer} in INT8", layer=layer),
         tensors=(
             Tensor("w", "w", tr("weights"), "filter", 1, 1, n, row[:n].astype(np.float32), timed=True),
-            Tensor("scale", "scale", tr("scale"), "workspace", 1, 1, 1),
+            Tensor("scale", "scale", tr("scale"), "workspace", 1, 1, 1, note=decimal(f"{scale:.3g}")),
             Tensor("units", "units", tr("weights / scale"), "workspace", 1, 1, n, note=tr("in steps of INT8"), timed=True),
             Tensor("q", "q", tr("whole numbers, INT8"), "output", 1, 1, n, timed=True),
             Tensor("back", "back", tr("whole numbers times scale"), "filter", 1, 1, n, timed=True),
