@@ -99,6 +99,18 @@ def calibrated(flat: np.ndarray, calibration: str, images: np.ndarray) -> dict[s
     return {layer: CALIBRATIONS[calibration](a, False) for layer, a in inputs.by_layer.items()}
 
 
+def ranges(flat: np.ndarray) -> dict[str, dict[str, list[float]]]:
+    """Returns scale and zero point of each layer's activations, by calibration and layer."""
+    images = load(LENET5.size)[0].images[:CALIBRATION_IMAGES]
+    return {
+        name: {
+            layer: [float(q.scale[0]), int(q.zero_point[0])]
+            for layer, q in calibrated(flat, name, images).items()
+        }
+        for name in CALIBRATIONS
+    }
+
+
 def accuracies(flat: np.ndarray, test: Digits | None = None) -> list[dict[str, Any]]:
     """Returns a row for FP32, then one for each choice of scales and calibration: its accuracy on the test images, and the
     relative error of the outputs."""

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from kernels.precision.formats import BF16, FP16, FP32
-from kernels.precision.integer import accuracies
+from kernels.precision.integer import accuracies, ranges
 from kernels.precision.mixed import MixedTraining, Run, Scaling
+from kernels.precision.quantize import Quantizer
 
 ARRAYS, FACTS = (Path(__file__).with_name(f"measured.{end}") for end in ("npz", "json"))
 STEPS = 150  # of a curve: five epochs of 30 steps
@@ -80,6 +81,12 @@ def gradient(name: str, at: int) -> np.ndarray:
 def followed(name: str) -> np.ndarray:
     """Returns the followed weight of run "master" or "lost" before the first step and after each: float32."""
     return _arrays()[f"weight {name}"]
+
+
+def activations(layer: str, calibration: str) -> Quantizer:
+    """Returns the recorded quantizer of what a layer reads, by one of CALIBRATIONS."""
+    scale, zero_point = facts()["ranges"][calibration][layer]
+    return Quantizer(np.array([scale]), np.array([zero_point], np.int32))
 
 
 def net() -> np.ndarray:
@@ -157,8 +164,8 @@ def write() -> None:
         print(name, accuracy[name], flush=True)
     arrays["net"] = trained()
     np.savez_compressed(ARRAYS, **arrays)
-    rows = accuracies(arrays["net"])
-    FACTS.write_text(json.dumps({"accuracy": accuracy, "int8": rows}, indent=1) + "\n", encoding="utf-8")
+    found = {"accuracy": accuracy, "int8": accuracies(arrays["net"]), "ranges": ranges(arrays["net"])}
+    FACTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from kernels.precision import record
 from kernels.precision.integer import CHANNEL, LAYERS, TENSOR
 from kernels.precision.ladder import LADDER
 from kernels.precision.presets import RATE_PRESETS
+from kernels.precision.quantize import CALIBRATIONS
 from pages.parts.address import Choice, Fields, Number, Values
-from visuals.precision import bits, curves, histogram, int8, sums, weight
+from visuals.precision import activations, bits, curves, histogram, int8, sums, weight
 from visuals.precision.instructions import SHAPE, instruction_scene
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
@@ -35,6 +36,7 @@ TITLES = {
 }
 MAX_X = 1e9
 ONE, RUNS = "one", "runs"  # pictures of the topic on weights
+OF_WEIGHTS, ACTIVATIONS = "weights", "activations"  # numbers that become INT8
 FORMATS = ("FP16", *(name for name in bits.NAMES if name != "FP16"))
 TENSORS = tuple(name.removeprefix("d ") for name in reversed(record.GRADIENTS))
 RUNGS = tuple(rung.name.partition("/")[2] for rung in LADDER.rungs)
@@ -48,7 +50,13 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     SCALING: {},
     WEIGHTS: {"picture": Choice(ONE, (ONE, RUNS))},
     SUMS: {},
-    INT8: {"layer": Choice("fc2", ("fc2", *(n for n in LAYERS if n != "fc2"))), "output": Number(3, 0, 119), "scales": Choice(TENSOR, (TENSOR, CHANNEL))},
+    INT8: {
+        "numbers": Choice(OF_WEIGHTS, (OF_WEIGHTS, ACTIVATIONS)),
+        "layer": Choice("fc2", ("fc2", *(n for n in LAYERS if n != "fc2"))),
+        "output": Number(3, 0, 119),
+        "scales": Choice(TENSOR, (TENSOR, CHANNEL)),
+        "calibration": Choice("extremes", tuple(CALIBRATIONS)),
+    },
     INSTRUCTIONS: {"rung": Choice("ffma", RUNGS)},
 }  # fmt: skip
 # The rung that computes with a topic's numbers.
@@ -111,15 +119,27 @@ def _gradients(values: Values) -> Scene:
     )
 
 
+def _int8(values: Values) -> Scene:
+    layer = values["layer"]
+    if values["numbers"] == ACTIVATIONS:
+        return activations.activations_scene(layer, values["calibration"])
+    return int8.int8_scene(layer, min(values["output"], outputs(layer) - 1), values["scales"])
+
+
+def unused(values: Values) -> set[str]:
+    """Returns the fields of a topic that its other values make meaningless."""
+    if "numbers" not in values:
+        return set()
+    return {"output", "scales"} if values["numbers"] == ACTIVATIONS else {"calibration"}
+
+
 SCENES: Mapping[str, Callable[[Values], Scene]] = {
     BITS: lambda values: bits.bits_scene(values["format"], values["x"]),
     GRADIENTS: _gradients,
     SCALING: lambda values: curves.curves_scene(curves.SCALING),
     WEIGHTS: lambda values: weight.weight_scene() if values["picture"] == ONE else curves.curves_scene(curves.WEIGHTS),
     SUMS: lambda values: sums.sums_scene(),
-    INT8: lambda values: int8.int8_scene(
-        values["layer"], min(values["output"], outputs(values["layer"]) - 1), values["scales"]
-    ),
+    INT8: _int8,
     INSTRUCTIONS: _instructions,
 }  # fmt: skip
 

@@ -55,7 +55,7 @@ IDEAS = {
         mark("INT8: weights as whole numbers"),
         mark(
             'A scale turns weights into whole numbers: <span class="kt-math">q = round(w / scale)</span>. One scale for a layer is simple. '
-            "One for each output uses the 255 values better."
+            "One for each output uses the 255 values better. Activations that are never below 0 also get a zero point."
         ),
     ),
     address.INSTRUCTIONS: (
@@ -66,7 +66,17 @@ IDEAS = {
         ),
     ),
 }
-WIDTHS = {"format": 158, "tensor": 200, "at": 190, "picture": 140, "layer": 130, "scales": 190, "rung": 200}
+WIDTHS = {
+    "format": 158,
+    "tensor": 200,
+    "at": 190,
+    "picture": 140,
+    "layer": 130,
+    "scales": 190,
+    "rung": 200,
+    "numbers": 170,
+    "calibration": 190,
+}
 LABELS = {
     "tensor": mark("gradients of"),
     "at": mark("training step"),
@@ -90,10 +100,11 @@ def controls(topic: str, fields: Fields, values: Values) -> None:
         return
     bounds = address.bounds(topic, values)
     with st.container(key="params", horizontal=True):
+        hidden = address.unused(values)
         for each in fields.by_name:
-            if each in WIDTHS:
+            if each in WIDTHS and each not in hidden:
                 select(fields, each, WIDTHS[each], tr(LABELS.get(each, each)))
-        numbers(fields, tuple(((n, n, NUMBERS[n]),) for n in bounds), bounds)
+        numbers(fields, tuple(((n, n, NUMBERS[n]),) for n in bounds if n not in hidden), bounds)
 
 
 chapter = STORY.open()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.i18n import mark, tr
+from kernels.i18n import decimal, mark, tr
 from kernels.precision.formats import FORMATS, Format, pattern, rounded, value
 from kernels.precision.quantize import HIGH, LOW
 from visuals.scene.parts import Group, Reading, Tensor
@@ -150,7 +150,11 @@ def _float_scene(f: Format, x: float) -> Scene:
                 1,
                 1,
                 PLACES,
-                note=tr("from one number of the format to the next"),
+                note=tr(
+                    "from {low} to {high}",
+                    low=decimal(f"{p.neighbours()[0]:.6g}"),
+                    high=decimal(f"{p.neighbours()[1]:.6g}"),
+                ),
                 timed=True,
             )
         )

@@ -10,7 +10,7 @@ from kernels import records
 from kernels.i18n import decimal, mark, tr
 from kernels.precision import energy, record, sums
 from kernels.precision.formats import FORMATS, losses
-from kernels.precision.integer import CHANNEL
+from kernels.precision.integer import CALIBRATION_IMAGES, CHANNEL
 from kernels.precision.ladder import INSTRUCTIONS, LADDER, macs_of
 from kernels.precision.presets import RATE_PRESETS
 from visuals import units
@@ -183,7 +183,7 @@ def int8() -> Table:
         _recorded(),
         [tr("digits read"), tr("error of the outputs")],
         lines,
-        (tr("All five matrix products compute with INT8 and INT32 sums. Ranges of activations come from {n} training images.", n=256),),
+        (tr("All five matrix products compute with INT8 and INT32 sums. Ranges of activations come from {n} training images.", n=CALIBRATION_IMAGES),),
     )  # fmt: skip
 
 

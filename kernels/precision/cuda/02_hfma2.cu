@@ -53,21 +53,27 @@ hfma2(
     }
   }
 
-  unsigned pairs[2] = {};
+  // Sums of even and of odd k, so that two neighbouring
+  // instructions do not wait for each other.
+  unsigned pairs[2][2] = {};
   float sum[2][2] = {};
 #pragma unroll 1
-  for (int turn = 0; turn < turns; ++turn) {
+  for (int first = 0; first < turns; first += FOLD) {
+#pragma unroll 1
+    for (int turn = first; turn < min(first + FOLD, turns); ++turn) {
 #pragma unroll
-    for (int k = 0; k < 32; ++k)
+      for (int k = 0; k < 32; ++k)
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        hfma2_add(pairs[i], a[i][k], b[k]);
-    if (turn % FOLD == FOLD - 1 || turn == turns - 1) {
+        for (int i = 0; i < 2; ++i)
+          hfma2_add(pairs[k % 2][i], a[i][k], b[k]);
+    }
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        sum[i][0] += as_float(pairs[i] & 0xffff);
-        sum[i][1] += as_float(pairs[i] >> 16);
-        pairs[i] = 0;
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+        sum[i][0] += as_float(pairs[odd][i] & 0xffff);
+        sum[i][1] += as_float(pairs[odd][i] >> 16);
+        pairs[odd][i] = 0;
       }
     }
   }

@@ -17,6 +17,7 @@ from kernels.precision.integer import (
     exact,
     forward,
     matrix,
+    ranges,
     weights_of,
 )
 from kernels.precision.quantize import CALIBRATIONS
@@ -71,6 +72,15 @@ def test_a_range_of_another_layer_would_be_found():
     assert error() < 0.05
     quantizers["fc1"] = quantizers["conv1"]  # of pixels, 0 to 1
     assert error() > 0.3
+
+
+@pytest.mark.slow
+def test_the_recorded_ranges_are_those_of_the_calibrations():
+    found = ranges(record.net())
+    for name in CALIBRATIONS:
+        for layer in LAYERS:
+            assert found[name][layer] == pytest.approx(record.facts()["ranges"][name][layer], rel=1e-6)
+            assert record.activations(layer, name).scale[0] == record.facts()["ranges"][name][layer][0]
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ COUNTER = {
     "mma-int8": "flops_mma",
 }
 UNROLLED = 8  # turns of the tensor cores' loops
-FOLDED = 4  # additions in FP32 for a lane's sums, each time that hfma2 moves them
+FOLDED = 8  # additions in FP32 for a lane's sums, each time that hfma2 moves them
 
 
 def short(rung) -> str:

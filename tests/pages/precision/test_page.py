@@ -84,6 +84,14 @@ def test_bad_input_is_named_and_replaced(params, words):
     assert words in texts(at) and len(stages(at)) == 1
 
 
+def test_activations_have_a_calibration_and_weights_a_scale():
+    at = open_at(topic="int8", numbers="activations", view="explore")
+    assert stages(at) == ["int8 activations fc2 extremes"]
+    fields = {box.key for box in at.selectbox}
+    assert "calibration" in fields and "scales" not in fields
+    assert "scales" in {box.key for box in open_at(topic="int8", view="explore").selectbox}
+
+
 def test_an_unknown_topic_shows_the_first():
     assert stages(open_at(topic="fp4", view="explore")) == ["bits FP16 0.1"]
 

@@ -15,9 +15,11 @@ from kernels.precision import record, sums
 from kernels.precision.formats import FORMATS, FP16, losses, rounded, value
 from kernels.precision.integer import CHANNEL, LAYERS, TENSOR
 from kernels.precision.ladder import INSTRUCTIONS, LADDER
+from kernels.precision.quantize import CALIBRATIONS
 from kernels.precision.shape import K, M, N
 from kernels.runner import seeded_inputs
 from visuals.precision import curves, histogram, tables
+from visuals.precision.activations import COUNT, activations_scene, first_shown, numbers
 from visuals.precision.bits import INT8, INT8_SCALE, NAMES, PLACES, REST, bits_scene
 from visuals.precision.curves import EVERY, SCALING, WEIGHTS, curves_scene
 from visuals.precision.histogram import HIGH, LOW, ROWS, SCALES, fate, histogram_scene, ranges, shares
@@ -184,6 +186,20 @@ def test_a_row_of_weights_is_quantised_as_the_net_is(layer, per):
     np.testing.assert_allclose(scene.cells("back"), q.dequantize(q.quantize(w))[:n, output], rtol=1e-6)
     assert np.abs(scene.cells("error")).max() <= 0.5 + 1e-6
     assert scene.cells("scale")[0] == np.float32(q.scale[output if per == CHANNEL else 0])
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+def test_activations_are_quantised_as_the_net_does(layer, calibration):
+    x, q = numbers(layer), record.activations(layer, calibration)
+    scene = activations_scene(layer, calibration)
+    at = first_shown(x)
+    shown = x[at : at + COUNT]
+    np.testing.assert_array_equal(scene.cells("x"), shown.astype(np.float32))
+    np.testing.assert_array_equal(scene.cells("q"), q.quantize(shown))
+    np.testing.assert_allclose(scene.cells("back"), q.dequantize(q.quantize(shown)), rtol=1e-6)
+    assert scene.cells("zero")[0] == q.zero_point[0] == -128
+    assert x.min() >= 0 and shown.sum() >= x[:COUNT].sum()
 
 
 # -- instructions ----------------------------------------------------------------------------------
