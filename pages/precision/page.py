@@ -52,7 +52,7 @@ IDEAS = {
         ),
     ),
     address.INT8: (
-        mark("INT8: weights as whole numbers"),
+        mark("INT8: whole numbers with a scale"),
         mark(
             'A scale turns weights into whole numbers: <span class="kt-math">q = round(w / scale)</span>. One scale for a layer is simple. '
             "One for each output uses the 255 values better. Activations that are never below 0 also get a zero point."

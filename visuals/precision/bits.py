@@ -21,7 +21,7 @@ INT8 = "INT8"
 NAMES = (*FORMATS, INT8)
 INT8_SCALE = 1 / 16
 REST = 6  # bits shown beyond the mantissa
-PLACES = 21  # cells of the number line from one neighbour to the next
+PLACES = 21  # cells of the number line from one neighbour, 0, to the next, 1
 ORDER_NOTE = mark(
     "A conversion instruction does all of this at once. The stage shows its decisions one by one."
 )
@@ -223,10 +223,9 @@ def _mantissa_steps(r: Recorder, p: Parts, exponent: np.ndarray, mantissa: np.nd
             )
         ).any():
             r.put("e", exponent)
-    low, high = p.neighbours()
-    r.put("line", np.array([low, high]), np.array([0, PLACES - 1]))
+    r.put("line", np.array([0.0, 1.0]), np.array([0, PLACES - 1]))
     if p.rest:
-        r.put("line", [abs(p.x)], [int(np.clip(round(p.rest * (PLACES - 1)), 1, PLACES - 2))])
+        r.put("line", [p.rest], [int(np.clip(round(p.rest * (PLACES - 1)), 1, PLACES - 2))])
 
 
 def _result_step(r: Recorder, p: Parts) -> None:

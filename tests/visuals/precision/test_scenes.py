@@ -20,7 +20,7 @@ from kernels.precision.shape import K, M, N
 from kernels.runner import seeded_inputs
 from visuals.precision import curves, histogram, tables
 from visuals.precision.activations import COUNT, activations_scene, first_shown, numbers
-from visuals.precision.bits import INT8, INT8_SCALE, NAMES, PLACES, REST, bits_scene
+from visuals.precision.bits import INT8, INT8_SCALE, NAMES, PLACES, REST, Parts, bits_scene
 from visuals.precision.curves import EVERY, SCALING, WEIGHTS, curves_scene
 from visuals.precision.histogram import HIGH, LOW, ROWS, SCALES, fate, histogram_scene, ranges, shares
 from visuals.precision.instructions import GROUPS, SHAPE, instruction_scene, issues
@@ -47,10 +47,12 @@ def test_the_last_bits_are_those_of_the_rounded_number(f, x):
     scene = bits_scene(f.name, x)
     np.testing.assert_equal(stored(scene, f), float(rounded(x, f)))
     if scene.steps == 5 and math.isfinite(stored(scene, f)):
-        line = scene.cells("line")
-        x32, low, high = np.float32(abs(x)), line[0], line[PLACES - 1]
-        assert low <= x32 <= high or abs(x) < 2.0**-126
-        assert np.float32(abs(float(rounded(x, f)))) in (low, high)
+        line, (low, high) = scene.cells("line"), Parts(f, x).neighbours()
+        assert (line[0], line[PLACES - 1]) == (0, 1)
+        assert low <= abs(x) < high and abs(stored(scene, f)) in (low, high)
+        assert float(rounded(low, f)) == low and (high > f.max or float(rounded(high, f)) == high)
+        between = line[np.isfinite(line)][1:-1]
+        assert between == pytest.approx([(abs(x) - low) / (high - low)] if abs(x) > low else [])
 
 
 @every_format
