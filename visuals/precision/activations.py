@@ -9,7 +9,7 @@ import numpy as np
 from kernels.i18n import decimal, mark, tr
 from kernels.precision import record
 from kernels.precision.integer import CALIBRATION_IMAGES, Inputs, forward
-from kernels.precision.quantize import HIGH, LOW
+from kernels.precision.quantize import HIGH, LOW, Quantizer
 from kernels.training.digits import load
 from kernels.training.networks import LENET5
 from visuals.scene.parts import Group, Reading, Tensor
@@ -53,42 +53,16 @@ def activations_scene(layer: str, calibration: str) -> Scene:
     x, q = numbers(layer), record.activations(layer, calibration)
     at = first_shown(x)
     shown = x[at : at + COUNT]
-    top = int(shown.argmax())
     scale, zero = float(q.scale[0]), int(q.zero_point[0])
-    whole, back = q.quantize(shown).astype(np.float64), q.dequantize(q.quantize(shown))
     units = np.rint(x / scale) + zero
     clamped = int(((units < LOW) | (units > HIGH)).sum())
-    r = Recorder({name: (n, tr(text)) for n, (name, text) in enumerate(CAPTIONS.items())})
-    r.step("start", COUNT, x.size)
-    r.step("scale", (HIGH - zero) * scale, scale, CALIBRATION_IMAGES)
-    r.put("scale", [scale])
-    r.step("zero", zero)
-    r.put("zero", [zero])
-    r.step("divide", shown[top] / scale, shown[top])
-    r.put("units", shown / scale)
-    r.step("round", zero, clamped, x.size)
-    r.put("q", whole)
-    r.step("back", back[top], shown[top])
-    r.put("back", back)
-    r.step("error", np.abs(back - shown).max() / scale)
-    r.put("error", (back - shown) / scale)
-
-    def row(name: str, title: str, role: str, values: np.ndarray | None = None, note: str = "") -> Tensor:
-        return Tensor(name, name, title, role, 1, 1, COUNT, values, note=note, timed=True)
-
+    r = _recorded(shown, x.size, q, clamped)
+    first = tr("layer {layer}, numbers {first} to {last}", layer=layer, first=at, last=at + COUNT - 1)
     return Scene(
         key=f"int8 activations {layer} {calibration}", title=tr("what {layer} reads, in INT8", layer=layer),
-        tensors=(
-            row("x", tr("activations"), "input", shown.astype(np.float32)),
-            Tensor("scale", "scale", tr("scale"), "workspace", 1, 1, 1, note=decimal(f"{scale:.3g}")),
-            Tensor("zero", "zero", tr("zero point"), "workspace", 1, 1, 1),
-            row("units", tr("activations / scale"), "workspace", None, tr("in steps of INT8")),
-            row("q", tr("whole numbers, INT8"), "output"),
-            row("back", tr("back in FP32"), "input"),
-            row("error", tr("error"), "workspace", None, tr("in steps of INT8")),
-        ),
+        tensors=_tensors(shown, scale),
         groups=(
-            Group((("x",),), "global", tr("layer {layer}, numbers {first} to {last}", layer=layer, first=at, last=at + COUNT - 1)),
+            Group((("x",),), "global", first),
             Group((("scale", "zero"), ("units",)), "registers", tr("on the way")),
             Group((("q",),), "workspace", tr("stored: one byte for a number instead of four")),
             Group((("back",), ("error",)), "global", tr("what is left of the activations")),
@@ -101,3 +75,41 @@ def activations_scene(layer: str, calibration: str) -> Scene:
             Reading(tr("numbers clamped"), np.full(r.steps, clamped, np.int64), role="output"),
         ),
     )  # fmt: skip
+
+
+def _recorded(shown: np.ndarray, count: int, q: Quantizer, clamped: int) -> Recorder:
+    """Returns the steps from numbers to INT8 and back. `count`: of all numbers of the layer, `clamped`: of those beyond the
+    range."""
+    scale, zero, top = float(q.scale[0]), int(q.zero_point[0]), int(shown.argmax())
+    whole = q.quantize(shown)
+    back = q.dequantize(whole)
+    r = Recorder({name: (n, tr(text)) for n, (name, text) in enumerate(CAPTIONS.items())})
+    r.step("start", COUNT, count)
+    r.step("scale", (HIGH - zero) * scale, scale, CALIBRATION_IMAGES)
+    r.put("scale", [scale])
+    r.step("zero", zero)
+    r.put("zero", [zero])
+    r.step("divide", shown[top] / scale, shown[top])
+    r.put("units", shown / scale)
+    r.step("round", zero, clamped, count)
+    r.put("q", whole)
+    r.step("back", back[top], shown[top])
+    r.put("back", back)
+    r.step("error", np.abs(back - shown).max() / scale)
+    r.put("error", (back - shown) / scale)
+    return r
+
+
+def _tensors(shown: np.ndarray, scale: float) -> tuple[Tensor, ...]:
+    def row(name: str, title: str, role: str, values: np.ndarray | None = None, note: str = "") -> Tensor:
+        return Tensor(name, name, title, role, 1, 1, COUNT, values, note=note, timed=True)
+
+    return (
+        row("x", tr("activations"), "input", shown.astype(np.float32)),
+        Tensor("scale", "scale", tr("scale"), "workspace", 1, 1, 1, note=decimal(f"{scale:.3g}")),
+        Tensor("zero", "zero", tr("zero point"), "workspace", 1, 1, 1),
+        row("units", tr("activations / scale"), "workspace", None, tr("in steps of INT8")),
+        row("q", tr("whole numbers, INT8"), "output"),
+        row("back", tr("back in FP32"), "input"),
+        row("error", tr("error"), "workspace", None, tr("in steps of INT8")),
+    )

@@ -104,69 +104,70 @@ def bits_scene(name: str, x: float) -> Scene:
 
 # -- floating point --------------------------------------------------------------------------------------
 def _float_scene(f: Format, x: float) -> Scene:
-    p = Parts(f, x)
-    r = Recorder({name: (n, tr(text)) for n, (name, text) in enumerate(CAPTIONS.items())})
+    p, r = Parts(f, x), _recorded(f, x)
+    between = x != 0 and not p.too_large
+    low, high = p.neighbours() if between else (0.0, 0.0)
+    title = tr("{x} in {format}", x=f"{x:g}", format=f.name)
+    readings = [
+        Reading("x", np.full(r.steps, x, np.float32), role="input"),
+        Reading(tr("distance to the next number"), np.full(r.steps, high - low, np.float32)),
+    ]
+    tensors, groups = _stored_tensors(f), [_stored_group(f)]
+    if between:
+        tensors = [_binary(p), *tensors, _line(low, high)]
+        before, after = (
+            Group((("x",),), "global", tr("before")),
+            Group((("line",),), "global", tr("between two neighbours")),
+        )
+        groups = [before, *groups, after]
+    return _scene(f"{f.name} {x!r}", title, tensors, groups, r, readings)
+
+
+def _recorded(f: Format, x: float) -> Recorder:
+    """Returns the decisions and the bits that each of them writes."""
+    p, r = Parts(f, x), Recorder({name: (n, tr(text)) for n, (name, text) in enumerate(CAPTIONS.items())})
     bits = _bits(pattern(x, f), f.bits)
-    e, m = slice(1, 1 + f.exponent_bits), slice(1 + f.exponent_bits, f.bits)
+    exponent, mantissa = bits[1 : 1 + f.exponent_bits], bits[1 + f.exponent_bits :]
     r.step("negative" if np.signbit(x) else "positive", x)
     r.put("s", bits[:1])
     if x == 0:
         r.step("zero")
-        r.put("e", bits[e])
-        r.put("m", bits[m])
+        r.put("e", exponent)
+        r.put("m", mantissa)
     else:
-        _exponent_step(r, p, bits[e])
-        if not p.too_large:
-            _mantissa_steps(r, p, bits[e], bits[m])
+        _exponent_step(r, p, exponent)
+        if p.too_large:
+            r.put("m", mantissa)
         else:
-            r.put("m", bits[m])
+            _mantissa_steps(r, p, exponent, mantissa)
     _result_step(r, p)
-    shown = f.mantissa_bits + REST
-    tensors = [
+    return r
+
+
+def _stored_tensors(f: Format) -> list[Tensor]:
+    exponent, mantissa = (tr("{n} bits", n=n) for n in (f.exponent_bits, f.mantissa_bits))
+    return [
         Tensor("s", "s", tr("sign"), "workspace", 1, 1, 1),
-        Tensor(
-            "e", "e", tr("exponent"), "filter", 1, 1, f.exponent_bits, note=tr("{n} bits", n=f.exponent_bits)
-        ),
-        Tensor(
-            "m", "m", tr("mantissa"), "output", 1, 1, f.mantissa_bits, note=tr("{n} bits", n=f.mantissa_bits)
-        ),
+        Tensor("e", "e", tr("exponent"), "filter", 1, 1, f.exponent_bits, note=exponent),
+        Tensor("m", "m", tr("mantissa"), "output", 1, 1, f.mantissa_bits, note=mantissa),
     ]
-    groups = [
-        Group(
-            (("s", "e", "m"),), "registers", tr("{format}: {n} bits", format=f.name, n=f.bits), aligned=True
-        )
-    ]
-    if x != 0 and not p.too_large:
-        note = tr("× 2^{exponent}, the first bit stands before the point", exponent=p.unit_exponent)
-        tensors.insert(
-            0, Tensor("x", "x", tr("x in binary"), "input", 1, 1, 1 + shown, p.significand(shown), note=note)
-        )
-        tensors.append(
-            Tensor(
-                "line",
-                "line",
-                tr("number line"),
-                "input",
-                1,
-                1,
-                PLACES,
-                note=tr(
-                    "from {low} to {high}",
-                    low=decimal(f"{p.neighbours()[0]:.6g}"),
-                    high=decimal(f"{p.neighbours()[1]:.6g}"),
-                ),
-                timed=True,
-            )
-        )
-        groups = [
-            Group((("x",),), "global", tr("before")),
-            *groups,
-            Group((("line",),), "global", tr("between two neighbours")),
-        ]
-    return _scene(f"{f.name} {x!r}", tr("{x} in {format}", x=f"{x:g}", format=f.name), tensors, groups, r, [
-        Reading("x", np.full(r.steps, x, np.float32), role="input"),
-        Reading(tr("distance to the next number"), np.full(r.steps, p.neighbours()[1] - p.neighbours()[0] if x and not p.too_large else 0, np.float32)),
-    ])  # fmt: skip
+
+
+def _stored_group(f: Format) -> Group:
+    title = tr("{format}: {n} bits", format=f.name, n=f.bits)
+    return Group((("s", "e", "m"),), "registers", title, aligned=True)
+
+
+def _binary(p: Parts) -> Tensor:
+    """Returns the bits of |x|, some more than the mantissa holds."""
+    shown = p.f.mantissa_bits + REST
+    note = tr("× 2^{exponent}, the first bit stands before the point", exponent=p.unit_exponent)
+    return Tensor("x", "x", tr("x in binary"), "input", 1, 1, 1 + shown, p.significand(shown), note=note)
+
+
+def _line(low: float, high: float) -> Tensor:
+    note = tr("from {low} to {high}", low=decimal(f"{low:.6g}"), high=decimal(f"{high:.6g}"))
+    return Tensor("line", "line", tr("number line"), "input", 1, 1, PLACES, note=note, timed=True)
 
 
 def _bits(pattern: int, count: int) -> np.ndarray:

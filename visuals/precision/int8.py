@@ -40,32 +40,23 @@ def int8_scene(layer: str, output: int, per: str) -> Scene:
     """Returns the scene of the first weights of one output of a layer, with one scale for the tensor or for the channel."""
     w, q = layer_weights(layer), quantizer(layer, per)
     row, scale = w[:, output], float(q.scale[output if per == CHANNEL else 0])
-    whole = q.quantize(w)[:, output].astype(np.float64)
-    back = q.dequantize(q.quantize(w))[:, output]
-    n = min(COUNT, len(row))
+    whole, back = q.quantize(w)[:, output], q.dequantize(q.quantize(w))[:, output]
+    n, used = min(COUNT, len(row)), len(np.unique(whole))
     r = Recorder({name: (at, tr(text)) for at, (name, text) in enumerate(CAPTIONS.items())})
     r.step("start", n, len(row), output)
     r.step(f"scale_{per}", scale * HIGH, scale)
     r.put("scale", [scale])
     r.step("divide", row[0] / scale)
     r.put("units", row[:n] / scale)
-    r.step("round", len(np.unique(whole)))
+    r.step("round", used)
     r.put("q", whole[:n])
     r.step("back", back[0], row[0])
     r.put("back", back[:n])
     r.step("error", scale / 2, np.abs(back - row).mean())
     r.put("error", (back - row)[:n] / scale)
-    captions = r.captions()
     return Scene(
         key=f"int8 {layer} {output} {per}", title=tr("weights of {layer} in INT8", layer=layer),
-        tensors=(
-            Tensor("w", "w", tr("weights"), "filter", 1, 1, n, row[:n].astype(np.float32), timed=True),
-            Tensor("scale", "scale", tr("scale"), "workspace", 1, 1, 1, note=decimal(f"{scale:.3g}")),
-            Tensor("units", "units", tr("weights / scale"), "workspace", 1, 1, n, note=tr("in steps of INT8"), timed=True),
-            Tensor("q", "q", tr("whole numbers, INT8"), "output", 1, 1, n, timed=True),
-            Tensor("back", "back", tr("whole numbers times scale"), "filter", 1, 1, n, timed=True),
-            Tensor("error", "error", tr("error"), "workspace", 1, 1, n, note=tr("in steps of INT8: at most 0.5"), timed=True),
-        ),
+        tensors=_tensors(row[:n], scale),
         groups=(
             Group((("w",),), "global", tr("layer {layer}, output {output}", layer=layer, output=output)),
             Group((("scale",), ("units",)), "registers", tr("on the way")),
@@ -73,9 +64,23 @@ def int8_scene(layer: str, output: int, per: str) -> Scene:
             Group((("back",), ("error",)), "global", tr("what is left of the weights")),
         ),
         steps=r.steps, step_name=tr("step"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE), writes=r.writes(),
-        captions=captions,
+        captions=r.captions(),
         readings=(
             Reading(tr("scale"), np.full(r.steps, scale, np.float32), role="workspace"),
-            Reading(tr("values used by this row"), np.full(r.steps, len(np.unique(whole)), np.int64), role="output"),
+            Reading(tr("values used by this row"), np.full(r.steps, used, np.int64), role="output"),
         ),
     )  # fmt: skip
+
+
+def _tensors(shown: np.ndarray, scale: float) -> tuple[Tensor, ...]:
+    def row(name: str, title: str, role: str, values: np.ndarray | None = None, note: str = "") -> Tensor:
+        return Tensor(name, name, title, role, 1, 1, len(shown), values, note=note, timed=True)
+
+    return (
+        row("w", tr("weights"), "filter", shown.astype(np.float32)),
+        Tensor("scale", "scale", tr("scale"), "workspace", 1, 1, 1, note=decimal(f"{scale:.3g}")),
+        row("units", tr("weights / scale"), "workspace", None, tr("in steps of INT8")),
+        row("q", tr("whole numbers, INT8"), "output"),
+        row("back", tr("whole numbers times scale"), "filter"),
+        row("error", tr("error"), "workspace", None, tr("in steps of INT8: at most 0.5")),
+    )
