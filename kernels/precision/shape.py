@@ -43,7 +43,7 @@ class RateShape(Shape):
         return M * K + K * N + 4 * self.warps * M * N
 
     def __str__(self) -> str:
-        return f"{self.warps} warps, {self.turns} turns"
+        return f"{self.warps} warps {self.turns} turns"
 
 
 def parse_rate(text: str) -> RateShape:

@@ -124,3 +124,11 @@ def test_the_followed_weight_loses_every_update_in_fp16():
 
 def test_the_weights_of_the_net_are_those_of_lenet():
     assert record.net().shape == MixedTraining(Run()).session.fetch(step.WEIGHTS).shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("master", [True, False], ids=["FP32 weights", "FP16 weights"])
+def test_at_the_usual_loss_and_rate_fp16_learns_the_digits(master):
+    """As the small print of the lesson says: its runs are hard on purpose."""
+    _, points = steps(Run(FP16, master=master), 75)
+    assert np.mean([point.loss for point in points[-15:]]) < 0.5 < 2 < points[0].loss
