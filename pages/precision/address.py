@@ -102,6 +102,11 @@ def rung(topic: str, values: Values) -> str:
     return f"{LADDER.name}/{name}"
 
 
+def computes_in(topic: str, values: Values) -> bool:
+    """Returns whether the strip's rung computes in the format of the topic."""
+    return values.get("format", "FP16") in RUNG_OF_FORMAT
+
+
 def scene(topic: str, values: Values) -> Scene:
     """Returns the scene of a topic."""
     return _scene(topic, tuple(values.items()))

@@ -9,7 +9,7 @@ from pages.parts.address import Fields, Values
 from pages.parts.controls import Link, numbers, select
 from pages.parts.sizes import Sizes
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note, quiet
 from pages.precision import address, cards
 from pages.precision.chapters import STORY
 from visuals.precision.story import RATE, name
@@ -107,6 +107,20 @@ def controls(topic: str, fields: Fields, values: Values) -> None:
         numbers(fields, tuple(((n, n, NUMBERS[n]),) for n in bounds if n not in hidden), bounds)
 
 
+def about_strip(topic: str, values: Values) -> str:
+    """Returns what the figures under the picture have to do with it."""
+    measured = tr(LADDER.rung(address.rung(topic, values)).title)
+    if address.computes_in(topic, values):
+        return tr(
+            "The figures under the picture are those of {rung}, which computes with such numbers.",
+            rung=measured,
+        )
+    return tr(
+        "No kernel of this lesson computes in {format}. The figures under the picture are those of {rung}.",
+        format=values["format"], rung=measured,
+    )  # fmt: skip
+
+
 chapter = STORY.open()
 topic = address.topic(query.url_values())
 title, about = map(tr, IDEAS[topic])
@@ -128,6 +142,8 @@ settings = run.options(LADDER, address.STAGE_SHAPE, (rung.name, rung.default_til
 sizes = Sizes(name, address.real)
 if "watch" in parts:
     Stage("precision", address.scene(topic, values), settings, rung, sizes, chapter=chapter).draw()
+    if visible and topic != address.INSTRUCTIONS:
+        quiet(about_strip(topic, values))
 if whole:
     idea(about)
     if not chapter:

@@ -92,6 +92,15 @@ def test_activations_have_a_calibration_and_weights_a_scale():
     assert "scales" in {box.key for box in open_at(topic="int8", view="explore").selectbox}
 
 
+@pytest.mark.parametrize(("params", "words"), [
+    ({"format": "FP16"}, "are those of hfma2: FP16 in pairs, which computes with such numbers"),
+    ({"format": "BF16"}, "No kernel of this lesson computes in BF16. The figures under the picture are those of mma.sync: FP16."),
+    ({"topic": "sums"}, "are those of hfma2"),
+])  # fmt: skip
+def test_the_page_says_what_the_strip_has_to_do_with_the_picture(params, words):
+    assert words in texts(open_at(**params, view="explore"))
+
+
 def test_an_unknown_topic_shows_the_first():
     assert stages(open_at(topic="fp4", view="explore")) == ["bits FP16 0.1"]
 
