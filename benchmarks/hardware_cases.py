@@ -24,7 +24,7 @@ def cases() -> dict[str, Case]:
         *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION,
         *rungs.SOFTMAX, *rungs.FUSION, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
         *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING,
-        *rungs.CONV_BACKWARD, *rungs.ATTENTION_LSE, *rungs.HEADS, *wmma.CASES,
+        *rungs.CONV_BACKWARD, *rungs.ATTENTION_LSE, *rungs.HEADS, *rungs.INSTRUCTION_RATE, *wmma.CASES,
     )  # fmt: skip
     named = {case.name: case for case in all_cases}
     assert len(named) == len(all_cases), "two cases bear one name"

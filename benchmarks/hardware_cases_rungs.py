@@ -32,6 +32,8 @@ from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.pooling import ladder as pooling_ladder
 from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
+from kernels.precision import ladder as precision_ladder
+from kernels.precision.shape import RateShape
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -454,4 +456,13 @@ HEADS = tuple(
     for case in steps(
         rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
     )
+)
+
+# -- instructions ------------------------------------------------------------------------------------------
+# Whole blocks; a last block with warps that return at once.
+INSTRUCTION_RATE = tuple(
+    case
+    for rung in precision_ladder.LADDER.rungs
+    for shape, block in ((RateShape(16, 8), 128), (RateShape(13, 37), 256))
+    for case in steps(rung, shape, BLOCK=block)
 )

@@ -42,6 +42,7 @@ OTHERS = {
     "banks",
     "branch",
     "layout",
+    "instruction-rate",
 }
 MIN_FLOPS = 5e9
 COLUMNS = (

@@ -55,6 +55,8 @@ from kernels.optimizer import ladder as optimizer_ladder
 from kernels.pooling import ladder as pooling_ladder
 from kernels.pooling.presets import AVG_PRESETS, MAX_PRESETS
 from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
+from kernels.precision import ladder as precision_ladder
+from kernels.precision.shape import RateShape
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
@@ -104,6 +106,7 @@ NORM_MAPS = tuple(
 )
 NORM_ROWS = ((5, 77), (3, 36), (1, 1))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
+INSTRUCTION_RATE = (RateShape(13, 37),), (RateShape(1, 1),)
 EMBEDDING = ((61, 45, 37), (37, 9, 36)), ((1, 1, 1), (40, 6, 12, "equal"), (70, 300, 8, "zipf"))
 # Queries, keys and values in rows of whole float4 or not, one tensor, one number.
 HEADS = ((2, 5, 3, 8, 3), (3, 7, 2, 5, 3), (2, 5, 3, 12, 1)), ((1, 1, 1, 1, 1),)
@@ -254,6 +257,10 @@ def _embedding():
         yield from ((rung, swept, default) for rung in ladder.rungs)
 
 
+def _instruction_rate():
+    yield from ((rung, *INSTRUCTION_RATE) for rung in precision_ladder.LADDER.rungs)
+
+
 RUNS = {
     "gemm": _gemm,
     "conv": _conv,
@@ -272,6 +279,7 @@ RUNS = {
     "norm": _norm,
     "pooling": _pooling,
     "embedding": _embedding,
+    "instruction-rate": _instruction_rate,
 }
 
 

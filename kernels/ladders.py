@@ -23,6 +23,7 @@ from kernels.model.rung import Ladder, Rung
 from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.pooling import ladder as pooling_ladder
+from kernels.precision import ladder as precision_ladder
 from kernels.softmax import ladder as softmax_ladder
 
 LADDERS: dict[str, Ladder] = {
@@ -49,6 +50,7 @@ LADDERS: dict[str, Ladder] = {
         *linear_ladder.LADDERS,
         *embedding_ladder.LADDERS,
         *heads_ladder.LADDERS,
+        precision_ladder.LADDER,
     )
 }
 

@@ -20,6 +20,7 @@ from pages.gemm.scene import gemm
 from pages.layers import address as layers_address
 from pages.memory import address as memory_address
 from pages.parts.query import explored
+from pages.precision import address as precision_address
 from pages.softmax import address as softmax_address
 from visuals.scene.scene import Scene
 
@@ -90,6 +91,7 @@ CARDS = (
     Card("conv/backward/page.py", backward_address.card, {}, 12),
     Card("softmax/page.py", softmax_address.card, {}, 3),
     Card("layers/page.py", layers_address.card, {"layer": "max-pool", "pass": "backward"}, 4),
+    Card("precision/page.py", precision_address.card, {"topic": "gradients"}, 12),
     Card("attention/page.py", attention_address.card, {}, 13),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
 )  # fmt: skip

@@ -69,6 +69,10 @@ LESSONS = (
         mark("How does a gradient go back through a layer?"), ("threads",), level=1,
     ),
     Lesson(
+        "precision/page.py", "precision", mark("precision"), "pages.precision.chapters",
+        mark("How few bits are enough to train and to compute?"), ("tiling", "layers"),
+    ),
+    Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",
         mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"), level=2,
     ),

@@ -16,7 +16,7 @@ from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion.ladder import PLANS as FUSION_PLANS
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch, RuleError
-from kernels.model.rung import INT8, TENSOR_CORES, UNITS, Ladder, Rung
+from kernels.model.rung import FP16, INT8, TENSOR_CORES, UNITS, Ladder, Rung
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.records import recordings
 from kernels.runner import run
@@ -33,6 +33,7 @@ from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
 from visuals.pooling.scene import PLANS as POOLING_PLANS
+from visuals.precision.instructions import SCENES as INSTRUCTION_SCENES
 from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
@@ -56,6 +57,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     NORM_SCENES,
     LINEAR_SCENES,
     EMBEDDING_STEPS,
+    INSTRUCTION_SCENES,
 )  # fmt: skip
 SHOWN = {name for names in SCENES for name in names}
 HALVES = ("fp16", "bf16")
@@ -93,7 +95,8 @@ def test_its_units_are_those_of_its_kernels(ladder, rung):
     if "__dp4a" in code:
         assert rung.units == INT8
     if rung.units != UNITS[0] and not rung.library:
-        assert re.search(r"\bmma\.sync|\bwmma\s*::|__dp4a", code), "no kernel of it uses these units"
+        used = r"\bfma\.rn\.f16x2" if rung.units == FP16 else r"\bmma\.sync|\bwmma\s*::|__dp4a"
+        assert re.search(used, code), "no kernel of it uses these units"
 
 
 @every_rung

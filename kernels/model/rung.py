@@ -13,8 +13,13 @@ from kernels.i18n import mark, tr
 from kernels.model.program import Program, RuleError, Tiles
 
 ENGINES = ("cuda", "cpu", "emulator")
-FP32, TENSOR_CORES, INT8 = "FP32", mark("tensor cores"), mark("INT8 arithmetic")
-UNITS = (FP32, TENSOR_CORES, INT8)  # arithmetic units of a GPU
+FP32, FP16, TENSOR_CORES, INT8 = (
+    "FP32",
+    mark("FP16 arithmetic"),
+    mark("tensor cores"),
+    mark("INT8 arithmetic"),
+)
+UNITS = (FP32, FP16, TENSOR_CORES, INT8)  # arithmetic units of a GPU
 MIN_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
 
 

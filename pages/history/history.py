@@ -92,6 +92,7 @@ LESSONS = {
         "split-heads",
         "merge-heads",
     ),
+    mark("precision"): ("instruction-rate",),
     mark("attention"): ("attention", "attention-loops", "attention-lse", "attention-backward"),
     mark("fusion"): ("fusion",),
 }

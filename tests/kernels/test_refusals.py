@@ -81,7 +81,7 @@ SHAPES = {
     "avg-pool": "N=²", "avg-pool-backward": "N=²", "global-avg-pool": "N=²",
     "global-avg-pool-backward": "N=²", "embedding": "M=²", "embedding-backward": "M=²",
     "conv-dinput": "N=²", "conv-dweight": "N=²", "conv-transpose": "N=²", "attention-lse": "N=²",
-    "split-heads": "N=²", "merge-heads": "N=²",
+    "split-heads": "N=²", "merge-heads": "N=²", "instruction-rate": "turns=²",
 }  # fmt: skip
 
 

@@ -1,0 +1,168 @@
+"""The URL of the lesson on precision: the topic on the stage, its fields, the rung of the strip. All functions are pure.
+
+Each topic has fields of its own. The strip always measures the ladder on instructions, with the rung that computes in the
+topic's format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernels.i18n import cached, mark
+from kernels.model.shape import Bound
+from kernels.precision import record
+from kernels.precision.integer import CHANNEL, LAYERS, TENSOR
+from kernels.precision.ladder import LADDER
+from kernels.precision.presets import RATE_PRESETS
+from kernels.precision.quantize import CALIBRATIONS
+from pages.parts.address import Choice, Fields, Number, Values
+from visuals.precision import activations, bits, curves, histogram, int8, sums, weight
+from visuals.precision.instructions import SHAPE, instruction_scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+
+TOPIC = "topic"
+BITS, GRADIENTS, SCALING, WEIGHTS, SUMS, INT8, INSTRUCTIONS = (
+    "bits", "gradients", "scaling", "weights", "sums", "int8", "instructions",
+)  # fmt: skip
+TITLES = {
+    BITS: mark("a number"),
+    GRADIENTS: mark("gradients"),
+    SCALING: mark("loss scale"),
+    WEIGHTS: mark("weights"),
+    SUMS: mark("sums"),
+    INT8: "INT8",
+    INSTRUCTIONS: mark("instructions"),
+}
+MAX_X = 1e9
+ONE, RUNS = "one", "runs"  # pictures of the topic on weights
+OF_WEIGHTS, ACTIVATIONS = "weights", "activations"  # numbers that become INT8
+FORMATS = ("FP16", *(name for name in bits.NAMES if name != "FP16"))
+TENSORS = tuple(name.removeprefix("d ") for name in reversed(record.GRADIENTS))
+RUNGS = tuple(rung.name.partition("/")[2] for rung in LADDER.rungs)
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    BITS: {"format": Choice("FP16", FORMATS), "x": Number(0.1, -MAX_X, MAX_X, whole=False)},
+    GRADIENTS: {
+        "format": Choice("FP16", tuple(name for name in FORMATS if name != bits.INT8)),
+        "tensor": Choice("conv1.y", ("conv1.y", *(name for name in TENSORS if name != "conv1.y"))),
+        "at": Choice(record.GRADIENT_STEPS[-1], record.GRADIENT_STEPS[::-1]),
+    },
+    SCALING: {},
+    WEIGHTS: {"picture": Choice(ONE, (ONE, RUNS))},
+    SUMS: {},
+    INT8: {
+        "numbers": Choice(OF_WEIGHTS, (OF_WEIGHTS, ACTIVATIONS)),
+        "layer": Choice("fc2", ("fc2", *(n for n in LAYERS if n != "fc2"))),
+        "output": Number(3, 0, 119),
+        "scales": Choice(TENSOR, (TENSOR, CHANNEL)),
+        "calibration": Choice("extremes", tuple(CALIBRATIONS)),
+    },
+    INSTRUCTIONS: {"rung": Choice("ffma", RUNGS)},
+}  # fmt: skip
+# The rung that computes with a topic's numbers.
+RUNG_OF_FORMAT = {"FP32": "ffma", "FP16": "hfma2", bits.INT8: "dp4a"}  # else the tensor cores'
+RUNG_OF_TOPIC = {SUMS: "hfma2", INT8: "dp4a"}
+TENSOR_CORE = "mma-fp16"
+REAL = RATE_PRESETS["rate-full"].shape
+
+
+def topic(params: Mapping[str, str]) -> str:
+    """Returns the topic that the URL selects."""
+    name = params.get(TOPIC)
+    return name if name in TITLES else BITS
+
+
+@cached(16)
+def fields(topic: str) -> Fields:
+    return Fields(f"precision {topic}", FIELDS[topic])
+
+
+def bounds(topic: str, values: Values) -> dict[str, Bound]:
+    """Returns the range of each number of a topic; that of an output depends on the layer."""
+    found = {name: Bound(f.minimum, f.maximum) for name, f in FIELDS[topic].items() if isinstance(f, Number)}
+    if topic == INT8:
+        found["output"] = Bound(0, outputs(values["layer"]) - 1)
+    return found
+
+
+@cached(16)
+def outputs(layer: str) -> int:
+    """Returns the outputs of a layer of the trained net."""
+    return int8.layer_weights(layer).shape[1]
+
+
+def rung(topic: str, values: Values) -> str:
+    """Returns the name of the rung whose times the strip shows."""
+    if topic == INSTRUCTIONS:
+        name = values["rung"]
+    elif topic == BITS:
+        name = RUNG_OF_FORMAT.get(values["format"], TENSOR_CORE)
+    else:
+        name = RUNG_OF_TOPIC.get(topic, TENSOR_CORE)
+    return f"{LADDER.name}/{name}"
+
+
+def computes_in(topic: str, values: Values) -> bool:
+    """Returns whether the strip's rung computes in the format of the topic."""
+    return values.get("format", "FP16") in RUNG_OF_FORMAT
+
+
+def scene(topic: str, values: Values) -> Scene:
+    """Returns the scene of a topic."""
+    return _scene(topic, tuple(values.items()))
+
+
+def _instructions(values: Values) -> Scene:
+    name = rung(INSTRUCTIONS, values)
+    return instruction_scene(name, LADDER.rung(name).default_tiles)
+
+
+def _gradients(values: Values) -> Scene:
+    name = f"d {values['tensor']}"
+    return histogram.histogram_scene(
+        name, values["at"], record.gradient(name, values["at"]), values["format"]
+    )
+
+
+def _int8(values: Values) -> Scene:
+    layer = values["layer"]
+    if values["numbers"] == ACTIVATIONS:
+        return activations.activations_scene(layer, values["calibration"])
+    return int8.int8_scene(layer, min(values["output"], outputs(layer) - 1), values["scales"])
+
+
+def unused(values: Values) -> set[str]:
+    """Returns the fields of a topic that its other values make meaningless."""
+    if "numbers" not in values:
+        return set()
+    return {"output", "scales"} if values["numbers"] == ACTIVATIONS else {"calibration"}
+
+
+SCENES: Mapping[str, Callable[[Values], Scene]] = {
+    BITS: lambda values: bits.bits_scene(values["format"], values["x"]),
+    GRADIENTS: _gradients,
+    SCALING: lambda values: curves.curves_scene(curves.SCALING),
+    WEIGHTS: lambda values: weight.weight_scene() if values["picture"] == ONE else curves.curves_scene(curves.WEIGHTS),
+    SUMS: lambda values: sums.sums_scene(),
+    INT8: _int8,
+    INSTRUCTIONS: _instructions,
+}  # fmt: skip
+
+
+@cached(MAX_CACHED_SCENES)
+def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
+    return SCENES[topic](dict(items))
+
+
+def real(shape: Any) -> Any:
+    """Returns the shape at which rates count."""
+    return REAL
+
+
+def card(params: Mapping[str, str]) -> Scene:
+    """Returns the scene that the page plays at `params`."""
+    found = topic(params)
+    return scene(found, fields(found).read(params)[0])
+
+
+STAGE_SHAPE = SHAPE

@@ -1,0 +1,158 @@
+"""Precision: how numbers are stored, what training loses in 16 bits, INT8, and what one instruction does."""
+
+import streamlit as st
+
+from kernels.i18n import mark, tr
+from kernels.precision.ladder import LADDER
+from pages.parts import lesson, query, run, sources
+from pages.parts.address import Fields, Values
+from pages.parts.controls import Link, numbers, select
+from pages.parts.sizes import Sizes
+from pages.parts.stage import Stage
+from pages.parts.text import idea, note, quiet
+from pages.precision import address, cards
+from pages.precision.chapters import STORY
+from visuals.precision.story import RATE, name
+
+PAGE = "precision/page.py"
+IDEAS = {
+    address.BITS: (
+        mark("A number bit by bit"),
+        mark(
+            'A floating-point number is <span class="kt-math">± 1.mantissa · 2<sup>exponent − bias</sup></span>. Exponent bits set the '
+            "range, mantissa bits the digits. A result between two numbers is rounded to the nearer one, a tie to the even one."
+        ),
+    ),
+    address.GRADIENTS: (
+        mark("Gradients in few bits"),
+        mark(
+            "Gradients get smaller while a network learns. Below half of the smallest number of a format they become 0. A loss "
+            "scale multiplies all of them, so that more are stored."
+        ),
+    ),
+    address.SCALING: (
+        mark("A loss scale rescues a training"),
+        mark(
+            "The loss is multiplied by a scale, so that all gradients are. Before the update they are divided by it again. A "
+            "dynamic scale is halved when gradients overflow, and that update is skipped. Later it is doubled again."
+        ),
+    ),
+    address.WEIGHTS: (
+        mark("Weights need more digits"),
+        mark(
+            "An update smaller than half the distance between two numbers changes nothing: the weight is rounded back. So "
+            "training keeps the weights in FP32 and computes with a rounded copy."
+        ),
+    ),
+    address.SUMS: (
+        mark("Sums need more bits than their terms"),
+        mark(
+            "A sum grows, its terms do not. Once they are smaller than half the distance between two numbers, the sum stays as it is. "
+            "Tensor cores multiply in FP16 and add in FP32."
+        ),
+    ),
+    address.INT8: (
+        mark("INT8: whole numbers with a scale"),
+        mark(
+            'A scale turns weights into whole numbers: <span class="kt-math">q = round(w / scale)</span>. One scale for a layer is simple. '
+            "One for each output uses the 255 values better. Activations that are never below 0 also get a zero point."
+        ),
+    ),
+    address.INSTRUCTIONS: (
+        mark("What one instruction does"),
+        mark(
+            "Each kernel multiplies the same matrices from registers. They differ in the multiply-adds of one instruction: from "
+            "32 for a warp to 4,096. Fetching and decoding is paid for each instruction."
+        ),
+    ),
+}
+WIDTHS = {
+    "format": 158,
+    "tensor": 200,
+    "at": 190,
+    "picture": 140,
+    "layer": 130,
+    "scales": 190,
+    "rung": 200,
+    "numbers": 170,
+    "calibration": 190,
+}
+LABELS = {
+    "tensor": mark("gradients of"),
+    "at": mark("training step"),
+    "scales": mark("one scale per"),
+    "rung": mark("instruction"),
+}
+NUMBERS = {"x": 150, "output": 100}
+
+
+def controls(topic: str, fields: Fields, values: Values) -> None:
+    """Draws links to the topics, then the fields of this one."""
+    with st.container(key="chips", horizontal=True):
+        for other, title in address.TITLES.items():
+            label = tr(title)
+            st.page_link(
+                PAGE,
+                label=f"**{label}**" if other == topic else label,
+                query_params=query.explored({"topic": other}),
+            )
+    if not fields.by_name:
+        return
+    bounds = address.bounds(topic, values)
+    with st.container(key="params", horizontal=True):
+        hidden = address.unused(values)
+        for each in fields.by_name:
+            if each in WIDTHS and each not in hidden:
+                select(fields, each, WIDTHS[each], tr(LABELS.get(each, each)))
+        numbers(fields, tuple(((n, n, NUMBERS[n]),) for n in bounds if n not in hidden), bounds)
+
+
+def about_strip(topic: str, values: Values) -> str:
+    """Returns what the figures under the picture have to do with it."""
+    measured = tr(LADDER.rung(address.rung(topic, values)).title)
+    if address.computes_in(topic, values):
+        return tr(
+            "The figures under the picture are those of {rung}, which computes with such numbers.",
+            rung=measured,
+        )
+    return tr(
+        "No kernel of this lesson computes in {format}. The figures under the picture are those of {rung}.",
+        format=values["format"], rung=measured,
+    )  # fmt: skip
+
+
+chapter = STORY.open()
+topic = address.topic(query.url_values())
+title, about = map(tr, IDEAS[topic])
+parts, whole = lesson.begin(title, page=PAGE, chapter=chapter)
+visible = whole and not chapter
+fields = address.fields(topic)
+values, notes = query.current_values(fields, visible)
+if (
+    st.session_state.get("_precision_topic", topic) != topic
+):  # a link led here: show the topic in the browser's URL
+    st.query_params.update({})
+st.session_state["_precision_topic"] = topic
+with lesson.controls(visible):
+    if visible:
+        controls(topic, fields, values)
+note(*notes)
+rung = LADDER.rung(address.rung(topic, values))
+settings = run.options(LADDER, address.STAGE_SHAPE, (rung.name, rung.default_tiles), visible=False)
+sizes = Sizes(name, address.real)
+if "watch" in parts:
+    Stage("precision", address.scene(topic, values), settings, rung, sizes, chapter=chapter).draw()
+    if visible and topic != address.INSTRUCTIONS:
+        quiet(about_strip(topic, values))
+if whole:
+    idea(about)
+    if not chapter:
+        cards.draw(topic, values)
+measured = topic == address.INSTRUCTIONS or not whole
+if {"run", "why"} & parts and measured:
+    run.run_section(
+        settings, RATE, Link(PAGE, {}, lambda shape: {"topic": address.INSTRUCTIONS}), sizes=sizes
+    )
+if "kernel" in parts and measured:
+    sources.draw_tabs(LADDER, address.STAGE_SHAPE, lambda each: each.default_tiles, first=rung.name)
+lesson.load_deferred(parts)
