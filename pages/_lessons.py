@@ -70,7 +70,7 @@ LESSONS = (
     ),
     Lesson(
         "precision/page.py", "precision", mark("precision"), "pages.precision.chapters",
-        mark("How few bits are enough to train and to compute?"), ("tiling", "layers"),
+        mark("How few bits are enough to train and to compute?"), ("tiling", "layers"), level=2,
     ),
     Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",

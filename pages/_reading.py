@@ -84,6 +84,11 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174"),
         Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
     ),
+    "precision": (
+        Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
+        Work("Micikevicius et al.", "FP8 Formats for Deep Learning", 2022, "2209.05433"),
+        Work("Jacob et al.", "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2017, "1712.05877"),
+    ),
     "attention": (
         Work("Vaswani et al.", "Attention Is All You Need", 2017, "1706.03762"),
         Work("Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"),
