@@ -60,10 +60,7 @@ def opened(lesson: Lesson, n: int) -> tuple[Any, dict[str, Any], Evidences]:
 
 # Chapters (from 0) whose small or real shape has no recording yet: benchmarks.chapter_cases lists the cases. Their pages
 # leave out what needs one.
-NOT_YET = {
-    "threads": {0, 1, 2, 5}, "tiling": {7}, "implicit": {0, 1, 2, 5, 6, 7}, "fft": {1, 4, 5, 6},
-    "backward": {0, 1, 5, 6}, "layers": set(range(9)), "precision": set(range(8)),
-}  # fmt: skip
+NOT_YET: dict[str, set[int]] = {}
 
 
 @pytest.mark.slow
