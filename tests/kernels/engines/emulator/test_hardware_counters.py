@@ -79,6 +79,7 @@ CONFLICT_SOURCES = (
     "conv/24_dinput_implicit_gemm.cu",
     "conv/27_dweight_atomics.cu",
     "conv/28_dweight_implicit_gemm.cu",
+    "conv/32_dweight_winograd_product.cu",
     "linear/02_linear_tile.cu",
     "linear/05_dinput_tile.cu",
     "linear/08_dweight_tile.cu",
@@ -92,6 +93,7 @@ FLASH = (
     "attention/11_flash_queries.cu",
     "attention/12_flash_mma_keys.cu",
     "attention/12_flash_mma_queries.cu",
+    "attention/14_flash_registers_lse.cu",
 )
 COPY_SOURCES = (*CONFLICT_SOURCES, *FLASH, "conv/08_winograd_fused.cu", "conv/09_winograd_product.cu")
 KNOWN: dict[tuple[str, str], str] = {
@@ -142,6 +144,7 @@ KNOWN: dict[tuple[str, str], str] = {
             ("attention/09_recompute_queries.cu", ("ld",)),
             ("attention/12_flash_mma_keys.cu", ("ld",)),
             ("attention/12_flash_mma_queries.cu", ("ld",)),
+            ("attention/14_flash_registers_lse.cu", ("ld", "st")),
             ("cross_entropy/06_split_rows.cu", ("ld",)),
             ("cross_entropy/11_shared_row.cu", ("ld",)),
         )
@@ -150,7 +153,11 @@ KNOWN: dict[tuple[str, str], str] = {
     },
     **{
         (source, counter): reason
-        for source in ("conv/07_winograd_filter.cu", "conv/08_winograd_fused.cu")
+        for source in (
+            "conv/07_winograd_filter.cu",
+            "conv/08_winograd_fused.cu",
+            "conv/30_dinput_winograd_filter.cu",
+        )
         for counter, reason in (
             ("wavefronts_ld", f"{MOVED_LOADS} {EXTRA_WAVEFRONTS}"),
             ("bank_conflicts_ld", EXTRA_WAVEFRONTS),
