@@ -49,9 +49,7 @@ def draw(
                 _link(page, text, current)
 
 
-def _entry(
-    n: int, group: str, pages: Sequence[tuple[str, StreamlitPage]], current: StreamlitPage
-) -> None:
+def _entry(n: int, group: str, pages: Sequence[tuple[str, StreamlitPage]], current: StreamlitPage) -> None:
     """Draws a link, or a menu with the name of its group."""
     if not group:
         for text, page in pages:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts import address
+from pages.parts import address, sizes
 from pages.parts.address import Fields, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
@@ -35,6 +35,7 @@ def begin_page(page: str) -> None:
     last = state.pop(_MODE, None)  # None if the last run was cut off before it knew its mode
     if page != state.get(_PAGE):
         state[_LAST_MODE] = None
+        sizes.forget()
     elif last:
         state[_LAST_MODE] = last
     state[_PAGE] = page

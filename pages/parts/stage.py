@@ -14,7 +14,7 @@ from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.query import url_is_stale, write
 from pages.parts.run_settings import RunSettings
-from pages.parts.sizes import STAGE, Sizes, selected, settings_by_size, strip_sizes
+from pages.parts.sizes import STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
 from visuals import stage
 from visuals.scene.scene import Scene
 from visuals.strip import strip
@@ -43,8 +43,22 @@ class Stage:
 
     def draw(self) -> None:
         """Draws the stage and its strip, which is polled while something is measured or counted."""
+        run.restore_run(self.settings.ladder)
+        by_size = self.by_size()
+        show(by_size, self.first_size(by_size), self.sizes)
         every = run.POLL_S if st.session_state.get("job") else counts.next_poll_s(_counting(self.settings))
         st.fragment(_draw, run_every=every)(self, polled=every is not None)
+
+    def by_size(self) -> dict[str, RunSettings]:
+        """Returns the settings of Run for each size of the strip."""
+        # The tile sizes of a chapter are for watching.
+        sizes = replace(self.sizes, tiles={}) if self.chapter else self.sizes
+        return settings_by_size(self.settings, self.rung, sizes)
+
+    def first_size(self, by_size: Mapping[str, RunSettings]) -> str:
+        """Returns the size that the strip shows first."""
+        size = self.chapter.current.size if self.chapter else ""
+        return size if size in by_size else selected(by_size)
 
 
 def _counting(settings: RunSettings) -> counts.CountRequest | None:
@@ -60,14 +74,10 @@ def _draw(on_stage: Stage, polled: bool) -> None:
         st.rerun()
     run.collect()
     run.restore_run(settings.ladder)
-    sizes = on_stage.sizes
-    if on_stage.chapter:  # its tile sizes are for watching
-        sizes = replace(sizes, tiles={})
-    by_size = settings_by_size(settings, rung, sizes)
-    known = strip_sizes(by_size, rung, sizes, can_put=on_stage.link is not None)
-    size, options = selected(by_size), {}
+    by_size = on_stage.by_size()
+    known = strip_sizes(by_size, rung, on_stage.sizes, can_put=on_stage.link is not None)
+    size, options = on_stage.first_size(by_size), {}
     if chapter := on_stage.chapter:
-        size = chapter.current.size if chapter.current.size in by_size else size
         panel = chapter.panel({one.key: one.evidence for one in known})
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
@@ -100,6 +110,8 @@ def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSett
             _play_in(order, on_stage.orders)
         case {"do": "put", "size": size} if size in by_size and on_stage.link:
             on_stage.link.put(by_size[size].shape)
+        case {"do": "size", "size": size} if choose(size, on_stage.first_size(by_size)):
+            st.rerun()  # the cards follow
         case {"do": "stop"}:
             run.stop()
         case {"do": "run", "size": size} if size in by_size:
