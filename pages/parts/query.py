@@ -15,6 +15,7 @@ NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Field
 _CHAPTER = "_set_by_chapter"
 _PAGE = "_page"  # the URL path of the page of the last run
 _MODE, _LAST_MODE = "_mode", "_last_mode"  # of this run, and of the run before on the same page: a `_Mode`
+_WRONG = "_wrong_choices"  # of this run: the value of the URL and the choices, by name
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
@@ -32,6 +33,7 @@ def begin_page(page: str) -> None:
     state = st.session_state
     state[NOW], state[_STAYS] = [], False
     state.pop(_CHAPTER, None)
+    state.pop(_WRONG, None)
     last = state.pop(_MODE, None)  # None if the last run was cut off before it knew its mode
     if page != state.get(_PAGE):
         state[_LAST_MODE] = None
@@ -163,7 +165,18 @@ def chosen(name: str, choices: Iterable[str]) -> str:
     """
     in_url = st.context.url or name not in st.session_state  # without a browser a control is ahead of the URL
     value = url_values().get(name) if in_url else st.session_state.get(name)
-    return value if value in choices else next(iter(choices))
+    choices = tuple(choices)
+    if (
+        value and value not in choices and name != "engine"
+    ):  # the page says elsewhere why an engine cannot be used
+        st.session_state.setdefault(_WRONG, {})[name] = value, choices
+    return value if value in choices else choices[0]
+
+
+def wrong_choices() -> list[str]:
+    """Returns a note for each value of the URL that `chosen` did not find among its choices in this run."""
+    wrong = st.session_state.get(_WRONG, {}).items()
+    return [note for name, (value, choices) in wrong for note in address.choice_notes(name, value, choices)]
 
 
 def others(fields: Fields) -> dict[str, str]:
