@@ -179,3 +179,13 @@ def test_focus_is_outlined_everywhere(page, server, path, scheme):
         page.keyboard.press("Tab")
         without.add(page.evaluate(OUTLINED))
     assert without <= {""}
+
+
+@pytest.mark.parametrize("path", ["im2col", "glossary", "history"])
+def test_a_page_opened_directly_requests_nothing_that_is_missing(new_page, server, path):
+    page, missing = new_page(), []
+    page.on("response", lambda response: missing.append(response.url) if response.status >= 400 else None)
+    page.goto(f"{server}/{path}")
+    expect(page.locator("h1.kt-title")).to_be_visible()
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    assert missing == []
