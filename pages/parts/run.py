@@ -43,11 +43,13 @@ def run_section(
     every = POLL_S if st.session_state.get("job") else None
     watched = "watch" in lesson.parts()
     above = shown(settings) if watched else Shown(settings, "")
-    on_stage = above if above.settings == settings or not sizes else _on_stage(settings, sizes)
+    on_stage = above if above.settings == settings else _on_stage(settings, sizes)
     st.fragment(_all, run_every=every)(above, on_stage, story, link, more)
 
 
-def _on_stage(settings: RunSettings, sizes: Sizes) -> Shown:
+def _on_stage(settings: RunSettings, sizes: Sizes | None) -> Shown:
+    if not sizes:
+        return Shown(settings, "")
     return Shown(settings, tr("{shape}, on the stage", shape=sizes.name(settings.shape)))
 
 

@@ -62,7 +62,7 @@ def test_a_preset_shows_every_part(key):
         "Tile sizes on this processor",
         "Kernel",
     ):
-        assert f'<h2 class="kt-card">{part}</h2>' in html, part
+        assert f'<h2 class="kt-card">{part}' in html, part
     assert at.code and strip(at)["run"]["label"] == "Run here"
     query = address.read(dict(at.query_params))[0]
     sizes = ",".join(f"{name}={value}" for name, value in query.tiles.items())
@@ -182,7 +182,7 @@ def test_unsupported_rungs_are_grouped_by_rule():
 @pytest.mark.slow
 def test_why_lists_many_rungs_as_rows_and_merges_equal_values():
     html = texts(open_at(M=4096, N=4096, K=4096))
-    why = html.partition('<h2 class="kt-card">Why</h2>')[2].partition("</h2>")[0]
+    why = html.partition('<h2 class="kt-card">Why')[2].partition("</h2>")[2].partition("</h2>")[0]
     assert "all 11 kernels" in why
     assert '<th scope="row">warp tile</th>' in why and '<th scope="col">relative L2 error</th>' in why
     few = texts(open_at(dtype="int8", rung="dp4a"))
