@@ -15,6 +15,11 @@ NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Field
 _CHAPTER = "_set_by_chapter"
 _PAGE = "_page"  # the URL path of the page of the last run
 _MODE, _LAST_MODE = "_mode", "_last_mode"  # of this run, and of the run before on the same page: a `_Mode`
+# Choices that some pages or kernels lack. A link to another kernel keeps the order; the engines depend on the machine.
+_ELSEWHERE = {
+    "order": ("explaining", "warps", "map", "timeline", "library", "fragments"),
+    "engine": ("cuda", "emulator", "cpu"),
+}
 _WRONG = "_wrong_choices"  # of this run: the value of the URL and the choices, by name
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
@@ -166,9 +171,7 @@ def chosen(name: str, choices: Iterable[str]) -> str:
     in_url = st.context.url or name not in st.session_state  # without a browser a control is ahead of the URL
     value = url_values().get(name) if in_url else st.session_state.get(name)
     choices = tuple(choices)
-    if (
-        value and value not in choices and name != "engine"
-    ):  # the page says elsewhere why an engine cannot be used
+    if value and value not in choices and value not in _ELSEWHERE.get(name, ()):
         st.session_state.setdefault(_WRONG, {})[name] = value, choices
     return value if value in choices else choices[0]
 

@@ -13,8 +13,8 @@ from pages.parts import counts, run
 from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.query import url_is_stale, write
-from pages.parts.run_settings import RunSettings
-from pages.parts.sizes import STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
+from pages.parts.run_settings import RunSettings, card_rows
+from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
 from visuals import stage
 from visuals.scene.scene import Scene
 from visuals.strip import strip
@@ -56,9 +56,12 @@ class Stage:
         return settings_by_size(self.settings, self.rung, sizes)
 
     def first_size(self, by_size: Mapping[str, RunSettings]) -> str:
-        """Returns the size that the strip shows first."""
+        """Returns the size that the strip shows first: the chapter's, unless only the real one has a time."""
         size = self.chapter.current.size if self.chapter else ""
-        return size if size in by_size else selected(by_size)
+        if size not in by_size:
+            return selected(by_size)
+        timed = [key for key, settings in by_size.items() if self.rung.name in card_rows(settings).rows]
+        return REAL if size == STAGE and timed == [REAL] else size
 
 
 def _counting(settings: RunSettings) -> counts.CountRequest | None:

@@ -215,3 +215,12 @@ def test_the_chapters_count_what_the_stage_counts():
     assert "Outputs of each filter that it fed: " + chapters._counts(fed)["most"] in address.card(
         {"u": "1", "v": "1"}
     ).caption(14)
+
+
+def test_strip_of_a_chapter_without_a_time_on_the_stage_shows_the_real_size():
+    shown = strip(open_page("conv/backward/page.py", view="story"))
+    times = {size["key"]: size["time"]["value"] for size in shown["sizes"]}
+    assert (
+        times["stage"] == "–" and times["real"] != "–"
+    )  # once the stage is recorded, another chapter must prove this
+    assert shown["selected"] == "real"
