@@ -23,6 +23,13 @@ class Lesson:
     level: int = 0  # an index of LEVELS
 
 
+# The menus of the bar: their lessons by path. A lesson in none of them is a link of its own.
+GROUPS = {
+    mark("convolution"): ("direct", "im2col", "implicit", "winograd", "fft", "choose", "backward"),
+    mark("attention"): ("softmax", "attention"),
+    mark("training"): ("layers", "train", "fusion"),
+}
+
 LESSONS = (
     Lesson(
         "memory/page.py", "threads", mark("threads"), "pages.memory.chapters",
@@ -81,3 +88,15 @@ LESSONS = (
         mark("When is one kernel better than four?"), ("direct",), level=1,
     ),
 )  # fmt: skip
+
+
+def entries() -> list[tuple[str, list[Lesson]]]:
+    """Returns what the bar shows, in the order of the course: the title of each menu, and its lessons.
+
+    A title is "" for a lesson that is alone.
+    """
+    found: dict[str, list[Lesson]] = {}
+    for lesson in LESSONS:
+        group = next((title for title, paths in GROUPS.items() if lesson.path in paths), lesson.path)
+        found.setdefault(group, []).append(lesson)
+    return [(group if len(lessons) > 1 else "", lessons) for group, lessons in found.items()]

@@ -21,12 +21,12 @@ st.set_page_config(page_title=tr("Kernel Theatre"), layout="wide", initial_sideb
 HOME = st.Page("home.py", title=tr("Kernel Theatre"), default=True)
 HISTORY = st.Page("history/page.py", title=tr("History"), url_path="history")
 GLOSSARY = st.Page("glossary.py", title=tr("Glossary"), url_path="glossary")
-PAGES = {tr(row.title): st.Page(row.page, title=tr(row.title), url_path=row.path) for row in LESSONS}
+PAGES = {row.path: st.Page(row.page, title=tr(row.title), url_path=row.path) for row in LESSONS}
 
 page = st.navigation([HOME, *PAGES.values(), HISTORY, GLOSSARY], position="hidden")
 presented = address.is_presented(st.query_params)
 st.html(theme.css(alone=lesson.is_stage_alone()))
 if not (presented or st.context.is_embedded):
-    _navigation.draw(HOME, PAGES, HISTORY, page)
+    _navigation.draw(HOME, PAGES, {tr("Glossary"): GLOSSARY, tr("History"): HISTORY}, page)
 begin_page(page.url_path)
 page.run()

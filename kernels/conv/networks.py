@@ -81,8 +81,8 @@ NETWORKS: dict[str, Network] = {
             "resnet50",
             "ResNet-50",
             mark(
-                "arXiv 1512.03385, Table 1, its version 1: the first 1×1 of a stage and its shortcut have stride 2 (version "
-                "1.5, which many frameworks ship, moves it into the 3×3)"
+                "arXiv 1512.03385, Table 1, its version 1: the first 1×1 of a stage and its shortcut have stride 2. "
+                "Version 1.5, which many frameworks ship, has this stride in the 3×3"
             ),
             _layers(_resnet50()),
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import streamlit as st
@@ -14,6 +15,7 @@ from kernels.machine import memory_levels
 from pages.attention.address import LADDER
 from pages.parts import cards, why
 from pages.parts.rung_address import Selection
+from pages.parts.sizes import Shown
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
 from visuals import units
@@ -24,15 +26,17 @@ from visuals.charts.bars import bar_line
 MEMORY, TRAFFIC = "memory", "traffic"  # names of page parts
 
 
-def section(parts: Collection[str], query: Selection) -> None:
-    """Draws the cards that are among `parts`."""
+def section(parts: Collection[str], query: Selection, above: Shown) -> None:
+    """Draws the cards that are among `parts`, at the size that the strip shows."""
     if not {MEMORY, TRAFFIC} & set(parts):
         return
+    at = above.settings
+    query = replace(query, shape=at.shape, tiles=at.tiles_of(query.rung))
     with st.container(key="rates", horizontal=True):
         if MEMORY in parts:
             _memory(query.shape)
         if TRAFFIC in parts:
-            _traffic(query)
+            _traffic(query, above.name)
 
 
 # -- memory over N -----------------------------------------------------------------------------------
@@ -84,10 +88,10 @@ def _memory(s: AttentionShape) -> None:
 
 
 # -- traffic -----------------------------------------------------------------------------------------
-def _traffic(query: Selection) -> None:
+def _traffic(query: Selection, name: str) -> None:
     s = query.shape
     with st.container(key="card_attention_traffic", border=True):
-        head = card_title(tr("Bytes moved at each level of memory"))
+        head = card_title(tr("Bytes moved at each level of memory"), name)
         kernels = charts.traffic(LADDER.rungs, s, query.tiles_of)
         if not kernels:
             together(head, paragraph(tr("No kernel runs this shape.")))

@@ -6,6 +6,7 @@ from pages.attention.address import LADDER
 from pages.attention.chapters import STORY
 from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
+from pages.parts.sizes import shown
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note
 from visuals.attention import story
@@ -49,7 +50,7 @@ if whole:
     )
 if {"run", "why"} & parts:
     run.run_section(settings, story.story(query), link, sizes=controls.sizes(query))
-cards.section(parts, query)
+cards.section(parts, query, shown(settings))
 if PROCESSOR in parts:
     cpu.section(query.shape, link)
 if "kernel" in parts:

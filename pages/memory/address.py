@@ -16,7 +16,7 @@ from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, MemoryShape, StrideShape
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
-from pages.parts.address import Choice, Fields, Number
+from pages.parts.address import Choice, Fields, Number, choice_notes
 from visuals.memory import story
 from visuals.memory.branches import branches_scene
 from visuals.memory.layout import layout_scene
@@ -66,6 +66,11 @@ Values = Mapping[str, Any]
 def topic(params: Mapping[str, str]) -> str:
     name = params.get("topic")
     return name if name in TOPICS else next(iter(TOPICS))
+
+
+def topic_notes(params: Mapping[str, str]) -> list[str]:
+    """Returns what is wrong with the topic in the URL."""
+    return choice_notes("topic", params.get("topic"), tuple(TOPICS))
 
 
 def fields(topic: str) -> Fields:

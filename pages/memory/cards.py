@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -14,7 +14,7 @@ from kernels.i18n import decimal, tr
 from kernels.jobs.job import JobError
 from kernels.ladders import find
 from kernels.machine import memory_levels
-from pages.memory import address
+from pages.memory import address, sizes
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import url_is_stale
 from pages.parts.run import POLL_S, gpu_note
@@ -111,7 +111,13 @@ def _draw_rows(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None
 
 def _badge(row: dict, kind: str) -> str:
     when = f", {row['date']}" if kind == "recorded" else ""
-    return f'<p class="kt-figures">{units.badge(kind, units.provenance(row) + when)}</p>'
+    size = dict(row["shape"])
+    text = tr("{n} loads", n=decimal(f"{size['n']:,}")) if "n" in size else _extents(size)
+    return f'<p class="kt-figures">{units.badge(kind, units.provenance(row) + when)} {escape(text)}</p>'
+
+
+def _extents(size: Mapping[str, int]) -> str:
+    return decimal(" × ".join(f"{extent:,}" for extent in size.values()))
 
 
 def _shape_text(topic: str, row: dict) -> str:
@@ -120,7 +126,7 @@ def _shape_text(topic: str, row: dict) -> str:
     if topic in SLOWDOWNS:
         warps = shape["n"] // 32
         return tr("The stage shows warp 0 of the {warps} warps that run.", warps=decimal(f"{warps:,}"))
-    size = decimal(" × ".join(f"{v:,}" for v in shape.values()))
+    size = _extents(shape)
     return tr("Size: {size}. Threads and elements are mapped as on the stage.", size=size)
 
 
@@ -184,8 +190,10 @@ def why_card(topic: str, values: address.Values) -> None:
     with st.container(key="card_why", border=True):
         counted = address.counted(topic, dict(values))
         first, *others = counted.sentences
-        notes = details(*map(paragraph, others))
-        together(card_title(tr("Why")), conclusion(first), counted.html(), notes)
+        shape = address.shape(topic, values)
+        on_stage = tr("{shape}, on the stage", shape=sizes.name(shape))
+        notes = details(f"<div>{counted.table_html()}</div>", *map(paragraph, others))
+        together(card_title(tr("Why"), on_stage), conclusion(first), counted.bars_html(), notes)
 
 
 def levels_card() -> None:

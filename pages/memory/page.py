@@ -103,7 +103,7 @@ st.session_state["_topic"] = topic
 with lesson.controls(visible):
     if visible:
         controls(topic, fields, values)
-note(*notes)
+note(*address.topic_notes(query.url_values()), *notes)
 if "watch" in parts:
     rung = sizes.stage_rung(topic, values)
     tiles = rung.default_tiles | {n: v for n, v in address.tiles(topic, values).items() if n in rung.tiles}

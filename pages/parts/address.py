@@ -156,6 +156,11 @@ class Fields:
         }
 
 
+def choice_notes(name: str, value: Value, choices: Sequence[str]) -> list[str]:
+    """Returns a note if the value of a parameter is not one of its choices, whose first is used then."""
+    return Fields("", {name: Choice(choices[0], tuple(choices))}).read({name: value})[1]
+
+
 def _used(problem: object, values: Values) -> str:
     used = ", ".join(f"{name}={value}" for name, value in values.items())
     if len(values) == 1:

@@ -291,8 +291,9 @@ def _copies(first: dict, titled_rows: list[tuple[str, dict]]) -> str:
 
 
 # -- memory --------------------------------------------------------------------------------------
-def memory(settings: RunSettings, current: CardRows, cost: str) -> None:
-    head = card_title(tr("Memory"))
+def memory(settings: RunSettings, current: CardRows, cost: str, name: str = "") -> None:
+    """Draws what each kernel allocates. `name`: the shape of the settings in words."""
+    head = card_title(tr("Memory"), name)
     if not current.rows:
         press = tr("Press Run to measure what each kernel allocates.")
         together(head, paragraph(press), details(paragraph(cost, "why")))
@@ -345,10 +346,10 @@ def _memory_notes(
 
 
 # -- roofline ------------------------------------------------------------------------------------
-def rooflines(settings: RunSettings) -> None:
+def rooflines(settings: RunSettings, name: str = "") -> None:
     """Draws the rooflines with the rows measured here and recorded elsewhere at this shape.
 
-    Rows of other settings are faded. Rungs without a time are marks.
+    Rows of other settings are faded. Rungs without a time are marks. `name`: the shape of the settings in words.
     """
     dots = _dots(settings)
     marks = _marks(settings, dots)
@@ -364,7 +365,7 @@ def rooflines(settings: RunSettings) -> None:
         tr("The peaks of this device were not measured yet. Press Run to measure them and draw the roof.")
     )
     together(
-        card_title(tr("Roofline")),
+        card_title(tr("Roofline"), name),
         *map(conclusion, main),
         f'<p class="kt-figures">{badges}</p>' if roofs else no_roof,
     )

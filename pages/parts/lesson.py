@@ -26,10 +26,11 @@ import streamlit as st
 from kernels.i18n import tr
 from pages.parts import address, chapters
 from pages.parts.chapters import OpenChapter
-from pages.parts.query import is_story, url_is_stale
+from pages.parts.query import is_story, url_is_stale, wrong_choices
 from pages.parts.text import heading, note
 
 # -- the parts of a page ---------------------------------------------------------------------------
+_NOTES = "_notes"  # in the session: the place of notes under the controls
 PARTS = frozenset({"watch", "kernel", "run", "why"})
 
 
@@ -64,6 +65,8 @@ def begin(
             heading(title)
             if page:
                 chapters.switch(page, chapter)
+    views = (address.EXPLORE, address.STORY, *sorted(PARTS | set(more)))
+    note(*address.choice_notes(address.VIEW, st.query_params.get(address.VIEW), views))
     if chapter:
         note(*chapter.notes())
     return visible, whole
@@ -74,11 +77,13 @@ def controls(visible: bool) -> Iterator[None]:
     """Draws a lesson's controls in one line that wraps. On a phone they are folded under one word."""
     if not visible:
         yield
+        st.session_state[_NOTES] = st.empty()
         return
     with st.container(key="controls", horizontal=True, vertical_alignment="center"):
         label = tr("Controls")
         st.html(f'<details class="kt-fold"><summary>{label}</summary></details>')
         yield
+    st.session_state[_NOTES] = st.empty()
 
 
 def deferred_loaded() -> bool:
@@ -91,7 +96,12 @@ def deferred_loaded() -> bool:
 
 
 def load_deferred(parts: frozenset[str]) -> None:
-    """Starts the second run of a page, at its end. The stage alone has no deferred parts."""
+    """Starts the second run of a page, at its end. The stage alone has no deferred parts.
+
+    Under the controls it names the choices of the URL that the page does not have: all are read by then."""
+    if wrong := wrong_choices():
+        with st.session_state[_NOTES].container():
+            note(*wrong)
     if parts != {"watch"} and not deferred_loaded():
         _load_soon()
 

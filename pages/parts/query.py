@@ -8,13 +8,19 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts import address
+from pages.parts import address, sizes
 from pages.parts.address import Fields, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
 _CHAPTER = "_set_by_chapter"
 _PAGE = "_page"  # the URL path of the page of the last run
 _MODE, _LAST_MODE = "_mode", "_last_mode"  # of this run, and of the run before on the same page: a `_Mode`
+# Choices that some pages or kernels lack. A link to another kernel keeps the order; the engines depend on the machine.
+_ELSEWHERE = {
+    "order": ("explaining", "warps", "map", "timeline", "library", "fragments"),
+    "engine": ("cuda", "emulator", "cpu"),
+}
+_WRONG = "_wrong_choices"  # of this run: the value of the URL and the choices, by name
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
@@ -32,9 +38,11 @@ def begin_page(page: str) -> None:
     state = st.session_state
     state[NOW], state[_STAYS] = [], False
     state.pop(_CHAPTER, None)
+    state.pop(_WRONG, None)
     last = state.pop(_MODE, None)  # None if the last run was cut off before it knew its mode
     if page != state.get(_PAGE):
         state[_LAST_MODE] = None
+        sizes.forget()
     elif last:
         state[_LAST_MODE] = last
     state[_PAGE] = page
@@ -162,7 +170,16 @@ def chosen(name: str, choices: Iterable[str]) -> str:
     """
     in_url = st.context.url or name not in st.session_state  # without a browser a control is ahead of the URL
     value = url_values().get(name) if in_url else st.session_state.get(name)
-    return value if value in choices else next(iter(choices))
+    choices = tuple(choices)
+    if value and value not in choices and value not in _ELSEWHERE.get(name, ()):
+        st.session_state.setdefault(_WRONG, {})[name] = value, choices
+    return value if value in choices else choices[0]
+
+
+def wrong_choices() -> list[str]:
+    """Returns a note for each value of the URL that `chosen` did not find among its choices in this run."""
+    wrong = st.session_state.get(_WRONG, {}).items()
+    return [note for name, (value, choices) in wrong for note in address.choice_notes(name, value, choices)]
 
 
 def others(fields: Fields) -> dict[str, str]:

@@ -20,8 +20,8 @@ from pages.parts import cards, lesson, why
 from pages.parts.controls import Link, option
 from pages.parts.query import chosen, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
-from pages.parts.sizes import Sizes
-from pages.parts.text import card_title, note, quiet
+from pages.parts.sizes import Shown, Sizes, shown
+from pages.parts.text import card_title, note
 from pages.parts.worker import worker
 from visuals.charts.story import Story
 
@@ -38,28 +38,25 @@ def run_section(
     sizes: Sizes | None = None,
 ) -> None:
     """Draws the four cards. `link(preset, label)` draws a link that sets the page to a preset. `more` draws what follows
-    the cards. `sizes` names the shape of the cards, if the strip above shows a larger one too."""
-    if sizes and "watch" in lesson.parts():
-        _name_the_shape(settings, sizes)
+    the cards. They are about the size that the strip shows; the counts of Why about the shape on the stage, which is
+    small enough to count. `sizes` names the shapes."""
     every = POLL_S if st.session_state.get("job") else None
-    st.fragment(_all, run_every=every)(settings, story, link, more)
+    watched = "watch" in lesson.parts()
+    above = shown(settings) if watched else Shown(settings, "")
+    on_stage = above if above.settings == settings else _on_stage(settings, sizes)
+    st.fragment(_all, run_every=every)(above, on_stage, story, link, more)
 
 
-def _name_the_shape(settings: RunSettings, sizes: Sizes) -> None:
-    """Writes which of the strip's two shapes the cards are about."""
-    real = sizes.real(settings.shape)
-    if real is None or real.macs <= settings.shape.macs:
-        return
-    quiet(
-        tr(
-            "The cards below are about the shape on the stage: {shape}. The figures under the picture also cover {real}.",
-            shape=sizes.name(settings.shape),
-            real=sizes.name(real),
-        )
-    )
+def _on_stage(settings: RunSettings, sizes: Sizes | None) -> Shown:
+    if not sizes:
+        return Shown(settings, "")
+    return Shown(settings, tr("{shape}, on the stage", shape=sizes.name(settings.shape)))
 
 
-def _all(settings: RunSettings, story: Story, link: Link, more: Callable[[RunSettings], None]) -> None:
+def _all(
+    above: Shown, on_stage: Shown, story: Story, link: Link, more: Callable[[RunSettings], None]
+) -> None:
+    settings, name = above
     collect()
     restore_run(settings.ladder)
     drawn_beside_stage = "watch" in lesson.parts()  # its strip has the button
@@ -67,7 +64,7 @@ def _all(settings: RunSettings, story: Story, link: Link, more: Callable[[RunSet
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
                 with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
-                    st.html(card_title(tr("Time")))
+                    st.html(card_title(tr("Time"), name))
                     if not drawn_beside_stage:
                         _button(settings)
                 if not drawn_beside_stage:
@@ -76,12 +73,12 @@ def _all(settings: RunSettings, story: Story, link: Link, more: Callable[[RunSet
                 cards.times(settings, story)
             current = card_rows(settings)
             with st.container(key="card_memory", border=True):
-                cards.memory(settings, current, story.cost(settings.shape))
+                cards.memory(settings, current, story.cost(settings.shape), name)
         with st.container(key="cards_right"):
             with st.container(key="card_why", border=True):
-                why.card(settings, current, story, link)
+                why.card(on_stage, card_rows(on_stage.settings), story, link)
             with st.container(key="card_roofline", border=True):
-                cards.rooflines(settings)
+                cards.rooflines(settings, name)
     more(settings)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 
+from kernels.i18n import tr
 from kernels.model.rung import Rung
 from pages.parts import counts
 from pages.parts.run_settings import RunSettings, card_rows
@@ -15,6 +16,9 @@ from visuals.strip.evidence import Evidence
 from visuals.strip.strip import Size
 
 STAGE, REAL = "stage", "real"
+PARAM = "size"  # the URL parameter, which the stage writes
+# In the session: the reader's choice and the size that was first then; settings of the stage, and what the strip shows.
+_CHOSEN, _SHOWN = "_chosen_size", "_shown_size"
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,50 @@ def selected(by_size: Mapping[str, RunSettings]) -> str:
         return first
     measured = next((key for key, settings in by_size.items() if ran.settings == settings), "")
     return measured or (STAGE if card_rows(by_size[STAGE]).stale else first)
+
+
+class Shown(NamedTuple):
+    """What the strip shows: the settings of its size, and the words for it."""
+
+    settings: RunSettings
+    name: str
+
+
+def forget() -> None:
+    """Forgets the reader's choice on another page."""
+    st.session_state.pop(_CHOSEN, None)
+
+
+def choose(size: str, first: str) -> bool:
+    """Keeps the reader's choice. Returns whether it differs from what the cards are about.
+
+    The browser sends the choice. It writes it to the URL too, but Streamlit's requests do not have that.
+    """
+    before = _chosen(first)
+    st.session_state[_CHOSEN] = first, size
+    return size != (before or first)
+
+
+def _chosen(first: str) -> str:
+    """Returns the reader's choice, "" if there is none since the page shows another size first, as in player.js."""
+    of, size = st.session_state.get(_CHOSEN) or (first, st.query_params.get(PARAM, ""))
+    return size if of == first else ""
+
+
+def show(by_size: Mapping[str, RunSettings], first: str, sizes: Sizes) -> None:
+    """Keeps for the cards which size the strip shows: that of the URL, else `first`."""
+    chosen = _chosen(first)
+    key = chosen if chosen in by_size else first
+    name = sizes.name(by_size[key].shape)
+    if key == STAGE and len(by_size) > 1:
+        name = tr("{shape}, on the stage", shape=name)
+    st.session_state[_SHOWN] = by_size[STAGE], Shown(by_size[key], name)
+
+
+def shown(settings: RunSettings) -> Shown:
+    """Returns what the strip over these settings shows: the settings themselves without a strip."""
+    of, found = st.session_state.get(_SHOWN) or (None, None)
+    return found if found and of == settings else Shown(settings, "")
 
 
 def _evidence(settings: RunSettings, rung: Rung, sizes: Sizes) -> Evidence:

@@ -14,8 +14,8 @@ from pages.parts import counts, run
 from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.query import url_is_stale, write
-from pages.parts.run_settings import RunSettings
-from pages.parts.sizes import STAGE, Sizes, selected, settings_by_size, strip_sizes
+from pages.parts.run_settings import RunSettings, card_rows
+from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
 from visuals import stage
 from visuals.scene.scene import Scene
 from visuals.strip import strip
@@ -45,6 +45,9 @@ class Stage:
 
     def draw(self) -> None:
         """Draws the stage and its strip, which is polled while something is measured or counted."""
+        run.restore_run(self.settings.ladder)
+        by_size = self.by_size()
+        show(by_size, self.first_size(by_size), self.sizes)
         every = run.POLL_S if st.session_state.get("job") else counts.next_poll_s(_counting(self.settings))
         st.fragment(_draw, run_every=every)(self, polled=every is not None)
         _let_the_browser_paint()
@@ -61,6 +64,20 @@ def _let_the_browser_paint() -> None:
         time.sleep(PAUSE_S)
         st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
 
+    def by_size(self) -> dict[str, RunSettings]:
+        """Returns the settings of Run for each size of the strip."""
+        # The tile sizes of a chapter are for watching.
+        sizes = replace(self.sizes, tiles={}) if self.chapter else self.sizes
+        return settings_by_size(self.settings, self.rung, sizes)
+
+    def first_size(self, by_size: Mapping[str, RunSettings]) -> str:
+        """Returns the size that the strip shows first: the chapter's, unless only the real one has a time."""
+        size = self.chapter.current.size if self.chapter else ""
+        if size not in by_size:
+            return selected(by_size)
+        timed = [key for key, settings in by_size.items() if self.rung.name in card_rows(settings).rows]
+        return REAL if size == STAGE and timed == [REAL] else size
+
 
 def _counting(settings: RunSettings) -> counts.CountRequest | None:
     """Starts or continues the request for counts, and returns it; None if all are known."""
@@ -73,20 +90,15 @@ def _draw(on_stage: Stage, polled: bool) -> None:
     counts_polled = polled and on_stage.chapter and not st.session_state.get("job")
     if counts_polled and counts.next_poll_s(_counting(settings)) is None and not url_is_stale():
         st.rerun()
-    sizes = on_stage.sizes
-    if on_stage.chapter:  # its tile sizes are for watching
-        sizes = replace(sizes, tiles={})
-    by_size = settings_by_size(settings, rung, sizes)
-    if isinstance(
-        pressed := stage.pressed(on_stage.key), dict
-    ):  # before anything is drawn: most presses rerun the page
+    by_size = on_stage.by_size()
+    pressed = stage.pressed(on_stage.key)
+    if isinstance(pressed, dict):  # before anything is drawn: most presses rerun the page
         _act(on_stage, pressed, by_size)
     run.collect()
     run.restore_run(settings.ladder)
-    known = strip_sizes(by_size, rung, sizes, can_put=on_stage.link is not None)
-    size, options = selected(by_size), {}
+    known = strip_sizes(by_size, rung, on_stage.sizes, can_put=on_stage.link is not None)
+    size, options = on_stage.first_size(by_size), {}
     if chapter := on_stage.chapter:
-        size = chapter.current.size if chapter.current.size in by_size else size
         panel = chapter.panel({one.key: one.evidence for one in known})
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
@@ -117,6 +129,8 @@ def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSett
             _play_in(order, on_stage.orders)
         case {"do": "put", "size": size} if size in by_size and on_stage.link:
             on_stage.link.put(by_size[size].shape)
+        case {"do": "size", "size": size} if choose(size, on_stage.first_size(by_size)):
+            st.rerun()  # the cards follow
         case {"do": "stop"}:
             run.stop()
         case {"do": "run", "size": size} if size in by_size:

@@ -19,9 +19,10 @@ def idea(text: str) -> None:
     st.html(f'<p class="kt-idea">{text}</p>')
 
 
-def card_title(text: str) -> str:
-    """Returns the HTML of a card's title."""
-    return f'<h2 class="kt-card">{escape(text)}</h2>'
+def card_title(text: str, size: str = "") -> str:
+    """Returns the HTML of a card's title. `size`: the shape of its figures in words."""
+    about = f" <small>{escape(size)}</small>" if size else ""
+    return f'<h2 class="kt-card">{escape(text)}{about}</h2>'
 
 
 def note(*texts: str) -> None:

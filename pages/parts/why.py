@@ -20,6 +20,7 @@ from pages.parts import counts
 from pages.parts.query import url_is_stale
 from pages.parts.run_settings import CardRows, RunSettings, bars
 from pages.parts.save import File, save_buttons
+from pages.parts.sizes import Shown
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from visuals import units
 from visuals.charts import conclusions, roofline, sweeps
@@ -33,14 +34,15 @@ SHARED = {  # if a rung uses it: a wavefront accesses the 32 banks once, up to 1
 MAX_COLUMNS = 5  # of rungs: more are drawn as lines
 
 
-def card(settings: RunSettings, current: CardRows, story: Story, link: Callable[[Preset, str], None]) -> None:
+def card(shown: Shown, current: CardRows, story: Story, link: Callable[[Preset, str], None]) -> None:
+    settings, name = shown
     every = (
         None
         if st.session_state.get("job")
         else counts.next_poll_s(counts.request_counts(settings, counts.countable(settings)))
     )
     draw = st.fragment(_figures, run_every=every) if every else _figures
-    draw(settings, current, polled=bool(every))
+    draw(settings, current, name, polled=bool(every))
     with st.container(key="chips_why", horizontal=True):
         if examples := story.examples():
             st.html(paragraph(tr(story.examples_label)))
@@ -49,13 +51,13 @@ def card(settings: RunSettings, current: CardRows, story: Story, link: Callable[
     downloads(settings)
 
 
-def _figures(settings: RunSettings, current: CardRows, polled: bool) -> None:
+def _figures(settings: RunSettings, current: CardRows, name: str, polled: bool) -> None:
     """Draws the conclusion, the bytes that each rung moves as bars, and folded the table. It polls while rungs are
     counted."""
     request = counts.request_counts(settings, counts.countable(settings))
     if polled and counts.next_poll_s(request) is None and not url_is_stale():
         st.rerun()
-    head = card_title(tr("Why"))
+    head = card_title(tr("Why"), name)
     titled_rows = bars(settings, {} if current.stale else current.rows)
     notes = paragraph(pieces_note(titled_rows))
     together(head, _traffic(settings), details(f"<div>{_table(settings, current, request)}</div>", notes))

@@ -42,8 +42,7 @@ def section(query: Selection, row: address.Row) -> None:
             card_title(tr(TITLE)),
             conclusion(story.outcomes_sentence(outcomes)),
             f'<p class="kt-figures">{" ".join(badges)}</p>',
-            _table(outcomes, query.shape),
-            details(paragraph(story.row_sentence(row.x)), paragraph(how)),
+            details(_table(outcomes, query.shape), paragraph(story.row_sentence(row.x)), paragraph(how)),
         )
 
 

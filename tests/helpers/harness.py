@@ -19,6 +19,7 @@ from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from kernels.conv.shape import ConvShape
 from kernels.records import folder
+from pages._lessons import entries
 from pages.conv import address as conv_address
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.inputs import Inputs
@@ -133,6 +134,15 @@ class Stage:
             if (rect_after["x"], rect_after["y"]) == (rect["x"], rect["y"]):
                 break
         return x, y
+
+
+def go_to_lesson(page: Page, title: str) -> None:
+    """Follows the bar's link to a lesson. Some are in the menu of a group."""
+    bar = page.locator(".st-key-nav")
+    group = next((group for group, lessons in entries() if title in [one.title for one in lessons]), "")
+    if group:
+        bar.get_by_role("button", name=group, exact=True).click()
+    bar.get_by_role("link", name=title, exact=True).click()
 
 
 @dataclass(frozen=True)

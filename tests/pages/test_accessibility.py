@@ -67,11 +67,22 @@ def test_chapter_with_an_open_explanation(page, server, violations, scheme):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
-def test_lesson(page, server, violations, scheme, width):
+@pytest.mark.parametrize(
+    ("path", "scheme", "width"),
+    [
+        ("im2col?step=5", "light", 1440),
+        ("im2col?step=5", "dark", 1440),
+        ("im2col?step=5", "light", 390),
+        ("layers?view=explore", "dark", 1440),
+        ("layers?view=story", "light", 390),
+        ("backward?view=explore", "light", 390),
+        ("backward?view=story", "dark", 1440),
+    ],
+)
+def test_lesson(page, server, violations, path, scheme, width):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{server}/im2col?step=5")
+    page.goto(f"{server}/{path}")
     Stage(page).ready()
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     page.evaluate("document.querySelectorAll('.kt-details').forEach(folded => { folded.open = true; })")

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import Stage, preset
+from tests.helpers.harness import Stage, go_to_lesson, preset
 
 pytestmark = pytest.mark.browser
 
@@ -42,10 +42,6 @@ def field(page, name):
 def change(page, name, value):
     field(page, name).fill(value)
     field(page, name).press("Enter")
-
-
-def go_to_lesson(page, title):
-    page.locator(".st-key-nav").get_by_role("link", name=title, exact=True).click()
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from pages._lessons import LESSONS
+from pages._lessons import GROUPS, LESSONS, entries
 from tests.helpers.harness import Stage
 
 pytestmark = pytest.mark.browser
@@ -47,8 +47,9 @@ def test_phone_has_a_menu_of_lessons(page, server):
     expect(links.first).to_be_hidden()
     menu.click()
     expect(menu).to_have_attribute("aria-expanded", "true")
-    expect(links).to_have_text([lesson.title for lesson in LESSONS])
-    for n in range(len(LESSONS)):
+    in_bar = [lesson.title for _, lessons in entries() for lesson in lessons]
+    expect(links).to_have_text([*in_bar, "Glossary"])
+    for n in range(len(LESSONS) + 1):
         expect(links.nth(n)).to_be_in_viewport(ratio=1)
         assert links.nth(n).bounding_box()["height"] >= 44
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
@@ -74,7 +75,7 @@ def test_menu_closes_when_the_reader_leaves_it(page, server):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [1024, 900])
+@pytest.mark.parametrize("width", [960, 768])
 def test_bar_fits_a_tablet(page, server, width):
     page.set_viewport_size({"width": width, "height": 768})
     open_im2col(page, server)
@@ -83,17 +84,57 @@ def test_bar_fits_a_tablet(page, server, width):
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
 
 
+def test_every_lesson_is_in_the_bar_once():
+    paths = [lesson.path for _, lessons in entries() for lesson in lessons]
+    assert sorted(paths) == sorted(lesson.path for lesson in LESSONS)
+    grouped = [path for group in GROUPS.values() for path in group]
+    assert len(set(grouped)) == len(grouped)
+    assert [title for title, lessons in entries() if len(lessons) > 1] == list(
+        filter(None, [t for t, _ in entries()])
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [1440, 1201])
+def test_a_menu_of_the_bar_opens_closes_and_marks_its_lesson(page, server):
+    open_im2col(page, server)
+    bar = page.locator(".st-key-nav")
+    menu, other = (bar.get_by_role("button", name=name, exact=True) for name in ("convolution", "attention"))
+    expect(menu).to_have_attribute("data-current", "")
+    expect(other).not_to_have_attribute("data-current", "")
+    link = bar.get_by_role("link", name="Winograd", exact=True)
+    expect(link).to_have_count(0)  # hidden also from a screen reader
+    menu.focus()
+    page.keyboard.press("Enter")
+    expect(menu).to_have_attribute("aria-expanded", "true")
+    expect(link).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Tab")
+    expect(bar.get_by_role("link", name="direct", exact=True)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(menu).to_be_focused()
+    expect(link).to_have_count(0)
+    menu.click()
+    other.click()
+    expect(link).to_have_count(0)  # one menu at a time
+    bar.get_by_role("link", name="softmax", exact=True).click()
+    expect(page).to_have_url(f"{server}/softmax")
+    expect(other).to_have_attribute("data-current", "")
+    expect(other).to_have_attribute("aria-expanded", "false")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1440, 1280, 961])
 def test_bar_shows_all_lessons_on_a_wide_screen(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})
     open_im2col(page, server)
     expect(page.locator(".kt-menu")).to_be_hidden()
     expect(page.locator(".st-key-nav").get_by_role("link", name="History")).to_be_in_viewport(ratio=1)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
-    for lesson in LESSONS:
-        link = page.locator(".st-key-nav").get_by_role("link", name=lesson.title, exact=True)
-        expect(link).to_be_in_viewport(ratio=1)
+    bar = page.locator(".st-key-nav")
+    for group, lessons in entries():
+        if group:
+            bar.get_by_role("button", name=group, exact=True).click()
+        for lesson in lessons:
+            expect(bar.get_by_role("link", name=lesson.title, exact=True)).to_be_in_viewport(ratio=1)
 
 
 @pytest.mark.slow
@@ -138,3 +179,13 @@ def test_focus_is_outlined_everywhere(page, server, path, scheme):
         page.keyboard.press("Tab")
         without.add(page.evaluate(OUTLINED))
     assert without <= {""}
+
+
+@pytest.mark.parametrize("path", ["im2col", "glossary", "history"])
+def test_a_page_opened_directly_requests_nothing_that_is_missing(new_page, server, path):
+    page, missing = new_page(), []
+    page.on("response", lambda response: missing.append(response.url) if response.status >= 400 else None)
+    page.goto(f"{server}/{path}")
+    expect(page.locator("h1.kt-title")).to_be_visible()
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    assert missing == []

@@ -13,7 +13,7 @@ from visuals.scene.recorder import StepKinds
 
 # {0} ... are a step's numbers; names in braces are filled once per rung.
 FP32 = MappingProxyType({
-    "start": mark("The block of queries {0} to {1} loads its rows of {Q} into shared memory, multiplied by {FACTOR}{PADDED}. Each row "
+    "start": mark("The block of queries {0} to {1} loads its rows of {Q} into shared memory, multiplied by {FACTOR}.{PADDED} Each row "
     "starts with m = −∞, l = 0 and O = 0. The captions follow query {3}."),
     "K": mark("Tile {0} of {1}: the block loads keys {2} to {3} from global memory into shared memory. Floats of {K} loaded: {4}."),
     "K-next": mark("The copy of keys {2} to {3} of the next tile starts before this tile's values are added. It overwrites the keys of this tile. "
@@ -53,7 +53,7 @@ FP32 = MappingProxyType({
 })  # fmt: skip
 
 HALVES = MappingProxyType(FP32 | {
-    "start": mark("The block of queries {0} to {1} loads its rows of {Q} into shared memory, as 16-bit numbers{PADDED}. Each row starts "
+    "start": mark("The block of queries {0} to {1} loads its rows of {Q} into shared memory, as 16-bit numbers.{PADDED} Each row starts "
     "with m = −∞, l = 0 and O = 0 in FP32. The captions follow query {3}."),
     "K": mark("Tile {0} of {1}: the copy of keys {2} to {3} from global memory to buffer {5} of shared memory starts. 16-bit numbers of {K} "
     "copied: {4}."),
@@ -72,7 +72,7 @@ HALVES = MappingProxyType(FP32 | {
 })  # fmt: skip
 
 # Whole rows are stored in shared memory, but at most the columns of Q are drawn.
-PADDED = mark(", and padded with zeros to {DP} columns (not drawn)")
+PADDED = mark("Columns up to {DP} are filled with zeros (not drawn).")
 
 _SCORES = MappingProxyType({
     "attention/flash": mark("Each thread computes one of the scores of the tile, a row of {Q} times a row of {K}. It keeps the score in a register. "
@@ -131,7 +131,7 @@ def templates_of(plan: Plan, s: AttentionShape, factor: float) -> StepKinds:
         "EXP": "2^" if plan.binary else "exp", "F": f"{factor:.4g}", "LANES": plan.lanes, "TN": plan.Bc // plan.lanes,
         "FACTOR": f"{scale} · log2 e = {factor:.4g}" if plan.binary else f"scale = {factor:.4g}",
         "TM": plan.Br * plan.lanes // plan.threads, "TILES": -(-s.N // plan.Bc), "SQUARE": f"{s.N:,} × {s.N:,}",
-        "PADDED": tr(PADDED, DP=plan.DP) if s.d < plan.DP else "",
+        "PADDED": " " + tr(PADDED, DP=plan.DP) if s.d < plan.DP else "",
     }  # fmt: skip
     kinds = list(LINES[plan.rung])
     return fill_templates(templates, {kind: kinds.index(kind) for kind in templates}, values)

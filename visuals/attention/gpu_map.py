@@ -69,7 +69,7 @@ def _kernel(s: AttentionShape, plan: Plan, name: str, blocks: Blocks, total: Tra
 
 
 def _first(s: AttentionShape, plan: Plan) -> int:
-    """Returns the tile of queries of block 1: the last one in kernels that start with the most work."""
+    """Returns the tile of queries of block 0: the last one in kernels that start with the most work."""
     return -(-s.N // plan.Br) - 1 if s.causal and plan.rung != RUNGS[0] else 0
 
 
@@ -98,7 +98,7 @@ def _of_one_tile(plan: Plan) -> int:
 
 
 def _of_tile(s: AttentionShape, plan: Plan) -> Traffic:
-    """Returns the bytes of the first tile of keys and values of block 1."""
+    """Returns the bytes of the first tile of keys and values of block 0."""
     return _loads(2 * min(plan.Bc, s.N) * s.d * plan.word, Amount(_of_one_tile(plan), "predicted"))
 
 

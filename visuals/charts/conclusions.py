@@ -153,12 +153,13 @@ def of_limit(intensities: Sequence[float], roof: Roof) -> str:
     fields = {"intensity": units.ratio(low), "ridge": units.ratio(roof.ridge), "device": roof.device}
     if low > roof.ridge:
         return tr(
-            "Arithmetic is the limit: {intensity} FLOP/byte or more, above {ridge} on {device}.", **fields
+            "The roof over them is arithmetic: {intensity} FLOP/byte or more, above {ridge} on {device}.",
+            **fields,
         )
     if high < roof.ridge:
         fields["intensity"] = units.ratio(high)
         return tr(
-            "Memory bandwidth is the limit: {intensity} FLOP/byte or less, below {ridge} on {device}.",
+            "The roof over them is memory bandwidth: {intensity} FLOP/byte or less, below {ridge} on {device}.",
             **fields,
         )
     return ""

@@ -112,7 +112,7 @@ def predicted_shared(s: GemmShape, plan: Plan) -> int | None:
 
 
 def _of_tile(s: GemmShape, plan: Plan, rung: str) -> Traffic:
-    """Returns the bytes that block 1 loads for its first tile."""
+    """Returns the bytes that block 0 loads for its first tile."""
     depth = min(plan.BK, s.K)
     one = GemmShape(*plan.inside(s), depth, dtype=s.dtype)
     e = ELEMENT_BYTES[s.dtype]

@@ -76,7 +76,7 @@ class Tile:
 class Operand:
     """A tensor in HBM, drawn as rows x cols pieces. `values` are the numbers in its pieces; None: a launch writes it.
 
-    `pieces[t]` is the piece of the t-th tile of block 1; an output has one.
+    `pieces[t]` is the piece of the t-th tile of block 0; an output has one.
     """
 
     name: str
@@ -93,18 +93,18 @@ class Operand:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch: what it reads and writes, and the bytes that it moves. `tile` are those of one tile of block 1."""
+    """One launch: what it reads and writes, and the bytes that it moves. `tile` are those of one tile of block 0."""
 
     name: str
     blocks: Blocks
     reads: tuple[str, ...]
     writes: str
-    tiles: int  # that block 1 loads, one after the other
+    tiles: int  # that block 0 loads, one after the other
     tile: Traffic
     total: Traffic
     sums: tuple[int, int] = (1, 1)  # of one thread, as drawn
     sums_note: str = ""
-    once: tuple[str, ...] = ()  # what block 1 loads before its first tile, and those bytes
+    once: tuple[str, ...] = ()  # what block 0 loads before its first tile, and those bytes
     once_traffic: Traffic = Traffic()
 
 

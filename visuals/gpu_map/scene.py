@@ -18,7 +18,7 @@ from visuals.units import whole
 
 MAX_CELLS = 1024  # of the grid of blocks
 IN_L2 = (2, 4)  # rows and columns in which a tile is drawn in L2
-FOLLOWED = 2  # tiles of block 1 that are followed one by one
+FOLLOWED = 2  # tiles of block 0 that are followed one by one
 
 
 def map_scene(m: GpuMap) -> Scene:
@@ -82,7 +82,7 @@ class Steps:
         cells = np.flatnonzero((last >= wave.start) & (last < wave.stop))
         self.r.put("blocks", wave_of(last[cells], self.m.gpu.sms, kernel.blocks.resident) + 1, cells)
 
-    # -- block 1 ---------------------------------------------------------------------------------
+    # -- block 0 ---------------------------------------------------------------------------------
     def _follow(self, kernel: Kernel) -> None:
         m = self.m
         if kernel.once:
@@ -220,7 +220,8 @@ def _of_blocks(m: GpuMap, cells: Cells) -> Annotation:
     first = np.minimum(np.arange(cells.rows * cells.cols) * cells.each, blocks.count - 1)
     last = np.minimum(first + cells.each, blocks.count) - 1
     fits = gpu.sms, blocks.resident
-    args = np.stack([first, last, wave_of(first, *fits), wave_of(last, *fits), sm_of(first, *fits)], 1) + 1
+    waves = [wave_of(of, *fits) + 1 for of in (first, last)]
+    args = np.stack([first, last, *waves, sm_of(first, *fits)], 1)
     templates = (
         tr("Block {0}: wave {2}, on SM {4}."),
         tr("Blocks {0} to {1}: wave {2}."),
@@ -237,7 +238,7 @@ def _of_sms(m: GpuMap) -> Annotation:
     last = all_waves(blocks.count, gpu.sms, blocks.resident).on_sm
     in_all = (waves - 1) * blocks.resident + last
     size = -(-gpu.sms // across(gpu.sms)) * across(gpu.sms)
-    args = np.stack([np.arange(size) + 1, np.pad(in_all, (0, size - gpu.sms))], 1)
+    args = np.stack([np.arange(size), np.pad(in_all, (0, size - gpu.sms))], 1)
     return Annotation(
         "sms", Captions((tr("SM {0} runs {1} blocks of the first launch."),), np.zeros(size, int), args)
     )

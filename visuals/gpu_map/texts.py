@@ -83,7 +83,7 @@ def waves(step: Waves, b: Blocks, gpu: Gpu) -> str:
     count = wave_count(b.count, gpu.sms, b.resident)
     if step.last == count - 1 and step.first == step.last:
         return last_wave(step, b, gpu)
-    fields = {"first": whole(step.start + 1), "last": whole(step.stop)}
+    fields = {"first": whole(step.start), "last": whole(step.stop - 1)}
     if step.first == step.last:
         wave = whole(step.first + 1)
         return tr(
@@ -119,22 +119,22 @@ def _names(m: GpuMap, names: tuple[str, ...]) -> str:
 
 
 def once(m: GpuMap, kernel: Kernel) -> str:
-    """Returns what block 1 loads before its first tile."""
+    """Returns what block 0 loads before its first tile."""
     fields = {"names": _names(m, kernel.once), "bytes": size(kernel.once_traffic.read[1])}
-    return tr("Block 1 first loads its tile of {names}: {bytes}. It keeps it until the end.", **fields)
+    return tr("Block 0 first loads its tile of {names}: {bytes}. It keeps it until the end.", **fields)
 
 
 def into_l2(m: GpuMap, kernel: Kernel, tile: int) -> str:
-    """Returns what block 1 needs for a tile, and where it comes from."""
+    """Returns what block 0 needs for a tile, and where it comes from."""
     fields = {"n": whole(tile + 1), "names": _names(m, kernel.reads), "bytes": size(kernel.tile.read[1])}
     if kernel.tile.read[1].bytes is None and kernel.tiles == 1:
-        text = tr("Block 1 reads its part of {names}.", **fields)
+        text = tr("Block 0 reads its part of {names}.", **fields)
     elif kernel.tile.read[1].bytes is None:
-        text = tr("Block 1 needs tile {n} of {names}.", **fields)
+        text = tr("Block 0 needs tile {n} of {names}.", **fields)
     elif kernel.tiles == 1:
-        text = tr("Block 1 reads its part of {names}: {bytes}.", **fields)
+        text = tr("Block 0 reads its part of {names}: {bytes}.", **fields)
     else:
-        text = tr("Block 1 needs tile {n} of {names}: {bytes}.", **fields)
+        text = tr("Block 0 needs tile {n} of {names}: {bytes}.", **fields)
     return f"{text} " + tr("What L2 does not hold comes from HBM.")
 
 
@@ -149,7 +149,7 @@ def onto_sm(m: GpuMap, kernel: Kernel, tile: int) -> str:
 
 
 def into_registers(m: GpuMap, kernel: Kernel, tile: int) -> str:
-    """Returns what the threads of block 1 load from there for a tile."""
+    """Returns what the threads of block 0 load from there for a tile."""
     amount, before = kernel.tile.read[2], kernel.tile.read[1]
     if amount.bytes is None:
         return tr("Each thread computes with values in its own registers.")
@@ -167,10 +167,10 @@ def more_tiles(kernel: Kernel, first: int) -> str:
 
 
 def store(m: GpuMap, kernel: Kernel) -> str:
-    """Returns where block 1 stores its results."""
+    """Returns where block 0 stores its results."""
     output = m.operands[kernel.writes]
     return tr(
-        "Block 1 is done. Its threads store their results to {output}.",
+        "Block 0 is done. Its threads store their results to {output}.",
         output=f"[{output.title}]({output.role})",
     )
 

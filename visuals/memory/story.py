@@ -12,28 +12,39 @@ from kernels.ladders import LADDERS
 from kernels.memory.shape import SECTOR, BanksShape, BranchShape, MemoryShape, StrideShape
 from kernels.runner import run
 from visuals import units
+from visuals.charts.bars import bar_line
 
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
 class CountTable:
-    """A table of the emulator's counts: one column per name, one line per (name, counts), and sentences on it."""
+    """A table of the emulator's counts: one column per name, one line per (name, counts), and sentences on it.
+
+    `bars` are the counts that the first sentence compares: title and count, drawn above the table."""
 
     columns: Sequence[str]
     lines: Sequence[tuple[str, Sequence[str]]]
     sentences: Sequence[str]  # the first is the conclusion
+    bars: Sequence[tuple[str, int]]
 
-    def html(self) -> str:
+    def bars_html(self) -> str:
+        """Returns the HTML of the badge and the bars, without bars if all are as long."""
+        badge = units.badge("counted", tr("by the emulator, like Nsight Compute"))
+        most = max(count for _, count in self.bars)
+        drawn = "".join(bar_line(title, count / most, _count(count)) for title, count in self.bars)
+        differ = any(count < most for _, count in self.bars)
+        return f'<p class="kt-figures">{badge}</p>' + (f'<dl class="kt-bars">{drawn}</dl>' if differ else "")
+
+    def table_html(self) -> str:
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("", *self.columns))
         lines = "".join(
             f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
             for name, cells in self.lines
         )
-        badge = units.badge("counted", tr("by the emulator, like Nsight Compute"))
         name = escape(tr("Counted"))
         return (
-            f'<p class="kt-figures">{badge}</p><div class="kt-scroll" tabindex="0" role="region" aria-label="{name}">'
+            f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{name}">'
             f'<table class="kt-table kt-shares"><tr>{head}</tr>{lines}</table></div>'
         )
 
@@ -74,7 +85,7 @@ def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Count
             tr("It is read from memory again if no cache still holds it."),
         ]  # fmt: skip
     columns = tr("sectors read"), tr("sectors written"), tr("relative to the minimum")
-    return CountTable(columns, lines, sentences)
+    return CountTable(columns, lines, sentences, list(sectors_of.items()))
 
 
 def _count(number: int) -> str:
@@ -83,9 +94,10 @@ def _count(number: int) -> str:
 
 def strides(stride: int) -> CountTable:
     """Returns the sectors of one warp of stride/copy at several strides, including the scene's."""
-    lines = []
+    lines, bars = [], []
     for s in sorted({*STRIDES, stride}):
         read = _totals("stride/copy", StrideShape(32, s))["sectors_ld"]
+        bars.append((tr("stride {stride}", stride=s), read))
         lines.append(
             (
                 tr("stride {stride}", stride=s),
@@ -101,7 +113,7 @@ def strides(stride: int) -> CountTable:
         ),
     )
     columns = tr("sectors per load"), tr("fetched"), tr("share used")
-    return CountTable(columns, lines, sentences)
+    return CountTable(columns, lines, sentences, bars)
 
 
 def banks(stride: int) -> CountTable:
@@ -132,7 +144,7 @@ def banks(stride: int) -> CountTable:
         else tr("Padding changes nothing here."),
     )  # fmt: skip
     columns = tr("passes, 32 words per row"), tr("passes, 33 words per row")
-    return CountTable(columns, lines, sentences)
+    return CountTable(columns, lines, sentences, list(zip(columns, (plain, padded), strict=True)))
 
 
 def branches(rounds: int) -> CountTable:
@@ -153,4 +165,5 @@ def branches(rounds: int) -> CountTable:
         tr("The more rounds a branch has, the more this saves: in the limit half of the instructions."),
     )
     columns = tr("instructions of two warps"), tr("divergent branches"), tr("lanes active")
-    return CountTable(columns, lines, sentences)
+    bars = [(tr(rung.title), instructions[rung.name]) for rung in LADDERS["branch"].rungs]
+    return CountTable(columns, lines, sentences, bars)

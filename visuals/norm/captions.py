@@ -105,10 +105,10 @@ TEMPLATES = IN_A_PASS | BEFORE_A_BARRIER | {
     "sum_gamma": mark("A launch adds up the {0} partial sums of each column, always in the same order. A barrier separates the sums of the warps from their total. [dgamma](output)[0] = {1}."),
     "sum_beta": mark("A launch adds up the {0} partial sums of each column, always in the same order. A barrier separates the sums of the warps from their total. [dbeta](output)[0] = {1}."),
     # -- inference ---------------------------------------------------------------------------------------
-    "formula": mark("Block {0} of {1}: thread 0 reads x = {2} and four numbers of channel {3}. [y](output) = {4} · ({2} − {6}) / √({7} + 0.00001) + {5} = {8}."),
+    "formula": mark("Block {0}, one of {1}: thread 0 reads x = {2} and four numbers of channel {3}. [y](output) = {4} · ({2} − {6}) / √({7} + 0.00001) + {5} = {8}."),
     "fold": mark("Channel {0}: scale = gamma / √(var + 0.00001) = {1} / √({2} + 0.00001) = {5}. shift = beta − mean · scale = {3} − {4} · {5} = {6}."),
     "fold_others": mark("The threads of the other {0} channels fold their numbers at the same time."),
-    "scale_shift": mark("Block {0} of {1} computes {7} numbers, each with one multiply-add. The first: [y](output) = {4} · {2} + {5} = {6}, with scale and shift of channel {3}."),
+    "scale_shift": mark("Block {0}, one of {1}, computes {7} numbers, each with one multiply-add. The first: [y](output) = {4} · {2} + {5} = {6}, with scale and shift of channel {3}."),
     "other_blocks": mark("The other {0} blocks do the same at the same time."),
     # -- several rows a block ----------------------------------------------------------------------------
     "row_of_block": mark("Block {0} loads row {1} into registers. After a barrier all threads have the sums of the row. The block writes [dx](output), first {2}. Thread 0 adds dy · x̂ = {3} to its sum of column 0: {4}."),

@@ -144,6 +144,11 @@ class Player {
     fillStrip(this.part.strip, this.data.strip, key, this.asks);
   }
 
+  // Tells the page which size is shown: its cards follow.
+  sendSize() {
+    this.send?.({ do: "size", size: this.stripSize()?.key });
+  }
+
   // Whether the chapter's question waits for a guess: until then the strip holds its figures back.
   get asks() {
     return Boolean(this.data.chapter?.question) && this.guess === null;
@@ -173,7 +178,8 @@ class Player {
   pressStrip(name) {
     if (name.startsWith("size-")) {
       this.showSize(name.slice(5));
-      return this.scene && this.writeLink();
+      if (this.scene) this.writeLink();
+      return this.sendSize();
     }
     if (name === "reveal") return this.answer(REVEALED);
     this.send?.({ do: name, size: this.stripSize().key });
@@ -504,7 +510,7 @@ class Player {
     this.others = others;
     this.scrubTo(this.step);
     this.wentBack = same ? 0 : performance.now() + LATE_MS; // until then the next scene takes its state from the URL
-    later(() => (this.applyLink(), this.showSize(this.size)));
+    later(() => (this.applyLink(), this.showSize(this.size), this.sendSize()));
   }
 
   // The rectangle of a cell in the window.

@@ -98,7 +98,7 @@ function barsList(bars, className) {
 
 // -- memory -------------------------------------------------------------------------------------------------
 function memoryPart({ title, badge: source, parts, text }) {
-  const part = element("div", "strip-memory"), head = element("h3", "", `${title} `), bar = element("div", "strip-stack"), legend = element("p", "strip-legend");
+  const part = element("div", "strip-memory"), head = element("h2", "", `${title} `), bar = element("div", "strip-stack"), legend = element("p", "strip-legend");
   head.append(badge(source));
   bar.setAttribute("role", "img");
   bar.setAttribute("aria-label", parts.map((p) => `${p.label} ${p.text}`).join(", "));
@@ -115,6 +115,6 @@ function memoryPart({ title, badge: source, parts, text }) {
 // -- limits -------------------------------------------------------------------------------------------------
 function limitsPart({ title, rows, text }) {
   const part = element("div", "strip-limits");
-  part.append(element("h3", "", title), barsList(rows, "strip-bars"), element("p", "strip-text", text));
+  part.append(element("h2", "", title), barsList(rows, "strip-bars"), element("p", "strip-text", text));
   return part;
 }

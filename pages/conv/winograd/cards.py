@@ -17,6 +17,7 @@ from kernels.machine.processor import device_name
 from kernels.records.jsontext import id_of
 from pages.conv.tables import scrolled
 from pages.parts import cards, lesson
+from pages.parts.sizes import Shown
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.parts.theme import tokens
 from visuals import units
@@ -27,24 +28,24 @@ from visuals.conv.winograd.part import why_not
 COUNTS, ERRORS = "counts", "errors"  # names of page parts
 
 
-def section(parts: Collection[str], shape: ConvShape) -> None:
-    """Draws the cards that are among `parts`."""
+def section(parts: Collection[str], shape: ConvShape, above: Shown) -> None:
+    """Draws the cards that are among `parts`: operations at the size that the strip shows, errors at `shape`."""
     if not {COUNTS, ERRORS} & set(parts):
         return
     with st.container(key="rates", horizontal=True):
         if COUNTS in parts:
-            _counts(shape)
+            _counts(above.settings.shape, above.name)
         if ERRORS in parts:
             _errors(shape)
 
 
 # -- counted -----------------------------------------------------------------------------------------
-def _counts(s: ConvShape) -> None:
+def _counts(s: ConvShape, name: str) -> None:
     with st.container(key="card_winograd_counts", border=True):
         reason = why_not(s, TILES[0])
         badge = units.badge("predicted", tr("from the entries of the matrices"))
         together(
-            card_title(tr("Fewer multiplications, more additions")),
+            card_title(tr("Fewer multiplications, more additions"), name),
             conclusion(charts.tile_sentence() if reason else charts.work_sentence(s)),
             f'<p class="kt-figures">{badge}</p>',
             paragraph(tr("Not at this shape: {reason}", reason=reason)) if reason else "",

@@ -8,6 +8,7 @@ from pages.conv.winograd import address, cards, matrices
 from pages.conv.winograd.chapters import STORY
 from pages.parts import lesson, run
 from pages.parts.query import chosen
+from pages.parts.sizes import shown
 from pages.parts.stage import Stage
 from pages.parts.text import idea
 from visuals.conv.winograd import story
@@ -50,7 +51,7 @@ if whole:
     )
 if {"run", "why"} & parts:
     run.run_section(settings, story.WINOGRAD, link, sizes=conv_controls.sizes(settings, watched.rung))
-cards.section(parts, shape)
+cards.section(parts, shape, shown(settings))
 if matrices.PART in parts:
     matrices.section()
 conv_lesson.end(parts, LADDER, inputs, watched.tiles_of, watched.rung.name, address.main_file(watched, shape))

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from kernels.gemm.presets import GEMM_PRESETS
 from pages.gemm import address
 from pages.parts import tiles
-from tests.helpers.harness import Stage, preset, tile_size
+from tests.helpers.harness import Stage, go_to_lesson, preset, tile_size
 
 pytestmark = pytest.mark.browser
 RUN_MS = 60_000
@@ -140,13 +140,13 @@ def test_why_table_of_many_rungs_is_not_clipped(lesson, page):
 def test_fields_of_the_same_name_in_two_lessons_are_independent(lesson):
     page = lesson("N=100")
     expect(field(page, "N")).to_have_value("100")
-    page.get_by_role("link", name="im2col", exact=True).click()
+    go_to_lesson(page, "im2col")
     expect(page).to_have_url(re.compile(r"/im2col$"))
     page.get_by_role("link", name="Explore", exact=True).click()
     expect(field(page, "N")).to_have_value("1")
     field(page, "N").press("ArrowUp")
     expect(page).to_have_url(re.compile(r"/im2col\?.*N=2"))
-    page.get_by_role("link", name="tiling", exact=True).click()
+    go_to_lesson(page, "tiling")
     expect(page).to_have_url(re.compile(r"/tiling$"))
     page.get_by_role("link", name="Explore", exact=True).click()
     expect(page).to_have_url(re.compile("view=explore"))
@@ -220,3 +220,17 @@ def test_page_fits_its_width(lesson, page, width):
         for name in ("controls", "card_autotune", "kernels"):
             box = page.locator(f".st-key-{name}").bounding_box()
             assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1, name
+
+
+@pytest.mark.slow
+def test_cards_follow_the_size_of_the_strip(lesson):
+    page = lesson()
+    titles = page.locator(".st-key-cards .kt-card small")
+    expect(titles.first).to_have_text("4,096³")
+    page.locator("[data-strip=size-stage]").click()
+    expect(titles).to_have_text(["64³, on the stage"] * 4)
+    expect(page).to_have_url(re.compile("size=stage"))
+    page.reload()
+    expect(titles).to_have_text(["64³, on the stage"] * 4)
+    page.locator("[data-strip=size-real]").click()
+    expect(titles.first).to_have_text("4,096³")

@@ -62,13 +62,13 @@ def test_changed_control_fades_dots_and_marks_rungs_without_time():
 
 @pytest.mark.slow
 def test_nearest_recording_names_its_shape_and_is_no_dot():
-    at = open_at(engine="cpu", N="2")
+    at = open_at(engine="cpu", N="2", size="stage")
     text = texts(at)
     nearest = records.nearest("conv/direct", TOY.with_(N=2), {"BLOCK": 256})
     assert not nearest.exact
     assert f'<span class="kt-elsewhere">not this shape</span>, the nearest: {nearest.caption}</p>' in text
     assert text.count("kt-badge-recorded") == 2  # over these bars and at the roof, not at memory
-    assert "kt-badge-recorded" in text.partition("Roofline</h2>")[2]
+    assert "kt-badge-recorded" in text.partition("Roofline <small>")[2]
     assert "Press Run to measure what each kernel allocates." in text
     assert plotted(at) == 2  # the bars, and the recorded roof
     assert "It buys time" not in text and "◆" not in text
@@ -77,7 +77,7 @@ def test_nearest_recording_names_its_shape_and_is_no_dot():
 
 
 def test_rung_recorded_only_with_other_tiles_names_them():
-    at = open_at(engine="cpu", caches="hot", TILE="8")
+    at = open_at(engine="cpu", caches="hot", TILE="8", size="stage")
     at.run()  # without a browser the options have the values of the URL only now
     text = texts(at)
     assert "not this shape" not in text
@@ -112,10 +112,10 @@ def test_rung_on_the_stage_without_a_recording_is_named():
 
 
 def test_shape_without_recording_is_reported():
-    text = texts(open_at(engine="cpu", dilation_h="3", H="19"))
+    text = texts(open_at(engine="cpu", dilation_h="3", H="19", size="stage"))
     assert "No recording exists for this shape with these options" in text
     assert text.count("kt-badge-recorded") == 1  # the roof's
-    assert "kt-badge-recorded" in text.partition("Roofline</h2>")[2]
+    assert "kt-badge-recorded" in text.partition("Roofline <small>")[2]
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_padding_is_said_not_to_be_drawn():
     s = AttentionShape(1, 1, 16, 4)
     scene, plan = scene_at(s, FLASH, {"Br": 4, "Bc": 8}, random(s))
     assert (plan.DP, scene.tensor("Qs").cols) == (8, 4)
-    assert ", and padded with zeros to 8 columns (not drawn)." in scene.caption(0)
+    assert " Columns up to 8 are filled with zeros (not drawn)." in scene.caption(0)
     whole, plan = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
     assert plan.DP == TOY.d == whole.tensor("Qs").cols and "padded" not in whole.caption(0)
 

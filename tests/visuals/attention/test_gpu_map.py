@@ -68,7 +68,7 @@ def test_a_real_shape_has_its_blocks_and_predicted_bytes():
     assert m.total.read[1].kind == "predicted"
     assert m.total.read[0].bytes == 3 * 4 * s.heads * s.N * s.d
     scene = map_scene(m)
-    assert "Block 1 first loads its tile of Q" in " ".join(scene.caption(t) for t in range(scene.steps))
+    assert "Block 0 first loads its tile of Q" in " ".join(scene.caption(t) for t in range(scene.steps))
 
 
 def test_a_kernel_that_is_not_compiled_ahead_has_no_map():

@@ -87,9 +87,9 @@ def test_traffic_names_the_most_and_the_least():
 def test_the_limit_is_named_if_it_is_the_same_for_all():
     roof = roofline.roof_of(a_full_row(), "recorded")  # 10 FLOP/byte
     assert conclusions.of_limit([20.0, 30.0], roof) == (
-        "Arithmetic is the limit: 20 FLOP/byte or more, above 10 on a processor."
+        "The roof over them is arithmetic: 20 FLOP/byte or more, above 10 on a processor."
     )
     assert conclusions.of_limit([0.5, 2.0], roof) == (
-        "Memory bandwidth is the limit: 2 FLOP/byte or less, below 10 on a processor."
+        "The roof over them is memory bandwidth: 2 FLOP/byte or less, below 10 on a processor."
     )
     assert conclusions.of_limit([0.5, 20.0], roof) == ""

@@ -78,7 +78,7 @@ def test_sentence_names_the_mapping_with_most_sectors():
     assert dict(table.lines)["matrix add, x down the column"] == ["8,192", "4,096", "8 ×"]
     assert (
         "“matrix add, x down the column” requests 12,288 sectors" in " ".join(table.sentences)
-        and "kt-badge-counted" in table.html()
+        and "kt-badge-counted" in table.bars_html()
     )
     assert (
         "At this size each kernel requests 15 sectors."

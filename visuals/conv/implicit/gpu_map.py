@@ -108,7 +108,7 @@ def _pixel_sectors(plan: Plan, columns: int, tap: np.ndarray) -> int:
 
 
 def _of_tile(plan: Plan) -> Traffic:
-    """Returns the bytes of the first tile of block 1."""
+    """Returns the bytes of the first tile of block 0."""
     near = _shared(plan, 1, 1)
     if predicted_loads(plan) is None:
         return Traffic((UNKNOWN, UNKNOWN, near))

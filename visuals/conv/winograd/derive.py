@@ -75,8 +75,8 @@ def _array(rows) -> np.ndarray:
 def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
     """Returns the scene for inputs d [m + 2] and taps g [3]."""
     rows, r = Rows(m, d, g), Recorder()
-    told = _steps(r, rows)
-    captions = [text for text, _ in told]
+    steps = _steps(r, rows)
+    captions = [text for text, _ in steps]
     r.kinds = list(range(len(captions)))  # a caption for each step
     return Scene(
         key=f"winograd-derive {m}",
@@ -101,7 +101,7 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
             Reading(title, r.so_far(name), "predicted")
             for name, title in (("direct", tr("multiplications, direct")), ("product", tr("multiplications, u · v")))
         ),
-        source=_source(m, [line for _, line in told]),
+        source=_source(m, [line for _, line in steps]),
     )  # fmt: skip
 
 

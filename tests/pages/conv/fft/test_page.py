@@ -85,13 +85,15 @@ def test_sizes_beside_the_controls_are_those_on_the_stage():
 
 
 def test_strides_and_dilation_are_described():
-    at = open_at(u="2", v="2", pad_h="1", pad_w="1", dilation_h="2", dilation_w="2", H="20", W="20")
+    at = open_at(
+        u="2", v="2", pad_h="1", pad_w="1", dilation_h="2", dilation_w="2", H="20", W="20", size="stage"
+    )
     html = texts(at)
     assert "the stride discards <b>75 %</b>" in html and "then the stride discards 75 % of the pixels" in html
 
 
 def test_filter_too_large_for_the_tile_is_reported():
-    at = open_at(transform="16", H="60", W="60", R="5", S="5", dilation_h="5", dilation_w="5")
+    at = open_at(transform="16", H="60", W="60", R="5", S="5", dilation_h="5", dilation_w="5", size="stage")
     html = notes(at)
     assert (
         "dilation_h*(R-1)+1 &lt;= FFT_TILE (16), got 21" in html and "a transform of the whole image" in html
@@ -138,7 +140,7 @@ def test_run_request_has_the_tiles_of_the_page():
 def test_the_page_shows_the_share_of_each_step():
     """Uses a shipped recording that was timed step by step."""
     shape = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
-    html = texts(open_at(**conv_address.at_shape(conv_address.DEFAULT, shape)))
+    html = texts(open_at(**conv_address.at_shape(conv_address.DEFAULT, shape), size="stage"))
     row = records.recorded("conv/fft", shape, fft.RUNGS[0].default_tiles)
     assert row and story.largest_part(row) and story.largest_part(row) in html
     for part, share in story.part_shares(row).items():

@@ -52,7 +52,7 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in address.CHIPS if key != "toy"])
 def test_every_chip_shows_a_scene_or_the_rule(key):
-    at, shape = open_at(**at_preset(key), kernel="4x4-steps"), CONV_PRESETS[key].shape
+    at, shape = open_at(**at_preset(key), kernel="4x4-steps", size="stage"), CONV_PRESETS[key].shape
     html = texts(at)
     assert "kt-badge-recorded" in html and "kt-badge-measured" in html
     if (shape.R, shape.S) == (3, 3):
