@@ -6,14 +6,14 @@ from kernels.conv.backward import common, dinput, dweight, library, reference
 from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.common import TOLERANCE
 from kernels.conv.implicit import IMPLICIT_SETS, IMPLICIT_TILES
-from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
+from kernels.conv.shape import CONV_SINCE, EXTRA_SINCE, ConvShape, parse_conv
 from kernels.i18n import mark
 from kernels.model.launch import ampere, rung_factory
 from kernels.model.rung import Ladder
 
 GEMM_TILES = {"BLOCK": common.BLOCKS, "TILE": common.TILES}
 SETS = IMPLICIT_SETS  # compiled ahead: the fastest sizes of the forward kernel at some layer
-MATCHING = ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups")
+MATCHING = ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups", *EXTRA_SINCE)
 
 _dinput = rung_factory("conv-dinput", common.cost, TOLERANCE)
 _dweight = rung_factory("conv-dweight", common.cost, TOLERANCE)

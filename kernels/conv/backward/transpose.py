@@ -16,6 +16,7 @@ from kernels.conv.backward.ladder import GEMM_TILES, MATCHING, SETS
 from kernels.conv.backward.transpose_shape import TransposeShape, parse_transpose
 from kernels.conv.common import TOLERANCE
 from kernels.conv.implicit import IMPLICIT_TILES
+from kernels.conv.shape import EXTRA_SINCE
 from kernels.i18n import mark
 from kernels.model.launch import ampere, rung_factory
 from kernels.model.preset import Preset
@@ -93,6 +94,7 @@ TRANSPOSE = Ladder(
     work=mark("direct transposed convolution"),
     inputs=mark("input + filters"),
     matching=tuple(name for name in MATCHING if name != "mode"),
+    later_fields=EXTRA_SINCE,
     shape=TransposeShape,
     parse=parse_transpose,
     reference=transpose_reference,
@@ -152,7 +154,7 @@ TRANSPOSE = Ladder(
             "conv-transpose",
             library.DATA_IDEAS,
             _library_program,
-            _rules(common.plain_rules),
+            _rules(common.library_rules),
             library_cost,
             _scale,
         ),

@@ -25,8 +25,8 @@ def watched(s: ConvShape) -> ConvShape:
     Filter, stride, padding, dilation and mode stay. A page says that the extents are smaller.
     """
     sizes = (
-        min(size, max(SIDE, span - 2 * pad, 1))
-        for size, span, pad in ((s.H, s.span_h, s.pad_h), (s.W, s.span_w, s.pad_w))
+        min(size, max(SIDE, span - sum(padding), 1))
+        for size, span, padding in zip((s.H, s.W), (s.span_h, s.span_w), s.pad_widths, strict=True)
     )
     return s.with_(
         N=min(s.N, IMAGES),

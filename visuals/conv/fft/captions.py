@@ -105,7 +105,7 @@ def _zeros(a: Arrays) -> str:
     s = a.shape
     if a.wrapped_output.any():
         return tr("The array is too small: windows that cross its end wrap around to its start.")
-    if a.rows > s.H or a.columns > s.W or a.tiles != (1, 1) or max(s.pad):
+    if a.rows > s.H or a.columns > s.W or a.tiles != (1, 1) or max(*s.pad, *s.after):
         return tr(
             "The other cells are zero ({2} of those shown). A transform is periodic: the zeros keep windows from wrapping "
             "around to the other side."
