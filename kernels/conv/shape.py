@@ -291,19 +291,15 @@ def conv_bounds(shape: ConvShape, limits: dict[str, int]) -> dict[str, Bound]:
         ("H", s.H, "R", s.R, "h", s.pad_h, s.extra_h, "dilation_h", s.dilation_h),
         ("W", s.W, "S", s.S, "w", s.pad_w, s.extra_w, "dilation_w", s.dilation_w),
     ):
-        pad_name, extra_name, after_rule = f"pad_{axis}", f"extra_{axis}", f"extra_{axis} >= -pad_{axis}"
+        pad_name, extra_name = f"pad_{axis}", f"extra_{axis}"
         rule = f"dilation*({tap}-1)+1 <= {size}+2*pad" + ("+extra" if extra else "")
         padded, span = extent + 2 * pad + extra, dil * (taps - 1) + 1
         out[size] = _low(max(1, span - 2 * pad - extra), 1, limit(size), rule)
         out[tap] = _high(1, (padded - 1) // dil + 1, limit(tap), rule)
         fitting = -(-(span - extent - extra) // 2)  # the least padding with which the filter fits
-        out[pad_name] = _low(
-            max(0, fitting, -extra), 0, limit(pad_name), rule if fitting > -extra else after_rule
-        )
+        out[pad_name] = _low(max(0, fitting, -extra), max(0, -extra), limit(pad_name), rule)
         fitting = span - extent - 2 * pad
-        out[extra_name] = Bound(
-            max(-pad, fitting), limit(extra_name), rule if fitting > -pad else after_rule if pad else ""
-        )
+        out[extra_name] = _low(max(-pad, fitting), -pad, limit(extra_name), rule)
         fits = (padded - 1) // (taps - 1) if taps > 1 else INT_MAX
         out[dil_name] = _high(1, fits, limit(dil_name), rule)
     return out

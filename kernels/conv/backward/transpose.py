@@ -87,6 +87,22 @@ PRESETS: dict[str, Preset] = {
     )
 }  # fmt: skip
 
+# Cuts that differ at the two ends of an axis, and a 1-D layer (H = R = 1). Nothing of them is recorded.
+PADDING: dict[str, Preset] = {
+    preset.key: preset
+    for preset in (
+        Preset(
+            "transpose-signal", mark("1-D, 16 samples"), TransposeShape(1, 1, 1, 16, 2, 1, 4, stride=(1, 2), pad=(0, 1)),
+            mark("16 samples become 32: one row, 4 taps, stride 2, one output cut off at each end"),
+        ),
+        Preset(
+            "transpose-signal-causal", mark("1-D, causal"),
+            TransposeShape(1, 1, 1, 16, 2, 1, 4, stride=(1, 2), extra=(0, 2)),
+            mark("causal: both outputs are cut off at the end, so an input sample reaches no earlier output"),
+        ),
+    )
+}  # fmt: skip
+
 _rung = rung_factory("conv-transpose", cost, TOLERANCE)
 
 TRANSPOSE = Ladder(

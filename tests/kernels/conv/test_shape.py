@@ -71,7 +71,7 @@ def test_malformed_text_is_explained(text, rule):
 
 @given(conv_shapes(), st.data())
 def test_control_within_its_bound_keeps_a_shape_valid(s, data):
-    limits = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+    limits = dict.fromkeys(LIMITED, 16)
     limits |= {"dilation_h": 8, "dilation_w": 8}
     name, bound = data.draw(st.sampled_from(sorted(conv_bounds(s, limits).items())))
     assert bound.low <= getattr(s, name) <= bound.high
@@ -85,10 +85,7 @@ def test_value_beyond_a_bound_with_a_rule_is_invalid(s):
             with pytest.raises(ShapeError, match="filter must fit"):
                 s.with_(**{name: bound.high + 1})
         if bound.why_low:
-            rule = (
-                "padding after the input must not" if bound.why_low.startswith("extra") else "filter must fit"
-            )
-            with pytest.raises(ShapeError, match=rule):
+            with pytest.raises(ShapeError, match="filter must fit"):
                 s.with_(**{name: bound.low - 1})
 
 
@@ -150,7 +147,7 @@ def test_plain_shape_has_no_layer_params(s):
 
 @given(layer_shapes(), st.data())
 def test_control_within_its_bound_keeps_a_layer_valid(s, data):
-    limits = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+    limits = dict.fromkeys(LIMITED, 16)
     name, bound = data.draw(
         st.sampled_from(sorted(conv_bounds(s, limits | {"dilation_h": 8, "dilation_w": 8}).items()))
     )
