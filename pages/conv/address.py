@@ -74,6 +74,7 @@ def fix_filter(values: Values, default: Values) -> Iterator[tuple[str, Values]]:
     padded input.
 
     The new values reset the fewest fields to `default`. Used as Fields.fix."""
+    default = {**EXTRA_SINCE, **default}
     for axis in AXES:
         if rule := _broken_rule(axis, values):
             yield rule, fewest_resets(values, default, axis, partial(_keeps_rules, axis))

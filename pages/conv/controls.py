@@ -121,7 +121,7 @@ def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> Non
                 )
             )
         output = tr("output <b>{rows}×{columns}</b>", rows=shape.P, columns=shape.Q)
-        st.html(f'<p class="kt-derived">{" · ".join(filter(None, (output, derived)))}</p>')
+        st.html(f'<p class="kt-derived">{" · ".join(filter(None, (output, derived, *causal(shape))))}</p>')
     limits({**EXTRA_SINCE, **shape.params()}, bounds)
 
 
@@ -164,6 +164,12 @@ def padding_after(shape: ConvShape | TransposeShape) -> list[str]:
         return []
     rows, columns = (decimal(f"{n:+d}").replace("-", "−") for n in (shape.extra_h, shape.extra_w))
     return [tr("after {rows}/{columns}", rows=rows, columns=columns)]
+
+
+def causal(shape: ConvShape) -> list[str]:
+    """Returns what the padding of a causal 1-D convolution means; nothing of another shape."""
+    is_causal = shape.H == shape.R == 1 and 0 < shape.pad_w == shape.span_w - 1 and shape.after[1] == 0
+    return [tr("<b>causal</b>: an output reads no later sample")] * is_causal
 
 
 def _more_label(shape: ConvShape) -> str:

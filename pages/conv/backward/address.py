@@ -98,10 +98,10 @@ def _fix_conv(values: Values) -> Iterator[tuple[str, Values]]:
 
 
 def _fix_transposed(values: Values) -> Iterator[tuple[str, Values]]:
+    default = {**EXTRA_SINCE, **TRANSPOSE_DEFAULT.params()}
     for axis in AXES:
         if error := _axis_error(axis, values):
-            keeps_rule = partial(_keeps_rule, axis)
-            yield error, fewest_resets(values, TRANSPOSE_DEFAULT.params(), axis, keeps_rule)
+            yield error, fewest_resets(values, default, axis, partial(_keeps_rule, axis))
     yield from _fix_groups(values)
 
 

@@ -142,9 +142,10 @@ def _derived(gradient: str, s: Shape) -> str:
     output = tr("output <b>{rows}×{columns}</b>", rows=s.P, columns=s.Q)
     if gradient == FILTERS:
         sums = decimal(f"{s.N * s.PQ:,}")
-        return f"{output} · " + tr("sums of <b>{n}</b> products", n=sums)
+        return " · ".join((output, tr("sums of <b>{n}</b> products", n=sums), *conv_controls.causal(s)))
     work = tr("<b>{n}</b> multiply-adds", n=units.count(conv.macs))
     most = most_additions(conv)
     if gradient == TRANSPOSED:
         return f"{output} · {work} · " + tr("up to <b>{n}</b> input pixels per output", n=most)
-    return f"{output} · {work} · " + tr("up to <b>{n}</b> outputs fed by a pixel", n=most)
+    fed = tr("up to <b>{n}</b> outputs fed by a pixel", n=most)
+    return " · ".join((output, work, fed, *conv_controls.causal(s)))

@@ -11,7 +11,7 @@ from kernels.conv.shape import EXTRA_SINCE, ConvShape, conv_bounds
 from kernels.i18n import mark, tr, trn
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS
-from pages.conv.controls import LINE, PADDING_AFTER, RARE, labelled, padding_after
+from pages.conv.controls import LINE, PADDING_AFTER, RARE, causal, labelled, padding_after
 from pages.parts import query
 from pages.parts.controls import Link, choose, limits, numbers, preset_link, presets
 from pages.parts.text import note
@@ -75,4 +75,4 @@ def derived(s: ConvShape) -> str:
     facts += ["ReLU"] * s.relu + [tr("filter flipped")] * s.flip + padding_after(s)
     facts.append(tr("output <b>{size}</b>", size=f"{s.P}×{s.Q}"))
     facts.append(tr("direct convolution: <b>{flops}</b> FLOPs", flops=units.count(s.flops)))
-    return " · ".join(facts)
+    return " · ".join((*facts, *causal(s)))
