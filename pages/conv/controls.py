@@ -44,12 +44,12 @@ LINE = (
     (("R", "R", 50), ("S", "S", 48)), (("u", mark("stride u"), 87), ("v", mark("stride v"), 87)),
     (("pad_h", mark("pad h"), 72), ("pad_w", mark("pad w"), 75)),
 )  # fmt: skip
-EXTRA = ((("extra_h", mark("after h: pad +"), 118), ("extra_w", mark("after w: pad +"), 118)),)
+EXTRA = ((("extra_h", mark("after h +"), 108), ("extra_w", mark("after w +"), 111)),)
 RARE = ((("dilation_h", mark("dilation h"), 108), ("dilation_w", mark("dilation w"), 108)), *EXTRA)
 PRESETS = CONV_PRESETS | CONV_GRID | CONV_PADDING
 PADDING_AFTER = mark(
-    "After the input there may be more zeros than before it, or fewer. A causal convolution has none after it: "
-    "pad w is (S − 1) · dilation w, and the number after it is −pad w."
+    "The zeros after the input are pad + this number. A causal convolution has none: pad w = (S − 1) · dilation w, and the "
+    "number is −pad w."
 )
 
 DIGIT = mark("The digit is shown instead.")

@@ -40,7 +40,7 @@ TRANSPOSE_CHIPS = {
 }  # fmt: skip
 LINE = ((("N", "N", 62),), *conv_controls.LINE[1:])
 RARE = (*conv_controls.RARE, (("groups", mark("groups"), 90),))
-OUTPUT_PAD = ((("output_pad_h", mark("output pad h"), 118), ("output_pad_w", mark("output pad w"), 118)),)
+OUTPUT_PAD = ((("output_pad_h", mark("out pad h"), 108), ("output_pad_w", mark("out pad w"), 111)),)
 REAL = BACKWARD_PRESETS["backward-resnet50-res3-3x3-n32"].shape
 REAL_TRANSPOSED = TRANSPOSE_PRESETS["dcgan-conv2-n128"].shape
 
@@ -113,7 +113,7 @@ def _fields(gradient: str, fields: Fields, shape: Shape) -> None:
                 numbers(fields, conv_controls.labelled(rare), bounds)
             if gradient == TRANSPOSED:
                 st.caption(tr("Several output sizes fit a stride. The output pad chooses one of them."))
-                st.caption(tr("At the end of the output, more may be cut off than at its start, or less."))
+                st.caption(tr("At the end of the output, pad + “after” elements are cut off."))
             else:
                 st.caption(tr(conv_controls.PADDING_AFTER))
                 choose(fields, "mode")
