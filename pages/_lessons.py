@@ -27,7 +27,7 @@ class Lesson:
 GROUPS = {
     mark("convolution"): ("direct", "im2col", "implicit", "winograd", "fft", "choose", "backward"),
     mark("attention"): ("softmax", "attention"),
-    mark("training"): ("layers", "train", "fusion"),
+    mark("training"): ("layers", "train", "precision", "fusion"),
 }
 
 LESSONS = (

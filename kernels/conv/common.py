@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels.conv import cpu
-from kernels.conv.shape import ConvShape
+from kernels.conv.shape import ConvShape, padded_text
 from kernels.i18n import tr
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, Program, Tiles
@@ -79,6 +79,30 @@ def cost(s: ConvShape, program: Program) -> Cost:
 def ungrouped_rules(s: ConvShape) -> Iterator[str]:
     if s.groups > 1:
         yield tr("groups must be 1, got {groups}", groups=s.groups)
+
+
+def equal_padding_rules(s: ConvShape) -> Iterator[str]:
+    """Yields the rule of cuDNN, which pads both ends of an axis equally and derives the output's size from that.
+
+    A stride may leave the output as it is with equal padding. Then cuDNN computes the same convolution.
+    """
+    for axis, name, size, equal in (
+        ("h", "P", s.P, (s.padded_h - s.extra_h - s.span_h) // s.u + 1),
+        ("w", "Q", s.Q, (s.padded_w - s.extra_w - s.span_w) // s.v + 1),
+    ):
+        if size != equal:
+            yield tr(
+                "cuDNN pads both ends equally: extra_{axis} must leave {name} = {equal}, got {name} = {size}",
+                axis=axis,
+                name=name,
+                equal=equal,
+                size=size,
+            )
+
+
+def padded_sides(s: ConvShape) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Returns (formula, size) of the padded input's rows and columns."""
+    return (padded_text("H", "h", s.extra_h), s.padded_h), (padded_text("W", "w", s.extra_w), s.padded_w)
 
 
 def multiple_rules(tiles: Tiles, *pairs: tuple[str, int]) -> Iterator[str]:

@@ -9,12 +9,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 def windows(x: np.ndarray, s: np.void) -> np.ndarray:
     """Returns a view [N, C, P, Q, R, S] of x [N, C, H, W]: the window under each output pixel.
 
-    Nothing is copied, except the padded input if there is padding.
+    Nothing is copied, except the padded input if there is padding. The struct has the padding before the input. The
+    padding after it is what the last window needs.
     """
-    if s["pad_h"] or s["pad_w"]:
-        x = np.pad(x, ((0, 0), (0, 0), (s["pad_h"],) * 2, (s["pad_w"],) * 2))
     span = (s["dilation_h"] * (s["R"] - 1) + 1, s["dilation_w"] * (s["S"] - 1) + 1)
-    windows = sliding_window_view(x, span, axis=(2, 3))[:, :, :: s["u"], :: s["v"]]
+    rows, columns = (s["P"] - 1) * s["u"] + span[0], (s["Q"] - 1) * s["v"] + span[1]  # that all windows read
+    below, right = rows - s["pad_h"] - x.shape[2], columns - s["pad_w"] - x.shape[3]
+    if max(s["pad_h"], s["pad_w"], below, right) > 0:
+        x = np.pad(x, ((0, 0), (0, 0), (s["pad_h"], max(0, below)), (s["pad_w"], max(0, right))))
+    windows = sliding_window_view(x[:, :, :rows, :columns], span, axis=(2, 3))[:, :, :: s["u"], :: s["v"]]
     windows = windows[..., :: s["dilation_h"], :: s["dilation_w"]]
     return windows[..., ::-1, ::-1] if s["flip"] else windows
 

@@ -2,7 +2,7 @@
 
 y[i] = sum over t of w[t] x[i + t] is the inverse transform of X conj(W): a circular correlation. In it, an index
 i + t beyond the end of the array wraps around to its start. Only outputs whose window is inside the array are used,
-i + t <= (H + 2*pad_h) - 1. So an array of H + 2*pad_h rows never wraps around and needs no further padding for the
+i + t <= (H + 2*pad_h + extra_h) - 1. So an array of as many rows never wraps around and needs no further padding for the
 filter. Likewise an array of TILE rows gives TILE - span_h + 1 right outputs, where span_h is the number of rows that
 the dilated filter covers (overlap-save; Oppenheim and Schafer, Discrete-Time Signal Processing).
 """
@@ -54,7 +54,7 @@ def good_size(n: int) -> int:
 def cut(s: ConvShape, tiles: Tiles) -> np.void:
     """Returns how the padded input is cut into transforms: the kernels' `struct Cut` (kernels/conv/cuda/fft.cuh)."""
     tile = tiles["FFT_TILE"]
-    rows, columns = (tile or good_size(s.H + 2 * s.pad_h)), (tile or good_size(s.W + 2 * s.pad_w))
+    rows, columns = (tile or good_size(s.padded_h)), (tile or good_size(s.padded_w))
     step_h, step_w = rows - s.span_h + 1, columns - s.span_w + 1
     down, across = ceil((s.P - 1) * s.u + 1, step_h), ceil((s.Q - 1) * s.v + 1, step_w)
     return np.array((rows, columns, step_h, step_w, down, across), CUT_STRUCT)[()]
@@ -120,7 +120,7 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
         sides = (("dilation_h*(R-1)+1", s.span_h), ("dilation_w*(S-1)+1", s.span_w))
         too_large = [broken(f"{name} <= FFT_TILE ({tile})", span) for name, span in sides if span > tile]
     else:
-        sides = (("H+2*pad_h", s.H + 2 * s.pad_h), ("W+2*pad_w", s.W + 2 * s.pad_w))
+        sides = common.padded_sides(s)
         too_large = [broken(f"{name} <= {MAX_SIDE}", size) for name, size in sides if size > MAX_SIDE]
     yield from too_large
     if too_large:  # no cut is possible

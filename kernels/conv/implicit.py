@@ -68,10 +68,7 @@ def direct_tiled_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     blocks = s.groups * ceil(s.filters, filter_threads(s, tiles) * tiles["TK"])
     yield from max_rules(tr("blocks along the filters (grid.y)"), blocks, MAX_GRID_YZ)
     yield from index_rules({"P*Q": (s.P + tile) * (s.Q + tile)}, 0)
-    for name, extent, stride in (
-        ("H + 2*pad_h", s.H + 2 * s.pad_h, s.u),
-        ("W + 2*pad_w", s.W + 2 * s.pad_w, s.v),
-    ):
+    for (name, extent), stride in zip(common.padded_sides(s), s.stride, strict=True):
         yield from index_rules({name: extent}, 2 * tile * stride)
     yield from max_rules(tr("bytes of shared memory for patch and taps"), direct_shared(s, tiles), MAX_SHARED)
 

@@ -9,7 +9,7 @@ import numpy as np
 from kernels.conv import common, cpu, fft, implicit, library, reference, winograd
 from kernels.conv.common import TOLERANCE, cost, struct
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
-from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
+from kernels.conv.shape import CONV_SINCE, EXTRA_SINCE, ConvShape, parse_conv
 from kernels.i18n import mark
 from kernels.libraries import cublas
 from kernels.model.launch import ceil, launch
@@ -133,7 +133,7 @@ LADDER = Ladder(
     name="conv",
     work=mark("direct convolution"),
     inputs=mark("input + filters"),
-    matching=("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups"),
+    matching=("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups", *EXTRA_SINCE),
     later_fields=CONV_SINCE,
     shape=ConvShape,
     parse=parse_conv,

@@ -57,7 +57,8 @@ def build(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
 
 
 def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
-    return common.finish_rules(s)
+    yield from common.equal_padding_rules(s)
+    yield from common.finish_rules(s)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:

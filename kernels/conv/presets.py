@@ -108,6 +108,45 @@ CONV_LAYER_PRESETS: dict[str, Preset] = {
 }  # fmt: skip
 
 
+# Padding that differs at the two ends of an axis, and 1-D layers (H = R = 1). Nothing of them is recorded: cuDNN pads
+# both ends equally.
+CONV_PADDING: dict[str, Preset] = {
+    preset.key: preset
+    for preset in (
+        Preset(
+            "signal", mark("1-D, 64 samples"), ConvShape(1, 1, 1, 64, 2, 1, 5),
+            mark("a 1-D convolution has one row: 64 samples, filters of 5 taps"),
+        ),
+        Preset(
+            "signal-causal", mark("1-D, causal"), ConvShape(1, 1, 1, 64, 2, 1, 5, pad=(0, 4), extra=(0, -4)),
+            mark("causal: all zeros are before the samples, so output q reads no sample after q"),
+        ),
+        Preset(
+            "signal-causal-dilated", mark("1-D, causal, dilation 4"),
+            ConvShape(1, 1, 1, 64, 2, 1, 3, pad=(0, 8), extra=(0, -8), dilation=(1, 4)),
+            mark("causal with dilation 4: output q reads the samples q, q - 4 and q - 8"),
+        ),
+        Preset(
+            "toy-same-stride2", mark("Toy 8×8, zeros after"), ConvShape(1, 1, 8, 8, 2, 3, 3, stride=2, extra=1),
+            mark("TensorFlow's padding SAME at stride 2: no zeros before the input, one row and one column after it"),
+        ),
+        Preset(
+            "toy-causal-rows", mark("Toy 8×8, zeros above"), ConvShape(1, 1, 8, 8, 2, 3, 3, pad=(2, 1), extra=(-2, 0)),
+            mark("causal in its rows: all zeros of a column are above, so output row p reads no row below p"),
+        ),
+        Preset(
+            "mobilenet-conv1-same-n32", mark("MobileNet conv1, zeros after"),
+            ConvShape(32, 3, 224, 224, 32, 3, 3, stride=2, extra=1),
+            mark("MobileNet (arXiv 1704.04861), the first layer with TensorFlow's padding SAME: zeros only after, batch 32"),
+        ),
+        Preset(
+            "causal-c64-n32", mark("1-D, causal, 64 maps"), ConvShape(32, 64, 1, 512, 64, 1, 7, pad=(0, 6), extra=(0, -6)),
+            mark("a causal layer over 512 samples: 64 maps, 7 taps, batch 32"),
+        ),
+    )
+}  # fmt: skip
+
+
 def _grid(channels: int, size: int, taps: int) -> Preset:
     return Preset(
         f"grid-{taps}x{taps}-c{channels}-h{size}",

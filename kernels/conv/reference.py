@@ -27,7 +27,7 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     taps = np.ascontiguousarray(taps)  # as BLAS takes them
 
     def image(n: int) -> None:
-        padded = np.pad(x[n], ((0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))
+        padded = np.pad(x[n], ((0, 0), *s.pad_widths))
         for r in range(s.R):
             for t in range(s.S):
                 h, v = r * s.dilation_h, t * s.dilation_w

@@ -13,7 +13,9 @@ from kernels.i18n import tr
 from kernels.model.shape import INT_MAX, Bound, Shape, ShapeError, flag, integer, one_of, pair, parse
 
 MODES = ("cross-correlation", "convolution")
-CONV_SINCE = {"groups": 1, "bias": 0, "relu": 0}  # fields added later, and their values in older rows
+# Fields added later, and their values in older rows.
+EXTRA_SINCE = {"extra_h": 0, "extra_w": 0}
+CONV_SINCE = {"groups": 1, "bias": 0, "relu": 0, **EXTRA_SINCE}
 
 
 @dataclass(frozen=True, init=False)
@@ -25,7 +27,9 @@ class ConvShape(Shape):
     default, as in every deep-learning framework) or "convolution" (filter flipped in both
     axes, as the cuDNN paper defines it). Each of the `groups` has C/groups maps and K/groups
     filters. Its filters use only its maps (depthwise: groups == C). `bias` (1 or 0): b[k] is
-    added to map k. `relu`: negative values after that become 0.
+    added to map k. `relu`: negative values after that become 0. `pad` rows and columns of zeros
+    are before the input, `pad + extra` after it. So `extra` (`extra_h`, `extra_w`) is at least
+    -pad. A 1-D convolution has H = R = 1. It is causal if pad_w = dilation_w*(S-1) and extra_w = -pad_w.
 
     Raises ShapeError, which names the broken rule.
     """
@@ -47,11 +51,13 @@ class ConvShape(Shape):
     groups: int
     bias: int
     relu: int
+    extra_h: int
+    extra_w: int
 
     def __init__(
         self, N, C, H, W, K, R, S, *, stride=1, pad=0, dilation=1,
         u=None, v=None, pad_h=None, pad_w=None, dilation_h=None, dilation_w=None,
-        mode="cross-correlation", groups=1, bias=0, relu=0,
+        mode="cross-correlation", groups=1, bias=0, relu=0, extra=0, extra_h=None, extra_w=None,
     ):  # fmt: skip
         values = {
             ("u", "v"): (pair("stride", stride), (u, v), 1),
@@ -78,28 +84,29 @@ class ConvShape(Shape):
                         got=f"{count} % {self.groups}",
                     )
                 )
-        self._check_fit("R", self.R, self.dilation_h, "H", self.H, self.pad_h, "pad_h")
-        self._check_fit("S", self.S, self.dilation_w, "W", self.W, self.pad_w, "pad_w")
+        set_extra(self, pair("extra", extra), (extra_h, extra_w))
+        self._check_fit("R", self.span_h, padded_text("H", "h", self.extra_h), self.padded_h)
+        self._check_fit("S", self.span_w, padded_text("W", "w", self.extra_w), self.padded_w)
 
     @staticmethod
-    def _check_fit(tap, taps, dilation, extent, size, pad, pad_name):
-        span = dilation * (taps - 1) + 1
-        if span > size + 2 * pad:
+    def _check_fit(tap: str, span: int, formula: str, padded: int) -> None:
+        """Check one axis: the filter fits the padded input, whose size has this formula."""
+        if span > padded:
             raise ShapeError(
                 tr(
                     "the filter must fit the padded input: {rule}, but {span} > {padded}",
-                    rule=f"dilation*({tap}-1)+1 <= {extent}+2*{pad_name}",
+                    rule=f"dilation*({tap}-1)+1 <= {formula}",
                     span=span,
-                    padded=size + 2 * pad,
+                    padded=padded,
                 )
             )
-        if size + 2 * pad > INT_MAX:
+        if padded > INT_MAX:
             raise ShapeError(
                 tr(
                     "{formula} must stay below {limit}, got {count}",
-                    formula=f"{extent}+2*{pad_name}",
+                    formula=formula,
                     limit="2^31",
-                    count=size + 2 * pad,
+                    count=padded,
                 )
             )
 
@@ -111,6 +118,24 @@ class ConvShape(Shape):
     @property
     def pad(self) -> tuple[int, int]:
         return self.pad_h, self.pad_w
+
+    @property
+    def after(self) -> tuple[int, int]:
+        """Rows of zeros below the input, columns of zeros at its right: pad + extra."""
+        return self.pad_h + self.extra_h, self.pad_w + self.extra_w
+
+    @property
+    def pad_widths(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """((above, below), (left, right)): the padding of the last two axes, as np.pad takes it."""
+        return (self.pad_h, self.pad_h + self.extra_h), (self.pad_w, self.pad_w + self.extra_w)
+
+    @property
+    def padded_h(self) -> int:
+        return self.H + 2 * self.pad_h + self.extra_h
+
+    @property
+    def padded_w(self) -> int:
+        return self.W + 2 * self.pad_w + self.extra_w
 
     @property
     def dilation(self) -> tuple[int, int]:
@@ -132,11 +157,11 @@ class ConvShape(Shape):
 
     @property
     def P(self) -> int:
-        return (self.H + 2 * self.pad_h - self.span_h) // self.u + 1
+        return (self.padded_h - self.span_h) // self.u + 1
 
     @property
     def Q(self) -> int:
-        return (self.W + 2 * self.pad_w - self.span_w) // self.v + 1
+        return (self.padded_w - self.span_w) // self.v + 1
 
     @property
     def maps(self) -> int:
@@ -206,6 +231,7 @@ class ConvShape(Shape):
         for name, values, default in (
             ("stride", self.stride, 1),
             ("pad", self.pad, 0),
+            ("extra", (self.extra_h, self.extra_w), 0),
             ("dilation", self.dilation, 1),
         ):
             if values != (default, default):
@@ -216,8 +242,33 @@ class ConvShape(Shape):
 
 
 FIELDS = (
-    "N C H W K R S stride u v pad pad_h pad_w dilation dilation_h dilation_w mode groups bias relu".split()
-)
+    "N C H W K R S stride u v pad pad_h pad_w extra extra_h extra_w dilation dilation_h dilation_w mode groups bias relu"
+).split()
+
+
+def set_extra(shape: Shape, shared: tuple[object, object], single: tuple[object, object]) -> None:
+    """Set extra_h and extra_w of a shape that has its padding. ShapeError if there is less than none after the input."""
+    for axis, default, value in zip("hw", shared, single, strict=True):
+        name, pad = f"extra_{axis}", getattr(shape, f"pad_{axis}")
+        number = integer(name, default if value is None else value, -INT_MAX)
+        if number < -pad:
+            raise ShapeError(extra_rule(axis, number, pad))
+        object.__setattr__(shape, name, number)
+
+
+def extra_rule(axis: str, extra: int, pad: int) -> str:
+    """Returns the rule on the padding after the input, with the numbers that break it. `axis` is h or w."""
+    return tr(
+        "the padding after the input must not be negative: {rule}, but {extra} < {pad}",
+        rule=f"extra_{axis} >= -pad_{axis}",
+        extra=extra,
+        pad=-pad,
+    )
+
+
+def padded_text(size: str, axis: str, extra: int) -> str:
+    """Returns the formula of the padded input's size along an axis: "H+2*pad_h", with extra_h if there is any."""
+    return f"{size}+2*pad_{axis}" + (f"+extra_{axis}" if extra else "")
 
 
 def parse_conv(text: str) -> ConvShape:
@@ -236,15 +287,19 @@ def conv_bounds(shape: ConvShape, limits: dict[str, int]) -> dict[str, Bound]:
     if s.groups > 1:  # a range has no gaps: if only multiples are valid, the value is fixed
         rule = "C % groups == 0, K % groups == 0"
         out |= {"C": Bound(s.C, s.C, rule, rule), "K": Bound(s.K, s.K, rule, rule)}
-    for size, extent, tap, taps, pad_name, pad, dil_name, dil in (
-        ("H", s.H, "R", s.R, "pad_h", s.pad_h, "dilation_h", s.dilation_h),
-        ("W", s.W, "S", s.S, "pad_w", s.pad_w, "dilation_w", s.dilation_w),
+    for size, extent, tap, taps, axis, pad, extra, dil_name, dil in (
+        ("H", s.H, "R", s.R, "h", s.pad_h, s.extra_h, "dilation_h", s.dilation_h),
+        ("W", s.W, "S", s.S, "w", s.pad_w, s.extra_w, "dilation_w", s.dilation_w),
     ):
-        rule = f"dilation*({tap}-1)+1 <= {size}+2*pad"
-        padded, span = extent + 2 * pad, dil * (taps - 1) + 1
-        out[size] = _low(max(1, span - 2 * pad), 1, limit(size), rule)
+        pad_name, extra_name = f"pad_{axis}", f"extra_{axis}"
+        rule = f"dilation*({tap}-1)+1 <= {size}+2*pad" + ("+extra" if extra else "")
+        padded, span = extent + 2 * pad + extra, dil * (taps - 1) + 1
+        out[size] = _low(max(1, span - 2 * pad - extra), 1, limit(size), rule)
         out[tap] = _high(1, (padded - 1) // dil + 1, limit(tap), rule)
-        out[pad_name] = _low(max(0, -(-(span - extent) // 2)), 0, limit(pad_name), rule)
+        fitting = -(-(span - extent - extra) // 2)  # the least padding with which the filter fits
+        out[pad_name] = _low(max(0, fitting, -extra), max(0, -extra), limit(pad_name), rule)
+        fitting = span - extent - 2 * pad
+        out[extra_name] = _low(max(-pad, fitting), -pad, limit(extra_name), rule)
         fits = (padded - 1) // (taps - 1) if taps > 1 else INT_MAX
         out[dil_name] = _high(1, fits, limit(dil_name), rule)
     return out

@@ -22,18 +22,19 @@ def transform_2d(X: np.ndarray, d: np.ndarray) -> np.ndarray:
     return np.moveaxis(X @ d @ X.T, (-2, -1), (0, 1))
 
 
-def input_tiles(x: np.ndarray, m: int, pad: tuple[int, int]) -> np.ndarray:
+def input_tiles(x: np.ndarray, m: int, pad: tuple[int, int], output: tuple[int, int]) -> np.ndarray:
     """Returns a view [N, C, down, across, T, T] of the padded x [N, C, H, W].
 
-    T = m + 2 pixels each way. Tiles begin m pixels apart.
+    T = m + 2 pixels each way. Tiles begin m pixels apart. They cover the `output` (P, Q). `pad` is above and at the left.
     """
     side = m + R - 1
 
-    def sides(extent: int, padding: int) -> tuple[int, int]:
-        tiles = -(-(extent + 2 * padding - R + 1) // m)
-        return padding, tiles * m + R - 1 - extent - padding
+    def sides(extent: int, before: int, outputs: int) -> tuple[int, int]:
+        tiles = -(-outputs // m)
+        return before, tiles * m + R - 1 - extent - before
 
-    padded = np.pad(x, ((0, 0), (0, 0), sides(x.shape[2], pad[0]), sides(x.shape[3], pad[1])))
+    widths = (sides(*axis) for axis in zip(x.shape[2:], pad, output, strict=True))
+    padded = np.pad(x, ((0, 0), (0, 0), *widths))
     return np.lib.stride_tricks.sliding_window_view(padded, (side, side), (2, 3))[:, :, ::m, ::m]
 
 
@@ -59,7 +60,8 @@ def inputs(m: int):
     def winograd_input(x: np.ndarray, V: np.ndarray, s: np.void) -> None:
         """Compute V [T*T, C, fours(tiles)] = B^T d B of every tile of x [N, C, H, W]."""
         _, _, BT = winograd_matrices.derive(m, R).arrays(x.dtype)
-        v = transform_2d(BT, input_tiles(x, m, (s["pad_h"], s["pad_w"])))  # [T, T, N, C, down, across]
+        tiles = input_tiles(x, m, (s["pad_h"], s["pad_w"]), (s["P"], s["Q"]))
+        v = transform_2d(BT, tiles)  # [T, T, N, C, down, across]
         v = v.swapaxes(2, 3).reshape(*V.shape[:2], -1)
         V[:, :, v.shape[2] :] = 0
         V[:, :, : v.shape[2]] = v
@@ -95,7 +97,9 @@ def fused(m: int, channels: int):
         AT, _, BT = winograd_matrices.derive(m, R).arrays(x.dtype)
         _, K, P, Q = y.shape
         for image, out in zip(x, y, strict=True):
-            tiles = input_tiles(image[None], m, (s["pad_h"], s["pad_w"]))[0]  # [C, down, across, T, T]
+            tiles = input_tiles(image[None], m, (s["pad_h"], s["pad_w"]), (P, Q))[
+                0
+            ]  # [C, down, across, T, T]
             down, across = tiles.shape[1:3]
             z = 0
             for c in range(0, len(image), channels):
@@ -118,7 +122,8 @@ def error_scale(s, m: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     side, y = len(BT), np.empty(s.y_shape)
 
     def image(n: int) -> None:
-        tiles = input_tiles(np.abs(x[n : n + 1]).astype("float64"), m, s.pad)[0]  # [C, down, across, T, T]
+        image_x = np.abs(x[n : n + 1]).astype("float64")
+        tiles = input_tiles(image_x, m, s.pad, (s.P, s.Q))[0]  # [C, down, across, T, T]
         down, across = tiles.shape[1:3]
         z = u @ transform_2d(BT, tiles).reshape(side, side, s.C, -1)  # [T, T, K, tiles]
         z = np.moveaxis(z.reshape(side, side, s.K, down, across), (0, 1), (-2, -1))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from kernels.conv.presets import CONV_PRESETS
-from kernels.conv.shape import MODES, ConvShape
+from kernels.conv.shape import EXTRA_SINCE, MODES, ConvShape
 from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Ladder
@@ -51,7 +51,8 @@ class ConvQuery:
     taps: str = ""  # of the custom filter, as visuals.conv.pictures.parse_taps reads them
 
     def params(self) -> dict[str, int | str]:
-        return self.shape.params() | {name: getattr(self, name) for name in INPUT_FIELDS}
+        fields = {**EXTRA_SINCE, **self.shape.params()}
+        return fields | {name: getattr(self, name) for name in INPUT_FIELDS}
 
     def inputs(self) -> Inputs:
         """Returns the inputs without the user's own taps and picture."""
@@ -62,42 +63,51 @@ DEFAULT = ConvQuery(CONV_PRESETS["toy"].shape)
 CHOICES = {"mode": MODES, "picture": (*PICTURES, UPLOAD), "filter": (*FILTERS, CUSTOM)}
 # The largest values that a page accepts.
 MAX = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024, "R": 11, "S": 11, "u": 8, "v": 8,
-        "pad_h": 8, "pad_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MAX_SEED}  # fmt: skip
-MIN = {name: 0 if name in ("pad_h", "pad_w", "seed") else 1 for name in MAX}
+        "pad_h": 8, "pad_w": 8, "extra_h": 8, "extra_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MAX_SEED}  # fmt: skip
+MIN = dict.fromkeys(MAX, 1) | {"pad_h": 0, "pad_w": 0, "extra_h": -8, "extra_w": -8, "seed": 0}
 # The fields of one axis, which limit each other. If resetting either of two is enough, the first is reset.
-AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
+AXES = (("R", "dilation_h", "H", "pad_h", "extra_h"), ("S", "dilation_w", "W", "pad_w", "extra_w"))
 
 
 def fix_filter(values: Values, default: Values) -> Iterator[tuple[str, Values]]:
-    """Yields (rule, new values) for each axis on which the filter exceeds the padded input.
+    """Yields (rule, new values) for each axis on which the padding after the input is negative or the filter exceeds the
+    padded input.
 
     The new values reset the fewest fields to `default`. Used as Fields.fix."""
+    default = {**EXTRA_SINCE, **default}
     for axis in AXES:
-        span, padded_size = _span_and_size(values, axis)
-        if span > padded_size:
-            tap, dilation, size, pad = axis
-            rule = tr(
-                "The filter must fit the padded input, {condition}, but {span} > {size}",
-                condition=f"{dilation}*({tap}-1)+1 <= {size}+2*{pad}",
-                span=span,
-                size=padded_size,
-            )
-            yield rule, fewest_resets(values, default, axis, partial(_filter_fits, axis))
+        if rule := _broken_rule(axis, values):
+            yield rule, fewest_resets(values, default, axis, partial(_keeps_rules, axis))
 
 
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     yield from fix_filter(values, DEFAULT.params())
 
 
-def _span_and_size(values: Values, axis: tuple[str, ...]) -> tuple[int, int]:
-    """Returns the filter's span and the padded input's size along an axis."""
-    tap, dilation, size, pad = (values[name] for name in axis)
-    return dilation * (tap - 1) + 1, size + 2 * pad
+def _broken_rule(axis: tuple[str, ...], values: Values) -> str:
+    """Returns the rule that the values of one axis break; "" if they break none."""
+    tap, dilation, size, pad, extra = axis
+    taps, step, extent, before, more = (values[name] for name in axis)
+    if more < -before:
+        return tr(
+            "The padding after the input must not be negative, {condition}, but {extra} < {pad}",
+            condition=f"{extra} >= -{pad}",
+            extra=more,
+            pad=-before,
+        )
+    span, padded = step * (taps - 1) + 1, extent + 2 * before + more
+    if span <= padded:
+        return ""
+    return tr(
+        "The filter must fit the padded input, {condition}, but {span} > {size}",
+        condition=f"{dilation}*({tap}-1)+1 <= {size}+2*{pad}" + (f"+{extra}" if more else ""),
+        span=span,
+        size=padded,
+    )
 
 
-def _filter_fits(axis: tuple[str, ...], values: Values) -> bool:
-    span, padded_size = _span_and_size(values, axis)
-    return span <= padded_size
+def _keeps_rules(axis: tuple[str, ...], values: Values) -> bool:
+    return not _broken_rule(axis, values)
 
 
 def _field(name: str, default: int | str) -> Number | Choice | Text:

@@ -9,8 +9,9 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from kernels.conv.presets import CONV_GRID, CONV_PRESETS
-from kernels.conv.shape import ConvShape, conv_bounds
+from kernels.conv.backward.transpose_shape import TransposeShape
+from kernels.conv.presets import CONV_GRID, CONV_PADDING, CONV_PRESETS
+from kernels.conv.shape import EXTRA_SINCE, ConvShape, conv_bounds
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.model.preset import Preset
 from kernels.model.rung import Rung
@@ -34,15 +35,22 @@ from visuals.conv.pictures import CUSTOM, UPLOAD, PictureError
 CHIPS = {
     "toy": mark("Toy 8×8"), "cudnn-paper": mark("cuDNN paper"), "lenet-conv1": "LeNet conv1",
     "resnet50-conv1-n1": "ResNet-50 conv1", "resnet50-res3-3x3-n1": "res3 3×3",
-    "resnet50-res2-1x1": "1×1", "vgg-conv1_2": "VGG conv1_2",
+    "resnet50-res2-1x1": "1×1", "vgg-conv1_2": "VGG conv1_2", "signal": mark("1-D, 64 samples"),
+    "signal-causal": mark("1-D, causal"), "signal-causal-dilated": mark("1-D, causal, dilation 4"),
+    "toy-same-stride2": mark("Toy 8×8, zeros after"),
 }  # fmt: skip
 LINE = (
     (("N", "N", 48),), (("C", "C", 60),), (("H", "H", 54), ("W", "W", 56)), (("K", "K", 60),),
     (("R", "R", 50), ("S", "S", 48)), (("u", mark("stride u"), 87), ("v", mark("stride v"), 87)),
     (("pad_h", mark("pad h"), 72), ("pad_w", mark("pad w"), 75)),
 )  # fmt: skip
-RARE = ((("dilation_h", mark("dilation h"), 108), ("dilation_w", mark("dilation w"), 108)),)
-
+EXTRA = ((("extra_h", mark("after h +"), 108), ("extra_w", mark("after w +"), 111)),)
+RARE = ((("dilation_h", mark("dilation h"), 108), ("dilation_w", mark("dilation w"), 108)), *EXTRA)
+PRESETS = CONV_PRESETS | CONV_GRID | CONV_PADDING
+PADDING_AFTER = mark(
+    "The zeros after the input are pad + this number. A causal convolution has none: pad w = (S − 1) · dilation w, and the "
+    "number is −pad w."
+)
 
 DIGIT = mark("The digit is shown instead.")
 
@@ -66,9 +74,7 @@ def inputs(
     upload = None
     if visible:
         with st.container(key="chips", horizontal=True):
-            presets(
-                link, {key: tr(label) for key, label in chips.items()}, CONV_PRESETS | CONV_GRID, query.shape
-            )
+            presets(link, {key: tr(label) for key, label in chips.items()}, PRESETS, query.shape)
             upload = _picture_chooser(fields, query)
             _filter_chooser(fields, query)
         if folds and folds(query.shape):
@@ -89,7 +95,7 @@ def sizes(settings: RunSettings, rung: Rung, real: Preset = REAL) -> Sizes:
 
 def name(s: ConvShape) -> str:
     """Returns a shape in a few words: a preset's label, or "input 8×8, 2 filters 3×3"."""
-    for preset in (*CONV_PRESETS.values(), *CONV_GRID.values()):
+    for preset in PRESETS.values():
         if preset.shape == s:
             return preset.label
     images = trn("{n} image", "{n} images", s.N)
@@ -106,6 +112,7 @@ def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> Non
         with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
             with st.container(key="params_rare", horizontal=True):
                 numbers(fields, labelled(RARE), bounds)
+            st.caption(tr(PADDING_AFTER))
             choose(fields, "mode")
             st.caption(
                 tr(
@@ -114,8 +121,8 @@ def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> Non
                 )
             )
         output = tr("output <b>{rows}×{columns}</b>", rows=shape.P, columns=shape.Q)
-        st.html(f'<p class="kt-derived">{" · ".join(filter(None, (output, derived)))}</p>')
-    limits(shape.params(), bounds)
+        st.html(f'<p class="kt-derived">{" · ".join(filter(None, (output, derived, *causal(shape))))}</p>')
+    limits({**EXTRA_SINCE, **shape.params()}, bounds)
 
 
 def labelled(groups: tuple[Group, ...]) -> list[Group]:
@@ -151,9 +158,23 @@ def _multiply_adds(shape: ConvShape) -> str:
     return tr("<b>{n}</b> multiply-adds", n=units.count(shape.macs))
 
 
+def padding_after(shape: ConvShape | TransposeShape) -> list[str]:
+    """Returns a text about the padding after the input, if it differs from that before it."""
+    if not (shape.extra_h or shape.extra_w):
+        return []
+    rows, columns = (decimal(f"{n:+d}").replace("-", "−") for n in (shape.extra_h, shape.extra_w))
+    return [tr("after {rows}/{columns}", rows=rows, columns=columns)]
+
+
+def causal(shape: ConvShape) -> list[str]:
+    """Returns what the padding of a causal 1-D convolution means; nothing of another shape."""
+    is_causal = shape.H == shape.R == 1 and 0 < shape.pad_w == shape.span_w - 1 and shape.after[1] == 0
+    return [tr("<b>causal</b>: an output reads no later sample")] * is_causal
+
+
 def _more_label(shape: ConvShape) -> str:
     """Returns the settings in the popover that differ from their defaults."""
-    parts = []
+    parts = padding_after(shape)
     if shape.dilation != (1, 1):
         parts.append(tr("dilation {rows}×{columns}", rows=shape.dilation_h, columns=shape.dilation_w))
     if shape.flip:

@@ -13,12 +13,16 @@ from kernels.gemm.shape import GemmShape
 
 @st.composite
 def conv_shapes(draw, max_extent: int = 4) -> ConvShape:
-    """Draws any stride, padding, dilation and mode, with extents small enough for a seven-loop reference."""
+    """Draws any stride, padding, dilation and mode, with extents small enough for a seven-loop reference.
+
+    In half of the shapes the padding may differ at the two ends of an axis.
+    """
     small = st.integers(1, max_extent)
     R, S, dilation_h, dilation_w = draw(small), draw(small), draw(st.integers(1, 3)), draw(st.integers(1, 3))
     pad_h, pad_w = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    min_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h)
-    min_w = max(1, dilation_w * (S - 1) + 1 - 2 * pad_w)
+    extra_h, extra_w = draw(st.just((0, 0)) | st.tuples(st.integers(-pad_h, 3), st.integers(-pad_w, 3)))
+    min_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h - extra_h)
+    min_w = max(1, dilation_w * (S - 1) + 1 - 2 * pad_w - extra_w)
     return ConvShape(
         N=draw(st.integers(1, 3)),
         C=draw(small),
@@ -34,6 +38,8 @@ def conv_shapes(draw, max_extent: int = 4) -> ConvShape:
         dilation_h=dilation_h,
         dilation_w=dilation_w,
         mode=draw(st.sampled_from(MODES)),
+        extra_h=extra_h,
+        extra_w=extra_w,
     )
 
 
@@ -58,19 +64,21 @@ def plain_layer_shapes(max_extent: int = 3) -> st.SearchStrategy[ConvShape]:
 
 @st.composite
 def transpose_shapes(draw, max_extent: int = 3) -> TransposeShape:
-    """Draws transposed convolutions with any stride, padding, output padding, dilation and groups."""
+    """Draws transposed convolutions with any stride, padding (in half of them different at the two ends), output padding,
+    dilation and groups."""
     count, strides = draw(st.integers(1, 3)), [draw(st.integers(1, 3)) for _ in "uv"]
     taps, dilation = ([draw(st.integers(1, 3)) for _ in "hw"] for _ in range(2))
-    sizes, pads, output_pads = [], [], []
+    sizes, pads, output_pads, extras, equal = [], [], [], [], draw(st.booleans())
     for stride, tap, step in zip(strides, taps, dilation, strict=True):
         size, output_pad = draw(st.integers(1, 5)), draw(st.integers(0, stride - 1))
         whole = (size - 1) * stride + step * (tap - 1) + 1 + output_pad
         sizes.append(size), output_pads.append(output_pad)
         pads.append(draw(st.integers(0, min(3, (whole - 1) // 2))))
+        extras.append(0 if equal else draw(st.integers(-pads[-1], min(3, whole - 1 - 2 * pads[-1]))))
     C, K = (count * draw(st.integers(1, max_extent)) for _ in "CK")
     return TransposeShape(
         draw(st.integers(1, 3)), C, *sizes, K, *taps, stride=strides, pad=pads, output_pad=output_pads,
-        dilation=dilation, groups=count,
+        dilation=dilation, groups=count, extra=extras,
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def outputs(inputs: Inputs, K: int, P: int, Q: int, p: int = 0, q: int = 0) -> n
     w = inputs.w(K, 1)[:, :1].astype(np.float64) * counts[:, None, None]  # K, planes, R, S
     if s.flip:
         w = w[:, :, ::-1, ::-1]
-    x = np.pad(planes, ((0, 0), (s.pad_h, s.pad_h), (s.pad_w, s.pad_w)))[:, p * s.u :, q * s.v :]
+    x = np.pad(planes, ((0, 0), *s.pad_widths))[:, p * s.u :, q * s.v :]
     y = np.zeros((K, P, Q))
     for r in range(s.R):
         for t in range(s.S):

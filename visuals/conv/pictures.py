@@ -1,7 +1,7 @@
 """Pictures to convolve and filters to convolve them with, generated at any size.
 
-Values are in 0 .. 9. They are whole numbers if the picture is at most 16 x 16, so that sums are easy to follow. A
-picture has at most three distinct planes: channel c of C is plane c mod 3.
+Values are in 0 .. 9. They are whole numbers if the picture is at most 16 x 16, or one row of at most 64 samples, so that
+sums are easy to follow. A picture has at most three distinct planes: channel c of C is plane c mod 3.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import io
 import itertools
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -22,8 +23,12 @@ FILTERS = ("identity", "blur", "sharpen", "sobel-x", "sobel-y", "random")
 CUSTOM, UPLOAD = "custom", "upload"
 PLANES = 3
 MAX_VALUE = 9.0  # the largest value of a picture
-MAX_WHOLE_SIDE = 16  # up to this height and width values are whole numbers
+MAX_WHOLE_SIDE, MAX_WHOLE_ROW = (
+    16,
+    64,
+)  # up to this height and width values are whole numbers; of a single row or column
 
+ROW = 0.3  # the height of the row that a picture of one row shows
 MAX_BYTES, MAX_PIXELS = 10 * 10**6, 40 * 10**6
 MAX_TAP = 1000
 MAX_SEED = 9999
@@ -43,7 +48,7 @@ def planes(name: str, H: int, W: int, C: int, n: int = 0, seed: int = 0) -> np.n
     elif name == "random":
         out = np.random.default_rng([seed, n]).integers(0, 10, (count, H, W))
     elif name in _GENERATORS:
-        grey = _GENERATORS[name](H, W)
+        grey = _row(_GENERATORS[name], H, W) if 1 in (H, W) else _GENERATORS[name](H, W)
         out = _coloured(np.roll(grey, n * max(1, min(H, W) // 8), axis=(0, 1)), count)
     else:
         raise PictureError(
@@ -63,7 +68,7 @@ def images(first: np.ndarray, N: int, C: int) -> np.ndarray:
 
 def _finish(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, dtype=np.float32)
-    if max(values.shape[-2:]) <= MAX_WHOLE_SIDE:
+    if max(values.shape[-2:]) <= (MAX_WHOLE_ROW if 1 in values.shape[-2:] else MAX_WHOLE_SIDE):
         values = np.rint(values)
     values.setflags(write=False)
     return values
@@ -110,6 +115,12 @@ def _gradient(H: int, W: int) -> np.ndarray:
     y, x = _grid(H, W)
     ramp = MAX_VALUE * np.broadcast_to((np.arange(W) + 0.5) / W, (H, W))
     return np.where(np.hypot(y - 0.5, x - 0.5) < 0.3, MAX_VALUE - ramp, ramp)
+
+
+def _row(draw: Callable[[int, int], np.ndarray], H: int, W: int) -> np.ndarray:
+    """Returns a picture of one row or one column: the row through the head of the digit, or as high in another picture."""
+    length = max(H, W)
+    return draw(length, length)[int(ROW * length)].reshape(H, W)
 
 
 _GENERATORS = {"digit": _digit, "checkerboard": _checkerboard, "gradient": _gradient}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kernels.conv.common import equal_padding_rules
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 from kernels.model.program import OUTPUT, WORKSPACE, Program, Tiles
@@ -37,6 +38,12 @@ def plain_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
             yield tr(
                 "{name} must be 0: its gradient is an operation of its own, got {got}", name=name, got=value
             )
+
+
+def library_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules of cuDNN's algorithms of both gradients."""
+    yield from plain_rules(s, tiles)
+    yield from equal_padding_rules(s)
 
 
 def image_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:

@@ -21,7 +21,13 @@ FILTER_BLOCK = (32, 8)  # maps x filters, as in 30_dinput_winograd_filter.cu
 
 def convolution(s: ConvShape) -> ConvShape:
     """Returns the shape of the convolution of dy [N,K,P,Q] that is dx [N,C,H,W], for stride 1, 3 x 3 and no groups."""
-    return s.with_(C=s.K, K=s.C, H=s.P, W=s.Q, pad_h=s.R - 1 - s.pad_h, pad_w=s.S - 1 - s.pad_w)
+    padding = {
+        "pad_h": s.R - 1 - s.pad_h,
+        "pad_w": s.S - 1 - s.pad_w,
+        "extra_h": -s.extra_h,
+        "extra_w": -s.extra_w,
+    }
+    return s.with_(C=s.K, K=s.C, H=s.P, W=s.Q, **padding)
 
 
 def build(s: ConvShape, tiles: Tiles) -> Program:
@@ -55,9 +61,10 @@ def filters_on_cpu(m: int):
 def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     """Yields those of the convolution of dy, in whose sentences C and K are exchanged."""
     yield from common.plain_rules(s, tiles)
-    for name, pad in (("pad_h", s.pad_h), ("pad_w", s.pad_w)):
-        if pad > winograd.R - 1:
-            yield tr("{name} must be 2 or less: dy is padded by 2 - {name}, got {got}", name=name, got=pad)
+    for axis, before, after in zip("hw", s.pad, s.after, strict=True):
+        if max(before, after) > winograd.R - 1:
+            name, got = f"pad_{axis}", max(before, after)
+            yield tr("{name} must be 2 or less: dy is padded by 2 - {name}, got {got}", name=name, got=got)
             return
     if (s.R, s.S, s.stride, s.dilation) == (3, 3, (1, 1), (1, 1)):
         yield from winograd.nonfused_rules(convolution(s), tiles)

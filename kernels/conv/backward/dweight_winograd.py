@@ -146,7 +146,7 @@ def scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.nd
     AT, G, BT = (np.abs(X) for X in winograd_matrices.derive(m, winograd.R).arrays("float64"))
     z = 0.0
     for x, dy in zip(inputs["x"], inputs["dy"], strict=True):  # image by image: the workspace is large
-        d = winograd_cpu.input_tiles(np.abs(x[None]).astype("float64"), m, s.pad)[0]
+        d = winograd_cpu.input_tiles(np.abs(x[None]).astype("float64"), m, s.pad, (s.P, s.Q))[0]
         v = winograd_cpu.transform_2d(BT, d).reshape(len(BT) ** 2, s.C, -1)
         u = winograd_cpu.transform_2d(AT.T, gradient_tiles(np.abs(dy[None]).astype("float64"), m)[0])
         z = z + u.reshape(len(BT) ** 2, s.K, -1) @ v.swapaxes(1, 2)

@@ -15,7 +15,7 @@ from kernels.conv.backward import (
 from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.common import TOLERANCE
 from kernels.conv.implicit import IMPLICIT_SETS, IMPLICIT_TILES
-from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
+from kernels.conv.shape import CONV_SINCE, EXTRA_SINCE, ConvShape, parse_conv
 from kernels.i18n import mark
 from kernels.model.launch import ampere, rung_factory
 from kernels.model.rung import Ladder, Rung
@@ -25,7 +25,7 @@ WINOGRAD_TILES = winograd.NONFUSED_TILES | {
     "BN": (64, 128)
 }  # the fastest of the forward pass at ResNet-50's stages
 SETS = IMPLICIT_SETS  # compiled ahead: the fastest sizes of the forward kernel at some layer
-MATCHING = ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups")
+MATCHING = ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups", *EXTRA_SINCE)
 
 _dinput = rung_factory("conv-dinput", common.cost, TOLERANCE)
 _dweight = rung_factory("conv-dweight", common.cost, TOLERANCE)

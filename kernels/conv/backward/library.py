@@ -106,7 +106,9 @@ def rungs(ladder: str, ideas: Mapping[str, str], build, rules, cost, scale) -> t
     )
 
 
-DATA_RUNGS = rungs("conv-dinput", DATA_IDEAS, build_data, common.plain_rules, common.library_cost, data_scale)
+DATA_RUNGS = rungs(
+    "conv-dinput", DATA_IDEAS, build_data, common.library_rules, common.library_cost, data_scale
+)
 FILTER_RUNGS = rungs(
-    "conv-dweight", FILTER_IDEAS, build_filter, common.plain_rules, common.library_cost, filter_scale
+    "conv-dweight", FILTER_IDEAS, build_filter, common.library_rules, common.library_cost, filter_scale
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
+from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PADDING, CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.i18n import mark
 from kernels.model.preset import Preset
@@ -41,3 +41,12 @@ BACKWARD_PRESETS: dict[str, Preset] = {
         _backward(CONV_LAYER_PRESETS["resnext50-res2-grouped-n32"]),
     )
 }  # fmt: skip
+
+# As CONV_PADDING: nothing of them is recorded.
+BACKWARD_PADDING: dict[str, Preset] = {
+    preset.key: preset
+    for preset in (
+        _backward(CONV_PADDING[key])
+        for key in ("signal", "signal-causal", "signal-causal-dilated", "toy-same-stride2")
+    )
+}

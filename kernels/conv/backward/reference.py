@@ -44,7 +44,7 @@ def _windows(s: ConvShape) -> Iterator[tuple[int, int, slice, slice]]:
 def _dinput(s: ConvShape, dy: np.ndarray, w: np.ndarray) -> np.ndarray:
     taps = np.moveaxis(w.reshape(s.groups, s.filters, s.maps, s.R, s.S), (3, 4), (0, 1)).swapaxes(-1, -2)
     taps = np.ascontiguousarray(taps)  # [R, S, groups, maps, filters], as BLAS takes them
-    dx = np.zeros((s.N, s.groups, s.maps, s.H + 2 * s.pad_h, s.W + 2 * s.pad_w), dy.dtype)
+    dx = np.zeros((s.N, s.groups, s.maps, s.padded_h, s.padded_w), dy.dtype)
 
     def image(n: int) -> None:
         gradient = dy[n].reshape(s.groups, s.filters, s.PQ)
@@ -58,7 +58,7 @@ def _dinput(s: ConvShape, dy: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _dweight(s: ConvShape, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    padded = np.pad(x, ((0, 0), (0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))
+    padded = np.pad(x, ((0, 0), (0, 0), *s.pad_widths))
     gradient = dy.reshape(s.N, s.groups, s.filters, s.PQ)
     dw = np.zeros((s.groups, s.filters, s.maps, s.R, s.S), x.dtype)
 

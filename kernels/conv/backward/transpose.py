@@ -16,6 +16,7 @@ from kernels.conv.backward.ladder import GEMM_TILES, MATCHING, SETS
 from kernels.conv.backward.transpose_shape import TransposeShape, parse_transpose
 from kernels.conv.common import TOLERANCE
 from kernels.conv.implicit import IMPLICIT_TILES
+from kernels.conv.shape import EXTRA_SINCE
 from kernels.i18n import mark
 from kernels.model.launch import ampere, rung_factory
 from kernels.model.preset import Preset
@@ -86,6 +87,22 @@ PRESETS: dict[str, Preset] = {
     )
 }  # fmt: skip
 
+# Cuts that differ at the two ends of an axis, and a 1-D layer (H = R = 1). Nothing of them is recorded.
+PADDING: dict[str, Preset] = {
+    preset.key: preset
+    for preset in (
+        Preset(
+            "transpose-signal", mark("1-D, 16 samples"), TransposeShape(1, 1, 1, 16, 2, 1, 4, stride=(1, 2), pad=(0, 1)),
+            mark("16 samples become 32: one row, 4 taps, stride 2, one output cut off at each end"),
+        ),
+        Preset(
+            "transpose-signal-causal", mark("1-D, causal"),
+            TransposeShape(1, 1, 1, 16, 2, 1, 4, stride=(1, 2), extra=(0, 2)),
+            mark("causal: both outputs are cut off at the end, so an input sample reaches no earlier output"),
+        ),
+    )
+}  # fmt: skip
+
 _rung = rung_factory("conv-transpose", cost, TOLERANCE)
 
 TRANSPOSE = Ladder(
@@ -93,6 +110,7 @@ TRANSPOSE = Ladder(
     work=mark("direct transposed convolution"),
     inputs=mark("input + filters"),
     matching=tuple(name for name in MATCHING if name != "mode"),
+    later_fields=EXTRA_SINCE,
     shape=TransposeShape,
     parse=parse_transpose,
     reference=transpose_reference,
@@ -152,7 +170,7 @@ TRANSPOSE = Ladder(
             "conv-transpose",
             library.DATA_IDEAS,
             _library_program,
-            _rules(common.plain_rules),
+            _rules(common.library_rules),
             library_cost,
             _scale,
         ),

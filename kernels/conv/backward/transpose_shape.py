@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.conv.shape import ConvShape
+from kernels.conv.shape import EXTRA_SINCE, ConvShape, set_extra
 from kernels.i18n import tr
 from kernels.model.shape import Shape, ShapeError, integer, pair, parse
 
@@ -13,7 +13,8 @@ from kernels.model.shape import Shape, ShapeError, integer, pair, parse
 class TransposeShape(Shape):
     """A 2-D transposed convolution in NCHW: x [N,C,H,W] and w [C,K/groups,R,S] give y [N,K,P,Q].
 
-    P = (H-1)*u - 2*pad_h + dilation_h*(R-1) + output_pad_h + 1, and Q likewise. Several sizes P are the input of a
+    P = (H-1)*u - 2*pad_h - extra_h + dilation_h*(R-1) + output_pad_h + 1, and Q likewise. pad_h rows are cut off above,
+    pad_h + extra_h below. Several sizes P are the input of a
     convolution with output H: output_pad chooses one of them, so it must be below the stride. `stride`, `pad`,
     `output_pad` and `dilation` are one number or (vertical, horizontal); an axis has a name of its own, as in ConvShape.
 
@@ -36,10 +37,13 @@ class TransposeShape(Shape):
     dilation_h: int
     dilation_w: int
     groups: int
+    extra_h: int
+    extra_w: int
 
     def __init__(
         self, N, C, H, W, K, R, S, *, stride=1, pad=0, output_pad=0, dilation=1, u=None, v=None, pad_h=None, pad_w=None,
-        output_pad_h=None, output_pad_w=None, dilation_h=None, dilation_w=None, groups=1,
+        output_pad_h=None, output_pad_w=None, dilation_h=None, dilation_w=None, groups=1, extra=0, extra_h=None,
+        extra_w=None,
     ):  # fmt: skip
         axes = {
             ("u", "v"): (pair("stride", stride), (u, v), 1),
@@ -57,6 +61,7 @@ class TransposeShape(Shape):
             for name, default, value in zip(names, shared, single, strict=True):
                 object.__setattr__(self, name, integer(name, default if value is None else value, minimum))
         object.__setattr__(self, "groups", integer("groups", groups, 1))
+        set_extra(self, pair("extra", extra), (extra_h, extra_w))
         self._check_output()
 
     def _check_output(self) -> None:
@@ -89,12 +94,12 @@ class TransposeShape(Shape):
     @property
     def P(self) -> int:
         span = self.dilation_h * (self.R - 1) + 1
-        return (self.H - 1) * self.u - 2 * self.pad_h + span + self.output_pad_h
+        return (self.H - 1) * self.u - 2 * self.pad_h - self.extra_h + span + self.output_pad_h
 
     @property
     def Q(self) -> int:
         span = self.dilation_w * (self.S - 1) + 1
-        return (self.W - 1) * self.v - 2 * self.pad_w + span + self.output_pad_w
+        return (self.W - 1) * self.v - 2 * self.pad_w - self.extra_w + span + self.output_pad_w
 
     @property
     def conv(self) -> ConvShape:
@@ -102,16 +107,18 @@ class TransposeShape(Shape):
         return ConvShape(
             self.N, self.K, self.P, self.Q, self.C, self.R, self.S, stride=(self.u, self.v),
             pad=(self.pad_h, self.pad_w), dilation=(self.dilation_h, self.dilation_w), groups=self.groups,
+            extra=(self.extra_h, self.extra_w),
         )  # fmt: skip
 
     @classmethod
     def of(cls, conv: ConvShape) -> TransposeShape:
         """Returns the transposed convolution that computes the gradient of this convolution's input. Its filter must
         not be flipped; bias and ReLU are left out."""
-        padded_h, padded_w = conv.H + 2 * conv.pad_h - conv.span_h, conv.W + 2 * conv.pad_w - conv.span_w
+        rest_h, rest_w = conv.padded_h - conv.span_h, conv.padded_w - conv.span_w
         return cls(
             conv.N, conv.K, conv.P, conv.Q, conv.C, conv.R, conv.S, stride=conv.stride, pad=conv.pad,
-            output_pad=(padded_h % conv.u, padded_w % conv.v), dilation=conv.dilation, groups=conv.groups,
+            output_pad=(rest_h % conv.u, rest_w % conv.v), dilation=conv.dilation, groups=conv.groups,
+            extra=(conv.extra_h, conv.extra_w),
         )  # fmt: skip
 
     @property
@@ -141,11 +148,16 @@ class TransposeShape(Shape):
         """Minimum traffic in bytes at FP32: each input read once, the output written once."""
         return self.conv.bytes
 
+    def params(self) -> dict[str, int]:
+        """Returns the fields by name, as in a link, a recording row or JSON; those added later only if they are set."""
+        return {name: value for name, value in vars(self).items() if EXTRA_SINCE.get(name) != value}
+
     def __str__(self) -> str:
         text = f"N{self.N} C{self.C} {self.H}x{self.W} K{self.K} {self.R}x{self.S}"
         for name, values, default in (
             ("stride", (self.u, self.v), 1),
             ("pad", (self.pad_h, self.pad_w), 0),
+            ("extra", (self.extra_h, self.extra_w), 0),
             ("output_pad", (self.output_pad_h, self.output_pad_w), 0),
             ("dilation", (self.dilation_h, self.dilation_w), 1),
         ):
@@ -154,7 +166,10 @@ class TransposeShape(Shape):
         return text + (f" groups {self.groups}" if self.groups > 1 else "")
 
 
-FIELDS = "N C H W K R S stride u v pad pad_h pad_w output_pad output_pad_h output_pad_w dilation dilation_h dilation_w groups".split()
+FIELDS = (
+    "N C H W K R S stride u v pad pad_h pad_w extra extra_h extra_w output_pad output_pad_h output_pad_w dilation dilation_h "
+    "dilation_w groups"
+).split()
 
 
 def parse_transpose(text: str) -> TransposeShape:

@@ -13,10 +13,11 @@ from math import gcd
 
 import numpy as np
 
-from kernels.conv.backward.presets import BACKWARD_PRESETS
+from kernels.conv.backward.presets import BACKWARD_PADDING, BACKWARD_PRESETS
+from kernels.conv.backward.transpose import PADDING as TRANSPOSE_PADDING
 from kernels.conv.backward.transpose import PRESETS as TRANSPOSE_PRESETS
 from kernels.conv.backward.transpose_shape import TransposeShape
-from kernels.conv.shape import ConvShape, conv_bounds
+from kernels.conv.shape import EXTRA_SINCE, ConvShape, conv_bounds
 from kernels.i18n import cached, mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
@@ -72,13 +73,15 @@ def ladder(gradient: str) -> Ladder:
 
 
 def presets(gradient: str) -> Mapping[str, Preset]:
-    return TRANSPOSE_PRESETS if gradient == TRANSPOSED else BACKWARD_PRESETS
+    if gradient == TRANSPOSED:
+        return TRANSPOSE_PRESETS | TRANSPOSE_PADDING
+    return BACKWARD_PRESETS | BACKWARD_PADDING
 
 
 # -- rules between the fields ----------------------------------------------------------------------
 AXES = (
-    ("output_pad_h", "pad_h", "R", "dilation_h", "u", "H"),
-    ("output_pad_w", "pad_w", "S", "dilation_w", "v", "W"),
+    ("extra_h", "output_pad_h", "pad_h", "R", "dilation_h", "u", "H"),
+    ("extra_w", "output_pad_w", "pad_w", "S", "dilation_w", "v", "W"),
 )
 
 
@@ -95,10 +98,10 @@ def _fix_conv(values: Values) -> Iterator[tuple[str, Values]]:
 
 
 def _fix_transposed(values: Values) -> Iterator[tuple[str, Values]]:
+    default = {**EXTRA_SINCE, **TRANSPOSE_DEFAULT.params()}
     for axis in AXES:
         if error := _axis_error(axis, values):
-            keeps_rule = partial(_keeps_rule, axis)
-            yield error, fewest_resets(values, TRANSPOSE_DEFAULT.params(), axis, keeps_rule)
+            yield error, fewest_resets(values, default, axis, partial(_keeps_rule, axis))
     yield from _fix_groups(values)
 
 
@@ -124,7 +127,7 @@ def _fields(default: Shape) -> dict[str, Field]:
         "output_pad_w": Number(0, 0, MAX_OUTPUT_PAD),
     }
     found = {}
-    for name, value in {**default.params(), "groups": 1}.items():
+    for name, value in {**default.params(), "groups": 1, **EXTRA_SINCE}.items():
         field = replace(known[name], default=value)
         found[name] = replace(field, maximum=MAX[name]) if name in MAX else field
     return found
@@ -152,16 +155,19 @@ def _transposed_bounds(t: TransposeShape) -> dict[str, Bound]:
     found = {name: Bound(1, MAX[name]) for name in ("N", "C", "K")}
     if t.groups > 1:  # as in conv_bounds: a range has no gaps
         found |= {name: Bound(getattr(t, name), getattr(t, name)) for name in ("C", "K")}
-    for output_pad, pad, tap, dilation, stride, size in AXES:
-        op, p, r, d, u, h = (getattr(t, name) for name in (output_pad, pad, tap, dilation, stride, size))
-        # The output has (h - 1)·u - 2·p + d·(r - 1) + op + 1 elements: the rest of each sum must not be negative.
+    for axis in AXES:
+        extra, output_pad, pad, tap, dilation, stride, size = axis
+        e, op, p, r, d, u, h = (getattr(t, name) for name in axis)
+        cut = 2 * p + e  # at both ends
+        # The output has (h - 1)·u - cut + d·(r - 1) + op + 1 elements: the rest of each sum must not be negative.
         found |= {
-            size: Bound(max(1, 1 - (d * (r - 1) + op - 2 * p) // u), MAX[size]),
-            tap: Bound(max(1, 1 - ((h - 1) * u + op - 2 * p) // d), MAX[tap]),
-            stride: Bound(max(op + 1, _least(2 * p - d * (r - 1) - op, h - 1)), MAX[stride]),
-            dilation: Bound(max(1, _least(2 * p - (h - 1) * u - op, r - 1)), MAX[dilation]),
-            pad: Bound(0, min(MAX[pad], ((h - 1) * u + d * (r - 1) + op) // 2)),
-            output_pad: Bound(max(0, 2 * p - (h - 1) * u - d * (r - 1)), u - 1),
+            size: Bound(max(1, 1 - (d * (r - 1) + op - cut) // u), MAX[size]),
+            tap: Bound(max(1, 1 - ((h - 1) * u + op - cut) // d), MAX[tap]),
+            stride: Bound(max(op + 1, _least(cut - d * (r - 1) - op, h - 1)), MAX[stride]),
+            dilation: Bound(max(1, _least(cut - (h - 1) * u - op, r - 1)), MAX[dilation]),
+            pad: Bound(max(0, -e), min(MAX[pad], ((h - 1) * u + d * (r - 1) + op - e) // 2)),
+            extra: Bound(-p, min(MAX[extra], (h - 1) * u + d * (r - 1) + op - 2 * p)),
+            output_pad: Bound(max(0, cut - (h - 1) * u - d * (r - 1)), u - 1),
         }
     return found
 

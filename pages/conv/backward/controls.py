@@ -9,6 +9,7 @@ import streamlit as st
 from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.backward.transpose import PRESETS as TRANSPOSE_PRESETS
 from kernels.conv.backward.transpose_shape import TransposeShape
+from kernels.conv.shape import EXTRA_SINCE
 from kernels.i18n import decimal, mark, tr, trn
 from pages.conv import controls as conv_controls
 from pages.conv.backward import address
@@ -28,15 +29,18 @@ CHIPS = {
     "backward-resnet50-res2-3x3-n32": "res2 3×3", "backward-resnet50-res3-3x3-n32": "res3 3×3",
     "backward-resnet50-res4-3x3-n32": "res4 3×3", "backward-resnet50-res5-3x3-n32": "res5 3×3",
     "backward-resnet50-res3-stride2-n32": mark("res3 3×3, stride 2"), "backward-vgg-conv1_2": "VGG conv1_2",
-    "backward-resnext50-res2-grouped-n32": mark("ResNeXt, groups"),
+    "backward-resnext50-res2-grouped-n32": mark("ResNeXt, groups"), "backward-signal": mark("1-D, 64 samples"),
+    "backward-signal-causal": mark("1-D, causal"), "backward-signal-causal-dilated": mark("1-D, causal, dilation 4"),
+    "backward-toy-same-stride2": mark("Toy 8×8, zeros after"),
 }  # fmt: skip
 TRANSPOSE_CHIPS = {
     "transpose-toy": mark("Toy 3×3"), "transpose-odd": mark("odd"), "dcgan-conv2-n128": "DCGAN conv2",
-    "unet-up4": "U-Net", "fcn8s-upscore": "FCN-8s",
+    "unet-up4": "U-Net", "fcn8s-upscore": "FCN-8s", "transpose-signal": mark("1-D, 16 samples"),
+    "transpose-signal-causal": mark("1-D, causal"),
 }  # fmt: skip
 LINE = ((("N", "N", 62),), *conv_controls.LINE[1:])
 RARE = (*conv_controls.RARE, (("groups", mark("groups"), 90),))
-OUTPUT_PAD = ((("output_pad_h", mark("output pad h"), 130), ("output_pad_w", mark("output pad w"), 134)),)
+OUTPUT_PAD = ((("output_pad_h", mark("out pad h"), 108), ("output_pad_w", mark("out pad w"), 111)),)
 REAL = BACKWARD_PRESETS["backward-resnet50-res3-3x3-n32"].shape
 REAL_TRANSPOSED = TRANSPOSE_PRESETS["dcgan-conv2-n128"].shape
 
@@ -62,7 +66,7 @@ def sizes(gradient: str, selection: Selection) -> Sizes:
 
 def name(s: Shape) -> str:
     """Returns a shape in a few words: a preset's label, or "1 image, 2 channels, 8×8; 2 filters 3×3"."""
-    for preset in (*BACKWARD_PRESETS.values(), *TRANSPOSE_PRESETS.values()):
+    for preset in (*address.presets(FILTERS).values(), *address.presets(TRANSPOSED).values()):
         if preset.shape == s:
             return tr(preset.label)
     if not isinstance(s, TransposeShape):
@@ -109,16 +113,18 @@ def _fields(gradient: str, fields: Fields, shape: Shape) -> None:
                 numbers(fields, conv_controls.labelled(rare), bounds)
             if gradient == TRANSPOSED:
                 st.caption(tr("Several output sizes fit a stride. The output pad chooses one of them."))
+                st.caption(tr("At the end of the output, pad + “after” elements are cut off."))
             else:
+                st.caption(tr(conv_controls.PADDING_AFTER))
                 choose(fields, "mode")
                 st.caption(tr("The mode “convolution” flips the filter in both axes in the forward pass."))
         st.html(f'<p class="kt-derived">{_derived(gradient, shape)}</p>')
-    limits({"groups": shape.groups, **shape.params()}, bounds)
+    limits({"groups": shape.groups, **EXTRA_SINCE, **shape.params()}, bounds)
 
 
 def _more_label(shape: Shape) -> str:
     """Returns the settings in the popover that differ from their defaults."""
-    parts = []
+    parts = conv_controls.padding_after(shape)
     if isinstance(shape, TransposeShape) and (shape.output_pad_h or shape.output_pad_w):
         parts.append(tr("output pad {rows}×{columns}", rows=shape.output_pad_h, columns=shape.output_pad_w))
     if (shape.dilation_h, shape.dilation_w) != (1, 1):
@@ -136,9 +142,10 @@ def _derived(gradient: str, s: Shape) -> str:
     output = tr("output <b>{rows}×{columns}</b>", rows=s.P, columns=s.Q)
     if gradient == FILTERS:
         sums = decimal(f"{s.N * s.PQ:,}")
-        return f"{output} · " + tr("sums of <b>{n}</b> products", n=sums)
+        return " · ".join((output, tr("sums of <b>{n}</b> products", n=sums), *conv_controls.causal(s)))
     work = tr("<b>{n}</b> multiply-adds", n=units.count(conv.macs))
     most = most_additions(conv)
     if gradient == TRANSPOSED:
         return f"{output} · {work} · " + tr("up to <b>{n}</b> input pixels per output", n=most)
-    return f"{output} · {work} · " + tr("up to <b>{n}</b> outputs fed by a pixel", n=most)
+    fed = tr("up to <b>{n}</b> outputs fed by a pixel", n=most)
+    return " · ".join((output, work, fed, *conv_controls.causal(s)))

@@ -42,6 +42,7 @@ CHIPS = {
     "toy": "Toy 8×8", "resnet50-res2-3x3-n1": "res2 3×3", "resnet50-res3-3x3-n1": "res3", "resnet50-res4-3x3-n1": "res4",
     "resnet50-res5-3x3-n1": "res5", "resnet50-res2-3x3-n32": "res2, N=32", "resnet50-res4-3x3-n32": "res4, N=32",
     "resnet50-res5-3x3-n32": "res5, N=32", "vgg-conv1_2": "VGG conv1_2", "lenet-conv1": "LeNet conv1 (5×5)",
+    "toy-causal-rows": mark("Toy 8×8, zeros above"),
 }  # fmt: skip
 PARAMETER = "kernel"  # the URL parameter
 KERNELS = {

@@ -32,7 +32,7 @@ def three_by_three(draw) -> ConvShape:
     s = draw(layer_shapes(max_extent=5, groups=False))
     return ConvShape(
         s.N, draw(st.integers(1, 40)), s.H + 5, s.W + 5, draw(st.integers(1, 70)), 3, 3,
-        pad=(s.pad_h, s.pad_w), mode=s.mode, bias=s.bias, relu=s.relu,
+        pad=s.pad, extra=(s.extra_h, s.extra_w), mode=s.mode, bias=s.bias, relu=s.relu,
     )  # fmt: skip
 
 

@@ -52,6 +52,27 @@ def test_layer_equals_definition_with_bias_and_relu(s):
     np.testing.assert_allclose(scale, expected_scale, rtol=1e-12, atol=1e-12)
 
 
+def test_a_causal_convolution_reads_no_later_sample():
+    """NumPy's own convolution: its first W values are the causal ones."""
+    s = ConvShape(1, 1, 1, 20, 1, 1, 4, pad=(0, 3), extra=(0, -3), mode="convolution")
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal(s.x_shape), rng.standard_normal(s.w_shape)
+    np.testing.assert_allclose(reference.conv2d(s, x, w).ravel(), np.convolve(x.ravel(), w.ravel())[:20])
+
+
+def test_padding_at_the_wrong_end_is_found():
+    """A kernel that swaps the two ends, or pads both equally, would not agree."""
+    s = ConvShape(1, 2, 6, 9, 3, 3, 5, pad=(2, 4), extra=(-2, -4))
+    swapped = s.with_(extra_h=2, extra_w=4, pad_h=0, pad_w=0)
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal(s.x_shape), rng.standard_normal(s.w_shape)
+    ref, scale = reference.conv(s, x, w)
+    wrong = reference.conv2d(swapped, x, w)
+    equal = reference.conv2d(s.with_(pad_h=1, extra_h=0, pad_w=2, extra_w=0), x, w)
+    assert wrong.shape == equal.shape == ref.shape
+    assert not agrees(wrong, ref, scale, 1e-5) and not agrees(equal, ref, scale, 1e-5)
+
+
 def test_convolution_flips_the_filter():
     s = ConvShape(1, 1, 1, 3, 1, 1, 3)
     x, w = np.array([[[[1.0, 10, 100]]]]), np.array([[[[1.0, 2, 3]]]])

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
+from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PADDING, CONV_PRESETS
 from kernels.conv.shape import ConvShape, conv_bounds, parse_conv
 from kernels.model.shape import INT_MAX, ShapeError
 from tests.helpers.shapes import conv_shapes, layer_shapes
 
+LIMITED = ("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w", "extra_h", "extra_w")
 PLAIN = {"N": 1, "C": 3, "H": 8, "W": 8, "K": 4, "R": 3, "S": 3}
 
 
@@ -39,6 +40,14 @@ def test_one_number_equals_one_number_per_axis():
         ({"H": True}, "H must be a whole number, got True"),
         ({"W": INT_MAX + 1}, "W must be in"),
         ({"W": INT_MAX, "pad": 1}, r"must stay below 2\^31"),
+        ({"W": INT_MAX, "extra_w": 1}, r"W\+2\*pad_w\+extra_w must stay below 2\^31"),
+        (
+            {"pad": 1, "extra_w": -2},
+            "padding after the input must not be negative: extra_w >= -pad_w, but -2 < -1",
+        ),
+        ({"extra": (-1, 0)}, "extra_h >= -pad_h, but -1 < 0"),
+        ({"extra": 0.5}, "extra_h must be a whole number, got 0.5"),
+        ({"R": 11, "pad": 1, "extra_h": -1}, r"dilation\*\(R-1\)\+1 <= H\+2\*pad_h\+extra_h, but 11 > 9"),
         ({"stride": (1, 2, 3)}, "stride takes one number or two"),
         ({"mode": "flip"}, "mode must be one of cross-correlation, convolution"),
     ],
@@ -46,6 +55,34 @@ def test_one_number_equals_one_number_per_axis():
 def test_broken_rule_is_named(change, rule):
     with pytest.raises(ShapeError, match=rule):
         ConvShape(**(PLAIN | change))
+
+
+def test_padding_may_differ_at_both_ends():
+    """TensorFlow's SAME at stride 2, and a causal 1-D convolution with dilation 4."""
+    same = ConvShape(1, 3, 224, 224, 32, 3, 3, stride=2, extra=1)
+    assert (same.P, same.Q, same.pad, same.after) == (112, 112, (0, 0), (1, 1))
+    causal = ConvShape(1, 1, 1, 64, 2, 1, 3, pad=(0, 8), extra=(0, -8), dilation=(1, 4))
+    assert (causal.P, causal.Q, causal.after, causal.pad_widths) == (1, 64, (0, 0), ((0, 0), (8, 0)))
+    assert str(causal) == "N1 C1 1x64 K2 1x3 pad 0,8 extra 0,-8 dilation 1,4"
+    assert causal == parse_conv("N=1,C=1,H=1,W=64,K=2,R=1,S=3,pad_w=8,extra_w=-8,dilation_w=4")
+
+
+def test_equal_padding_has_the_params_of_older_rows():
+    older = {"N": 1, "C": 3, "H": 8, "W": 8, "K": 4, "R": 3, "S": 3, "u": 1, "v": 1, "pad_h": 1, "pad_w": 1,
+             "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation"}  # fmt: skip
+    assert ConvShape(**older).params() == older
+    unequal = ConvShape(**older, extra_w=2)
+    assert unequal.params() == older | {"extra_w": 2} and ConvShape(**unequal.params()) == unequal
+
+
+def test_presets_of_padding_have_the_stated_outputs():
+    for preset in CONV_PADDING.values():
+        assert preset.key not in CONV_PRESETS | CONV_LAYER_PRESETS
+        causal = preset.shape.pad_w == preset.shape.span_w - 1 and preset.shape.after[1] == 0
+        assert causal == ("causal" in preset.key and "rows" not in preset.key)
+        if causal:
+            assert preset.shape.Q == preset.shape.W
+    assert CONV_PADDING["signal"].shape.Q == 60
 
 
 @given(conv_shapes())
@@ -71,7 +108,7 @@ def test_malformed_text_is_explained(text, rule):
 
 @given(conv_shapes(), st.data())
 def test_control_within_its_bound_keeps_a_shape_valid(s, data):
-    limits = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+    limits = dict.fromkeys(LIMITED, 16)
     limits |= {"dilation_h": 8, "dilation_w": 8}
     name, bound = data.draw(st.sampled_from(sorted(conv_bounds(s, limits).items())))
     assert bound.low <= getattr(s, name) <= bound.high
@@ -138,13 +175,16 @@ def test_layer_survives_params_and_text(s):
 @given(conv_shapes())
 def test_plain_shape_has_no_layer_params(s):
     """Older rows and links have the same params, so they refer to the same shape."""
+    s = s.with_(pad_h=9, pad_w=9).with_(
+        extra_h=0, extra_w=0
+    )  # more padding: the filter fits without the extra
     assert list(s.params()) == "N C H W K R S u v pad_h pad_w dilation_h dilation_w mode".split()
     assert s == s.with_(groups=1, bias=0, relu=False) and s.params() == s.with_(bias=0).params()
 
 
 @given(layer_shapes(), st.data())
 def test_control_within_its_bound_keeps_a_layer_valid(s, data):
-    limits = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+    limits = dict.fromkeys(LIMITED, 16)
     name, bound = data.draw(
         st.sampled_from(sorted(conv_bounds(s, limits | {"dilation_h": 8, "dilation_w": 8}).items()))
     )

@@ -35,16 +35,19 @@ rungs = pytest.mark.parametrize("rung", RUNGS, ids=lambda r: r.name)
 
 @st.composite
 def shapes(draw, max_size: int = 12) -> ConvShape:
-    """Draw a shape, 3x3, stride 1: partial tiles, padding wider than the filter, channels that do not fill a step."""
+    """Draw a shape, 3x3, stride 1: partial tiles, padding wider than the filter and of two widths, channels that do not
+    fill a step."""
     pad = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    H, W = (draw(st.integers(max(1, 3 - 2 * p), max_size)) for p in pad)
+    extra = draw(st.just((0, 0)) | st.tuples(*(st.integers(-p, 3) for p in pad)))
+    H, W = (draw(st.integers(max(1, 3 - 2 * p - e), max_size)) for p, e in zip(pad, extra, strict=True))
     N, C, K = (
         draw(st.integers(1, 3)),
         draw(st.integers(1, 18)),
         draw(st.one_of(st.integers(1, 9), st.just(67))),
     )
     bias, relu = draw(st.integers(0, 1)), draw(st.integers(0, 1))
-    return ConvShape(N, C, H, W, K, 3, 3, pad=pad, mode=draw(st.sampled_from(MODES)), bias=bias, relu=relu)
+    mode = draw(st.sampled_from(MODES))
+    return ConvShape(N, C, H, W, K, 3, 3, pad=pad, extra=extra, mode=mode, bias=bias, relu=relu)
 
 
 def with_m(rung, m: int) -> dict[str, int]:

@@ -16,6 +16,7 @@ from kernels import sweep
 from kernels.conv import common as conv_common
 from kernels.conv import ladder as conv_ladder
 from kernels.conv import library as conv_library
+from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from kernels.engines import cpu, cuda, emulator
 from kernels.ladders import LADDERS
@@ -36,6 +37,35 @@ GPU = Status(True, "NVIDIA H200")
 
 def set_status(monkeypatch, status: Status) -> None:
     monkeypatch.setattr(cuda, "status", lambda: status)
+
+
+# -- padding ------------------------------------------------------------------------------------------
+UNEQUAL = ConvShape(1, 4, 1, 64, 8, 1, 5, pad=(0, 4), extra=(0, -4))  # causal
+
+
+@pytest.mark.parametrize("name", ["conv", "conv-dinput", "conv-dweight", "conv-transpose"])
+def test_unequal_padding_is_refused_with_the_rule(name):
+    """cuDNN's descriptor has one padding for each axis. Ours run."""
+    ladder = LADDERS[name]
+    shape = TransposeShape.of(UNEQUAL) if name == "conv-transpose" else UNEQUAL
+    for rung in ladder.rungs:
+        rules = [rule for rule in rung.rules(shape, rung.default_tiles) if "cuDNN" in rule]
+        expected = ["cuDNN pads both ends equally: extra_w must leave Q = 68, got Q = 64"]
+        assert rules == (expected if rung.library == "cuDNN" else []), rung.name
+        if rung.library == "cuDNN":
+            with pytest.raises(RuleError, match="cuDNN pads both ends equally"):
+                rung.check(shape, {})
+
+
+def test_a_stride_may_make_unequal_padding_equal():
+    """Stride 2 leaves out the last column of zeros: the output is that of equal padding, so cuDNN computes it."""
+    same = ConvShape(1, 1, 8, 8, 1, 3, 3, stride=2, pad=1, extra=-1)
+    assert same.y_shape == same.with_(extra_h=0, extra_w=0).y_shape
+    assert not any(conv_library.rules(same, {}))
+    more = same.with_(extra_h=1)
+    assert list(conv_library.rules(more, {})) == [
+        "cuDNN pads both ends equally: extra_h must leave P = 4, got P = 5"
+    ]
 
 
 # -- a library that refuses ---------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from kernels.__main__ import main
 from kernels.conv import ladder as conv_ladder
 from kernels.conv import winograd as conv_winograd
 from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.shape import ConvShape
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from kernels.machine import processor
@@ -152,11 +153,27 @@ def test_nearest_compares_work_first_and_extents_second():
 
 @pytest.mark.parametrize(
     "change",
-    [{"R": 5}, {"S": 1}, {"u": 2}, {"v": 2}, {"dilation_h": 2}, {"mode": "convolution"}],
+    [
+        {"R": 5},
+        {"S": 1},
+        {"u": 2},
+        {"v": 2},
+        {"dilation_h": 2},
+        {"mode": "convolution"},
+        {"extra_h": -1},
+        {"extra_w": 2},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_nearest_requires_equal_matching_fields(change):
     assert find_nearest("conv/direct", VGG.with_(**change), {"BLOCK": 256}, "cold", [row_at(VGG)]) is None
+
+
+def test_nearest_names_the_padding_after_the_input():
+    causal = ConvShape(1, 64, 1, 512, 64, 1, 7, pad=(0, 6), extra=(0, -6))
+    rows = [row_at(VGG), row_at(causal)]
+    match = find_nearest("conv/direct", causal.with_(N=2), {"BLOCK": 256}, "cold", rows)
+    assert match.row is rows[1] and "pad_w=6" in match.caption and "extra_w=-6" in match.caption
 
 
 def test_nearest_ignores_other_rungs_and_modes_and_names_other_tiles():

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.presets import CONV_PADDING, CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address, controls
 from tests.helpers.page_runner import open_page, open_part, texts
@@ -91,6 +91,58 @@ def test_two_conflicting_changes_at_once_are_corrected():
     assert not at.exception
     assert at.session_state["got"].shape == ConvShape(1, 1, 4, 8, 2, 3, 3)
     assert "filter must fit" in notes(at)[0]
+
+
+# -- padding that differs at both ends -------------------------------------------------------------
+def test_padding_after_the_input_is_read_from_the_link():
+    at = open_at(H="1", W="64", R="1", S="5", pad_w="4", extra_w="-4")
+    assert at.session_state["got"].shape == CONV_PADDING["signal-causal"].shape and not notes(at)
+    assert at.number_input(key="extra_w").min == -4
+    at.number_input(key="extra_w").set_value(2.0).run()
+    assert at.session_state["got"].shape == ConvShape(1, 1, 1, 64, 2, 1, 5, pad=(0, 4), extra=(0, 2))
+
+
+@pytest.mark.parametrize("key", CONV_PADDING)
+def test_presets_of_padding_are_written_and_read(key):
+    params = address.at_shape(address.DEFAULT, CONV_PADDING[key].shape)
+    query, wrong = address.read(params)
+    assert query.shape == CONV_PADDING[key].shape and not wrong
+    assert ("extra_w" in params) == bool(query.shape.extra_w)
+
+
+def test_a_link_with_equal_padding_has_no_new_parameter():
+    params = address.at_shape(address.DEFAULT, CONV_PRESETS["resnet50-res3-3x3-n32"].shape)
+    assert set(params) == {"N", "C", "H", "W", "K", "pad_h", "pad_w"}
+
+
+@pytest.mark.parametrize(
+    ("params", "rule"),
+    [
+        (
+            {"pad_w": "1", "extra_w": "-2"},
+            "must not be negative, extra_w &gt;= -pad_w, but -2 &lt; -1: extra_w=0 is used",
+        ),
+        ({"extra_h": "9"}, "extra_h must be -8 to 8 on this page"),
+        ({"extra_h": "1.5"}, "extra_h must be a whole number"),
+        ({"R": "11", "pad_h": "2", "extra_h": "-2"}, "&lt;= H+2*pad_h+extra_h, but 11 &gt; 10: R=3 is used"),
+    ],
+)
+def test_a_broken_rule_on_the_padding_is_named(params, rule):
+    (text,) = notes(open_at(**params))
+    assert rule in text
+
+
+@pytest.mark.parametrize(
+    ("extra", "label"), [((0, 0), []), ((0, -4), ["after +0/−4"]), ((1, 2), ["after +1/+2"])]
+)
+def test_the_popover_names_the_padding_after(extra, label):
+    assert controls.padding_after(ConvShape(1, 1, 8, 8, 1, 3, 3, pad=4, extra=extra)) == label
+
+
+@pytest.mark.parametrize("key", CONV_PADDING)
+def test_a_causal_convolution_is_called_so(key):
+    assert bool(controls.causal(CONV_PADDING[key].shape)) == ("causal" in key and "rows" not in key)
+    assert not controls.causal(CONV_PADDING[key].shape.with_(pad_w=8, extra_w=0))
 
 
 def test_custom_taps():

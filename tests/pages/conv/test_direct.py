@@ -4,7 +4,7 @@ import pytest
 
 from kernels.conv.presets import CONV_PRESETS
 from pages.conv import address, scenes
-from pages.conv.controls import CHIPS
+from pages.conv.controls import CHIPS, PRESETS
 from tests.helpers.page_runner import links, open_page, stages, texts
 
 
@@ -15,7 +15,7 @@ def open_at(page="conv/direct.py", **params):
 @pytest.mark.slow
 @pytest.mark.parametrize("key", CHIPS)
 def test_every_chip_opens_a_page_with_every_part(key):
-    shape = CONV_PRESETS[key].shape
+    shape = PRESETS[key].shape
     at = open_at(**address.at_shape(address.DEFAULT, shape))
     html = texts(at)
     assert "kt-note" not in html

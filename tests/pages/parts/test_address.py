@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.conv.presets import CONV_PRESETS
-from kernels.conv.shape import MODES, ConvShape
+from kernels.conv.shape import EXTRA_SINCE, MODES, ConvShape
 from pages.conv import address as conv_address
 from pages.conv.address import DEFAULT, MAX, MIN, NAMES, ConvQuery
 from pages.parts import query
@@ -32,12 +32,12 @@ def test_written_settings_are_read_back(values, picture, seed):
 @given(SHAPES)
 def test_invalid_shape_is_fixed_by_resetting_single_values(values):
     settings, notes = conv_address.read(values)
-    values_read, default = settings.shape.params(), DEFAULT.params()
+    values_read, default = {**EXTRA_SINCE, **settings.shape.params()}, DEFAULT.params()
     assert all(values_read[name] in (values[name], default[name]) for name in values)
     changed = {name for name in values if values_read[name] != values[name]}
     assert bool(changed) == bool(notes)
     for name in changed:  # none was reset without need: the shape rejects the old value
-        with pytest.raises(ValueError, match="filter must fit"):
+        with pytest.raises(ValueError, match=r"filter must fit|padding after the input must not be negative"):
             ConvShape(**(values_read | {name: values[name]}))
 
 
@@ -56,6 +56,7 @@ def test_hostile_values_give_a_valid_shape_and_notes(raw):
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
+        ({"extra_w": "-4"}, "The padding after the input must not be negative, extra_w >= -pad_w, but -4 < 0: extra_w=0 is used"),
         ({"N": "abc"}, "N must be a whole number, got “abc”: N=1 is used"),
         ({"H": "1e9"}, "H must be 1 to 512 on this page, got “1e9”: H=8 is used"),
         ({"H": "inf"}, "H must be 1 to 512 on this page, got “inf”: H=8 is used"),

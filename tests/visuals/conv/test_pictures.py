@@ -24,6 +24,14 @@ def test_every_picture_at_every_size(name, H, W, C, n, seed):
         assert (planes == np.rint(planes)).all()
 
 
+@pytest.mark.parametrize("name", ["digit", "checkerboard", "gradient"])
+def test_a_picture_of_one_row_is_a_signal_of_whole_numbers(name):
+    row, column = pictures.planes(name, 1, 64, 1)[0], pictures.planes(name, 64, 1, 1)[0]
+    assert row.shape == (1, 64) and (column == row.T).all() and (row == np.rint(row)).all()
+    rises = (np.diff(row[0]) > 2).sum()
+    assert rises >= 2 and row.max() >= 8  # it rises more than once: filters of edges have something to find
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_planes_and_images_differ(name):
     first, second = (pictures.planes(name, 8, 8, 3, n) for n in (0, 1))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 
-from kernels.conv.shape import ConvShape
+from kernels.conv.shape import CONV_SINCE, ConvShape
 from kernels.i18n import decimal, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.shape import ShapeError
@@ -46,7 +46,7 @@ class Axis:
 
 
 def _keeps_size(s: ConvShape) -> bool:
-    return s.pad == (s.R // 2, s.S // 2)
+    return s.pad == s.after == (s.R // 2, s.S // 2)
 
 
 AXES = {
@@ -167,8 +167,8 @@ def fixed_values_text(winner_map: Map) -> str:
     """Returns what all cells of a map have in common: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
     first = next(iter(winner_map.cells.values())).shape
     moved = (*winner_map.across.fields, *winner_map.down.fields)
-    defaults = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "groups": 1, "bias": 0,
-             "relu": 0, "pad_h": 0, "pad_w": 0}  # fmt: skip
+    defaults = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "pad_h": 0, "pad_w": 0,
+             **CONV_SINCE}  # fmt: skip
     fixed = {n: v for n, v in asdict(first).items() if n not in moved and defaults.get(n) != v}
     text = ", ".join(f"{name}={value}" for name, value in fixed.items())
     same = _keeps_size(first) and first.R > 1

@@ -196,8 +196,8 @@ def tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray) -> tuple[Ten
     pad = (
         s.pad_h * (part.h == 0),
         s.pad_w * (part.w == 0),
-        s.pad_h * (part.h + part.H == s.H),
-        s.pad_w * (part.w + part.W == s.W),
+        s.after[0] * (part.h + part.H == s.H),
+        s.after[1] * (part.w + part.W == s.W),
     )
     first = (0, part.h, part.w), (0, part.p, part.q)
     return (

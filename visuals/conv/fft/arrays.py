@@ -29,8 +29,8 @@ def cut_of(s: ConvShape, tile: int, padding: str = PAD) -> np.void:
         return padded
     small = padded.copy()
     if not tile:
-        small["rows"] = max(s.H + 2 * s.pad_h - s.span_h + 1, s.span_h)
-        small["columns"] = max(s.W + 2 * s.pad_w - s.span_w + 1, s.span_w)
+        small["rows"] = max(s.padded_h - s.span_h + 1, s.span_h)
+        small["columns"] = max(s.padded_w - s.span_w + 1, s.span_w)
     small["step_h"], small["step_w"] = small["rows"], small["columns"]
     small["down"] = ceil((s.P - 1) * s.u + 1, int(small["step_h"]))
     small["across"] = ceil((s.Q - 1) * s.v + 1, int(small["step_w"]))

@@ -66,7 +66,8 @@ def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
         _column(
             tr("X at (0, {0}) is ({2}, {3}).")
             if one_channel
-            else tr("X at (0, {0}) in channel 0 is ({2}, {3}).")
+            else tr("X at (0, {0}) in channel 0 is ({2}, {3})."),
+            a.rows,
         ),
         _row(
             tr("Row {0} of the padded [filter](filter): its {1} numbers become {2} complex numbers."),
@@ -79,7 +80,8 @@ def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
         _column(
             tr("W at (0, {0}) is ({2}, {3}).")
             if one_channel
-            else tr("W at (0, {0}) in channel 0 is ({2}, {3}).")
+            else tr("W at (0, {0}) in channel 0 is ({2}, {3})."),
+            a.rows,
         ),
         _joined(*product),
         _joined(
@@ -105,7 +107,7 @@ def _zeros(a: Arrays) -> str:
     s = a.shape
     if a.wrapped_output.any():
         return tr("The array is too small: windows that cross its end wrap around to its start.")
-    if a.rows > s.H or a.columns > s.W or a.tiles != (1, 1) or max(s.pad):
+    if a.rows > s.H or a.columns > s.W or a.tiles != (1, 1) or max(*s.pad, *s.after):
         return tr(
             "The other cells are zero ({2} of those shown). A transform is periodic: the zeros keep windows from wrapping "
             "around to the other side."
@@ -123,7 +125,9 @@ def _row(begin: str, one_channel: bool) -> str:
     )
 
 
-def _column(value: str) -> str:
+def _column(value: str, rows: int) -> str:
+    if rows == 1:
+        return _joined(tr("Column {0} has one number. Its transform is the number itself."), value)
     return _joined(
         tr(
             "Column {0}: its {1} complex numbers are transformed too. The spectrum is now complete in this column."

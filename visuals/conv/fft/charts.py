@@ -38,12 +38,15 @@ Points = Sequence[tuple[int, Row]]  # (R, row)
 
 def with_taps(s: ConvShape, taps: int) -> ConvShape:
     """Returns the shape with filters of taps x taps and the padding changed so that the output keeps its size.
-    The output grows by one if that is not possible. It grows if no padding is left to remove."""
-    growth = ((s.dilation_h, taps - s.R), (s.dilation_w, taps - s.S))
-    pads = [
-        max(0, pad - (-dilation * extra // 2)) for pad, (dilation, extra) in zip(s.pad, growth, strict=True)
-    ]
-    return replace(s, R=taps, S=taps, pad_h=pads[0], pad_w=pads[1])
+    The output grows by one if that is not possible. It grows if no padding is left to remove. If the padding differs at
+    the two ends of an axis, the padding before the input changes first."""
+    changed = {"R": taps, "S": taps}
+    for axis, dilation, more in (("h", s.dilation_h, taps - s.R), ("w", s.dilation_w, taps - s.S)):
+        pad, extra, growth = getattr(s, f"pad_{axis}"), getattr(s, f"extra_{axis}"), dilation * more
+        before = max(0, pad + growth if extra else pad - (-growth // 2))
+        after = max(0, 2 * pad + extra + growth - before) if extra else before
+        changed |= {f"pad_{axis}": before, f"extra_{axis}": after - before}
+    return replace(s, **changed)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def filter_bytes(s: ConvShape, tiles: Mapping[str, int]) -> tuple[int, int, int]
 
 def discarded_share(s: ConvShape) -> float:
     """Returns the share of computed pixels that strides skip: 1 - 1/(u v), except at the ends."""
-    return 1 - s.PQ / ((s.H + 2 * s.pad_h - s.span_h + 1) * (s.W + 2 * s.pad_w - s.span_w + 1))
+    return 1 - s.PQ / ((s.padded_h - s.span_h + 1) * (s.padded_w - s.span_w + 1))
 
 
 def fft_cost(s: ConvShape) -> str:

@@ -96,8 +96,8 @@ def _tensors(
     pad = (
         s.pad_h * (part.h == 0),
         s.pad_w * (part.w == 0),
-        s.pad_h * (part.h + part.H == s.H),
-        s.pad_w * (part.w + part.W == s.W),
+        s.after[0] * (part.h + part.H == s.H),
+        s.after[1] * (part.w + part.W == s.W),
     )
     notes = {
         "x": part_note((0, part.C, s.C), (part.h, part.H, s.H), (part.w, part.W, s.W), plane="channel"),

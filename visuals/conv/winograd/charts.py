@@ -209,7 +209,8 @@ def _winograd(x: np.ndarray, w: np.ndarray, m: int, dtype) -> np.ndarray:
         return a.astype(dtype).astype(np.float32)
 
     U = stored(transform_2d(G, w)).reshape(T2, *w.shape[:2])  # T*T, K, C
-    V = stored(transform_2d(BT, input_tiles(x, m, (0, 0))[0])).reshape(T2, x.shape[1], -1)  # T*T, C, tiles
+    tiles = input_tiles(x, m, (0, 0), (SIDE, SIDE))[0]
+    V = stored(transform_2d(BT, tiles)).reshape(T2, x.shape[1], -1)  # T*T, C, tiles
     z = stored(U @ V).reshape(*BT.shape, len(w), down, down)
     return output_maps(transform_2d(AT, np.moveaxis(z, (0, 1), (-2, -1))), (len(w),), SIDE, SIDE)
 

@@ -47,7 +47,7 @@ def test_gradients_equal_automatic_differentiation(s):
     import autograd.numpy as np_
 
     x, w, dy = arrays(s)
-    pad = ((0, 0), (0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2)
+    pad = ((0, 0), (0, 0), *s.pad_widths)
 
     def loss(x, w):
         return np_.sum(autograd_forward(np_, s, np_.pad(x, pad, "constant"), w) * dy)
@@ -116,6 +116,7 @@ TORCH_SHAPES = (
     ConvShape(2, 4, 9, 8, 6, 3, 2, stride=(2, 1), pad=(1, 0), dilation=(1, 2), groups=2),
     ConvShape(1, 3, 7, 7, 5, 3, 3, pad=1),
     ConvShape(2, 4, 11, 10, 4, 1, 1, stride=3, groups=4),
+    ConvShape(2, 3, 9, 7, 5, 3, 3, stride=(2, 1), pad=(0, 2), extra=(1, -2)),
 )
 
 
@@ -125,7 +126,8 @@ def test_gradients_equal_pytorchs_in_float64(s):
     torch = pytest.importorskip("torch")
     x, w, dy = (torch.tensor(a) for a in arrays(s))
     x.requires_grad_(), w.requires_grad_()
-    y = torch.nn.functional.conv2d(x, w, stride=s.stride, padding=s.pad, dilation=s.dilation, groups=s.groups)
+    padded = torch.nn.functional.pad(x, (*s.pad_widths[1], *s.pad_widths[0]))
+    y = torch.nn.functional.conv2d(padded, w, stride=s.stride, dilation=s.dilation, groups=s.groups)
     y.backward(dy)
     dx = reference.dinput(s, dy.numpy(), w.detach().numpy())[0]
     dw = reference.dweight(s, x.detach().numpy(), dy.numpy())[0]
@@ -141,7 +143,8 @@ def test_transposed_convolution_equals_pytorchs_in_float64(s):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal(s.x_shape), rng.standard_normal(s.w_shape)
     y = torch.nn.functional.conv_transpose2d(
-        torch.tensor(x), torch.tensor(w), stride=(s.u, s.v), padding=(s.pad_h, s.pad_w),
-        output_padding=(s.output_pad_h, s.output_pad_w), dilation=(s.dilation_h, s.dilation_w), groups=s.groups,
+        torch.tensor(x), torch.tensor(w), stride=(s.u, s.v), output_padding=(s.output_pad_h, s.output_pad_w),
+        dilation=(s.dilation_h, s.dilation_w), groups=s.groups,
     ).numpy()  # fmt: skip
+    y = y[:, :, s.pad_h : s.pad_h + s.P, s.pad_w : s.pad_w + s.Q]  # PyTorch cuts both ends equally: cut here
     np.testing.assert_allclose(transpose_reference(s, x, w)[0], y, rtol=1e-10, atol=1e-10)

@@ -29,15 +29,16 @@ SHAPE = ConvShape(2, 5, 9, 7, 9, 3, 3, pad=1)
 
 @st.composite
 def shapes(draw, max_size: int = 12) -> ConvShape:
-    """Draws a shape, 3x3, stride 1: partial tiles, every padding up to 2, both modes."""
+    """Draws a shape, 3x3, stride 1: partial tiles, every padding up to 2 at each end, both modes."""
     pad = draw(st.integers(0, 2)), draw(st.integers(0, 2))
-    H, W = (draw(st.integers(max(1, 3 - 2 * p), max_size)) for p in pad)
+    extra = tuple(draw(st.integers(-p, 2 - p)) for p in pad)  # after the input, 0 .. 2 too
+    H, W = (draw(st.integers(max(1, 3 - 2 * p - e), max_size)) for p, e in zip(pad, extra, strict=True))
     N, C, K = (
         draw(st.integers(1, 3)),
         draw(st.one_of(st.integers(1, 9), st.just(67))),
         draw(st.integers(1, 18)),
     )
-    return ConvShape(N, C, H, W, K, 3, 3, pad=pad, mode=draw(st.sampled_from(MODES)))
+    return ConvShape(N, C, H, W, K, 3, 3, pad=pad, extra=extra, mode=draw(st.sampled_from(MODES)))
 
 
 @settings(max_examples=30)
@@ -127,6 +128,7 @@ def test_it_multiplies_less_than_the_definition(rung):
     ("changes", "rule"),
     [
         ({"pad_h": 3}, "pad_h must be 2 or less: dy is padded by 2 - pad_h, got 3"),
+        ({"extra_w": 2}, "pad_w must be 2 or less: dy is padded by 2 - pad_w, got 3"),
         ({"u": 2}, "stride must be 1 in both axes"),
         ({"R": 2}, "R and S must be 3, got 2 and 3"),
         ({"C": 6, "K": 9, "groups": 3}, "groups"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.conv.backward.presets import BACKWARD_PADDING
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
@@ -120,6 +121,8 @@ def test_run_measures_on_this_processor():
         ({"groups": "2"}, "C must be a multiple of groups, got 1 % 2"),
         ({"gradient": "transposed", "output_pad_h": "2"}, "output_pad_h must be below the stride u"),
         ({"gradient": "transposed", "H": "1", "pad_h": "5"}, "the padding must leave an output"),
+        ({"extra_h": "-2"}, "extra_h &gt;= -pad_h, but -2 &lt; -1"),
+        ({"gradient": "transposed", "extra_w": "-2"}, "extra_w &gt;= -pad_w, but -2 &lt; -1"),
         ({"rung": "implicit-gemm", "BM": "7"}, "BM must be one of"),
     ],
 )
@@ -143,7 +146,20 @@ def test_groups_are_refused_by_a_kernel_without_them():
     st.sampled_from(list(GRADIENTS)),
     st.dictionaries(
         st.sampled_from(
-            ["C", "K", "H", "R", "u", "pad_h", "dilation_h", "output_pad_h", "groups", "rung", "BM"]
+            [
+                "C",
+                "K",
+                "H",
+                "R",
+                "u",
+                "pad_h",
+                "extra_h",
+                "dilation_h",
+                "output_pad_h",
+                "groups",
+                "rung",
+                "BM",
+            ]
         ),
         ANYTHING,
     ),
@@ -168,7 +184,7 @@ def test_each_end_of_a_field_s_range_is_valid_and_the_next_value_is_not(s):
             continue
         for value in (bound.low, bound.high):
             s.with_(**{name: value})
-        if bound.low > 1 and isinstance(s, TransposeShape):
+        if isinstance(s, TransposeShape) and (bound.low > 1 or name.startswith("extra")):
             with pytest.raises(ShapeError):
                 s.with_(**{name: bound.low - 1})
 
@@ -189,6 +205,26 @@ def test_another_gradient_keeps_the_convolution():
     at = open_at(**links(at)["transposed"])
     back = ADDRESSES["input"].read(links(at)["input"])[0]
     assert back.shape == transposed.shape.conv and "gradient" not in links(at)["input"]
+
+
+@pytest.mark.parametrize("gradient", list(GRADIENTS))
+def test_presets_of_padding_open_with_a_stage(gradient):
+    for preset in address.presets(gradient).values():
+        if not (preset.shape.extra_h or preset.shape.extra_w):
+            continue
+        selection, notes = ADDRESSES[gradient].read(preset.shape.params())
+        scene, _ = address.scene(selection)
+        assert selection.shape == preset.shape and not notes and scene
+
+
+def test_a_causal_convolution_stays_causal_at_another_gradient():
+    causal = BACKWARD_PADDING["backward-signal-causal"].shape
+    transposed = (
+        ADDRESSES["transposed"]
+        .read(address.at_gradient(ADDRESSES["input"].read(causal.params())[0], "transposed"))[0]
+        .shape
+    )
+    assert transposed.conv == causal
 
 
 def test_shapes_have_names():

@@ -66,7 +66,7 @@ SHAPES = st.builds(
     lambda **fields: fields,
     N=st.integers(1, 64), C=st.integers(1, 2048), H=st.integers(1, 512), W=st.integers(1, 512),
     K=st.integers(1, 2048), R=st.integers(1, 11), S=st.integers(1, 11), u=st.integers(1, 8), v=st.integers(1, 8),
-    pad_h=st.integers(0, 8), pad_w=st.integers(0, 8), groups=st.integers(1, 2048),
+    pad_h=st.integers(0, 8), pad_w=st.integers(0, 8), extra_h=st.integers(-8, 8), extra_w=st.just(0), groups=st.integers(1, 2048),
     bias=st.integers(0, 1), relu=st.integers(0, 1),
 )  # fmt: skip
 
@@ -90,6 +90,7 @@ def test_small_shape_keeps_the_filter(fields):
     shape = address.shape_of(address.FIELDS.read(fields)[0])
     small = address.small(shape)
     assert (small.R, small.S, small.stride, small.pad) == (shape.R, shape.S, shape.stride, shape.pad)
+    assert small.after == shape.after
     assert small.groups == 1 and small.N == 1 and max(small.C, small.K) <= 16
     assert (
         small.macs <= 16 * 16 * 121 * 44 * 44

@@ -50,7 +50,7 @@ def test_lesson_has_every_part():
 @pytest.mark.slow
 @pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_chip_opens(key):
-    at = at_shape(CONV_PRESETS[key].shape)
+    at = at_shape(controls.PRESETS[key].shape)
     assert len(components(at)) == 1 and not notes(at)
 
 

@@ -11,6 +11,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.jobs.job import JobError
 from kernels.ladders import find
 from pages import _cards
+from pages.conv.controls import PRESETS
 from pages.conv.winograd import address, chapters, matrices
 from pages.conv.winograd.address import KERNELS
 from pages.parts.worker import worker
@@ -31,7 +32,7 @@ def head(at):
 
 
 def at_preset(key):
-    query = address.replace(address.DEFAULT, shape=CONV_PRESETS[key].shape)
+    query = address.replace(address.DEFAULT, shape=PRESETS[key].shape)
     return address.FIELDS.write(query.params())
 
 
@@ -52,7 +53,7 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in address.CHIPS if key != "toy"])
 def test_every_chip_shows_a_scene_or_the_rule(key):
-    at, shape = open_at(**at_preset(key), kernel="4x4-steps", size="stage"), CONV_PRESETS[key].shape
+    at, shape = open_at(**at_preset(key), kernel="4x4-steps", size="stage"), PRESETS[key].shape
     html = texts(at)
     assert "kt-badge-recorded" in html and "kt-badge-measured" in html
     if (shape.R, shape.S) == (3, 3):

@@ -42,12 +42,19 @@ def row(rung: str, ms: float, **more):
 def test_padding_grows_with_the_filter_to_keep_the_output_size(s, taps):
     wider = with_taps(s, taps)
     assert wider.R == wider.S == taps
-    for axis, before, size, stride in (("P", s.R, s.pad_h, s.u), ("Q", s.S, s.pad_w, s.v)):
+    padding = map(sum, s.pad_widths)
+    for axis, before, zeros, stride in zip("PQ", (s.R, s.S), padding, s.stride, strict=True):
         grown = getattr(wider, axis) - getattr(s, axis)
         assert grown >= 0
-        if taps >= before or size * 2 >= (before - taps) * max(s.dilation):
+        if taps >= before or zeros >= (before - taps) * max(s.dilation):
             assert grown * stride <= 1 + stride - 1  # half a pixel of padding if the parities differ
-    assert with_taps(s, s.R) == replace(s, S=s.R, pad_w=with_taps(s, s.R).pad_w)
+    square = with_taps(s, s.R)
+    assert square == replace(s, S=s.R, pad_w=square.pad_w, extra_w=square.extra_w)
+
+
+def test_a_causal_layer_stays_causal_as_the_filter_grows():
+    wider = with_taps(ConvShape(1, 1, 1, 64, 1, 1, 5, pad=(0, 8), extra=(0, -8), dilation=(1, 2)), 7)
+    assert (wider.pad_w, wider.after[1]) == (12, 0)
 
 
 def test_same_padding_stays_same_padding():

@@ -20,6 +20,13 @@ from visuals.conv.part import Part, _block, copies_per_pixel, gather_index, part
 from visuals.scene.payload import payload
 
 
+@settings(max_examples=20)
+@given(conv_shapes())
+def test_the_padding_is_drawn_at_its_ends(s):
+    scene = scene_of(s)[0]
+    assert scene.tensor("x").pad == (s.pad_h, s.pad_w, s.pad_h + s.extra_h, s.pad_w + s.extra_w)
+
+
 def integers(s: ConvShape, seed: int = 0):
     rng = np.random.default_rng(seed)
     return rng.integers(0, 10, s.x_shape).astype("f4"), rng.integers(-2, 3, s.w_shape).astype("f4")

@@ -36,12 +36,13 @@ SUPPORTED = [key for key, preset in CONV_PRESETS.items() if not why_not(preset.s
 
 @st.composite
 def shapes(draw, max_size: int = 11) -> ConvShape:
-    """Draws 3x3, stride 1: tiles that extend beyond the map, padding wider than the filter, a map smaller than a
-    tile."""
+    """Draws 3x3, stride 1: tiles that extend beyond the map, padding wider than the filter and of two widths, a map
+    smaller than a tile."""
     pad = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    H, W = (draw(st.integers(max(1, 3 - 2 * p), max_size)) for p in pad)
+    extra = draw(st.just((0, 0)) | st.tuples(*(st.integers(-p, 3) for p in pad)))
+    H, W = (draw(st.integers(max(1, 3 - 2 * p - e), max_size)) for p, e in zip(pad, extra, strict=True))
     N, C, K = draw(st.integers(1, 2)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
-    return ConvShape(N, C, H, W, K, 3, 3, pad=pad, mode=draw(st.sampled_from(MODES)))
+    return ConvShape(N, C, H, W, K, 3, 3, pad=pad, extra=extra, mode=draw(st.sampled_from(MODES)))
 
 
 def integers(s: ConvShape, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
