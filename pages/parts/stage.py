@@ -52,18 +52,6 @@ class Stage:
         st.fragment(_draw, run_every=every)(self, polled=every is not None)
         _let_the_browser_paint()
 
-
-def _let_the_browser_paint() -> None:
-    """Waits until the browser has painted the stage, before the cards are sent. A newer change ends the wait.
-
-    The browser draws all that comes within 10 ms at once, and charts before the stage: together they took 110 ms longer.
-    """
-    if st.context.url is None:  # there is no browser
-        return
-    for _ in range(PAUSES):
-        time.sleep(PAUSE_S)
-        st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
-
     def by_size(self) -> dict[str, RunSettings]:
         """Returns the settings of Run for each size of the strip."""
         # The tile sizes of a chapter are for watching.
@@ -77,6 +65,18 @@ def _let_the_browser_paint() -> None:
             return selected(by_size)
         timed = [key for key, settings in by_size.items() if self.rung.name in card_rows(settings).rows]
         return REAL if size == STAGE and timed == [REAL] else size
+
+
+def _let_the_browser_paint() -> None:
+    """Waits until the browser has painted the stage, before the cards are sent. A newer change ends the wait.
+
+    The browser draws all that comes within 10 ms at once, and charts before the stage: together they took 110 ms longer.
+    """
+    if st.context.url is None:  # there is no browser
+        return
+    for _ in range(PAUSES):
+        time.sleep(PAUSE_S)
+        st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
 
 
 def _counting(settings: RunSettings) -> counts.CountRequest | None:

@@ -43,7 +43,8 @@ def poll(monkeypatch):
         monkeypatch.setattr(stage.run, "collect", end(Drawn))
         monkeypatch.setattr(st, "rerun", end(Rerun))
         monkeypatch.setattr(stage, "url_is_stale", lambda: False)
-        on_stage = SimpleNamespace(settings=None, rung=None, chapter=chapter)
+        monkeypatch.setattr(stage.stage, "pressed", lambda key: None)
+        on_stage = SimpleNamespace(settings=None, rung=None, chapter=chapter, key="", by_size=dict)
         with pytest.raises((Drawn, Rerun)) as ended:
             stage._draw(on_stage, polled)
         return calls, ended.type
