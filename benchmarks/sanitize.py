@@ -67,10 +67,10 @@ GEMM = (
     ((1, 1, 1, 2, -1), (129, 130, 1)),
 )
 CONV = (
-    (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), mode="convolution", bias=1, relu=1),),
+    (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), extra=(-1, 2), mode="convolution", bias=1, relu=1),),
     (
         ConvShape(1, 1, 8, 8, 2, 3, 3),
-        ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(2, 1), bias=1),
+        ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), extra=(1, -2), dilation=(2, 1), bias=1),
         ConvShape(1, 40, 7, 7, 50, 1, 1, relu=1),
         ConvShape(2, 6, 11, 9, 10, 3, 3, pad=1, groups=2, bias=1, relu=1),
         ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
@@ -78,10 +78,10 @@ CONV = (
 )
 # Several parts of the filters' gradient; phases with different numbers of taps; groups.
 BACKWARD = (
-    (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), mode="convolution"),),
+    (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), extra=(-1, 2), mode="convolution"),),
     (
         ConvShape(1, 1, 8, 8, 2, 3, 3),
-        ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(2, 1)),
+        ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), extra=(1, -2), dilation=(2, 1)),
         ConvShape(1, 40, 7, 7, 50, 1, 1, stride=2),
         ConvShape(2, 6, 11, 9, 10, 3, 3, stride=2, pad=1, groups=2),
         ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
