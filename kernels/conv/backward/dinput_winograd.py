@@ -30,9 +30,15 @@ def convolution(s: ConvShape) -> ConvShape:
     return s.with_(C=s.K, K=s.C, H=s.P, W=s.Q, **padding)
 
 
+def _has_convolution(s: ConvShape) -> bool:
+    """Returns whether `convolution` exists. If not, a rule is broken, and a program only names the files."""
+    plain = (s.R, s.S, s.stride, s.dilation) == (winograd.R, winograd.R, (1, 1), (1, 1))
+    return plain and max(*s.pad, *s.after) < winograd.R
+
+
 def build(s: ConvShape, tiles: Tiles) -> Program:
     """Returns a program with U [T*T, K, fours(C)], V [T*T, K, fours(tiles)], Z [T*T, C, fours(tiles)]."""
-    m, turned = tiles["M"], convolution(s)
+    m, turned = tiles["M"], convolution(s) if _has_convolution(s) else s
     row = winograd.round_up_to_4(s.C)
     U = Buffer("U", WORKSPACE, (winograd.positions(m), s.K, row))
     across, down = FILTER_BLOCK
