@@ -150,7 +150,7 @@ def test_shares_are_under_the_bars_and_memory_is_shown_per_stage(lesson, page): 
 
 
 def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa: F811
-    lesson(NOT_RECORDED)
+    lesson(f"{NOT_RECORDED}&size=stage")
     time = page.locator(".st-key-card_time")
     shape = CONV_PRESETS["toy"].shape.with_(N=2)
     nearest = records.nearest("conv/direct", shape, {"BLOCK": 256})
@@ -174,7 +174,7 @@ def await_poll(page):
 @pytest.mark.slow
 def test_polling_keeps_the_charts(lesson, page):  # noqa: F811
     """During a run the cards are drawn repeatedly, with the same charts and not new ones."""
-    lesson("N=4&C=8&H=40&W=40&K=8")
+    lesson("N=4&C=8&H=40&W=40&K=8&size=stage")
     plot = page.locator(".st-key-chart_times_nearest .js-plotly-plot")
     expect(plot).to_be_visible()
     run_button(page).click()
