@@ -80,6 +80,10 @@ LESSONS = (
         mark("How few bits are enough to train and to compute?"), ("tiling", "layers"), level=2,
     ),
     Lesson(
+        "train/page.py", "train", mark("train"), "pages.train.chapters",
+        mark("What happens in one step of training?"), ("layers",),
+    ),
+    Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",
         mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"), level=2,
     ),

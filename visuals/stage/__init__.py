@@ -27,6 +27,7 @@ SCRIPTS = (  # each after the modules it imports
     "decode",
     "layout",
     "view",
+    "diagram",
     "colour",
     "draw",
     "explain",

@@ -3,6 +3,7 @@
 
 import { isDark, makeTheme } from "./colour.js";
 import { captionOf, decodeScene, sameScene, unpack } from "./decode.js";
+import { boxOf, stepAt } from "./diagram.js";
 import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
@@ -513,10 +514,19 @@ class Player {
     later(() => (this.applyLink(), this.showSize(this.size), this.sendSize()));
   }
 
+  // The step under a point of a diagram's chart, or null.
+  stepAt({ x, y }) {
+    return this.inView.diagram ? stepAt(this.inView.diagram, this.scene.steps, x, y) : null;
+  }
+
   // The rectangle of a cell in the window.
   cellRect(name, index) {
-    const block = this.inView.blocks[name], box = this.part.canvas.getBoundingClientRect();
-    const at = cellXY(block, index), { shrink } = this;
+    const box = this.part.canvas.getBoundingClientRect(), { shrink, inView } = this;
+    if (inView.diagram) {
+      const { x, y, w, h } = boxOf(inView.diagram, name, index);
+      return { x: box.left + x / shrink, y: box.top + y / shrink, width: w / shrink, height: h / shrink };
+    }
+    const block = inView.blocks[name], at = cellXY(block, index);
     return { x: box.left + at.x / shrink, y: box.top + at.y / shrink, width: block.cell / shrink, height: block.cell / shrink };
   }
 
