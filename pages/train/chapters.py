@@ -168,7 +168,7 @@ CHAPTERS = (
             mark("Press Train. The numbers grow until one is no number (NaN). It spreads to everything that reads it."),
             mark("The page names the step, and the first layer with such a tensor."),
         ),
-        {"network": "lenet5", "lr": "10"},
+        {"network": "lenet5", "lr": "100"},
         nudge=mark("In Explore, look for the largest rate that still learns."),
     ),
     Chapter(

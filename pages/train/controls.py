@@ -12,7 +12,7 @@ from pages.parts.controls import numbers, select
 from pages.parts.query import explored, others
 from pages.train import address
 
-LINE = ((("batch", "batch", 132),), (("epochs", "epochs", 124),), (("seed", "seed", 104),))
+LINE = ((("batch", "batch", 158),), (("epochs", "epochs", 154),), (("seed", "seed", 132),))
 
 
 def draw(page: str, fields: Fields, values: address.Values) -> None:
@@ -36,5 +36,5 @@ def _rate(fields: Fields) -> None:
     rate = fields.by_name["lr"]
     st.number_input(
         tr("learning rate"), min_value=float(rate.minimum), max_value=float(rate.maximum), value=float(rate.default),
-        step=0.01, format="%g", required=True, key="lr", bind="query-params", width=204,
+        step=0.01, format="%g", required=True, key="lr", bind="query-params", width=216,
     )  # fmt: skip

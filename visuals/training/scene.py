@@ -130,7 +130,7 @@ def _place_kernels(layout: Layout) -> None:
     for layer in layout.layers:
         nodes = [(n, node) for n, node in enumerate(graph.nodes) if node.layer == layer]
         for n, node in (each for each in nodes if each[1].phase == FORWARD):
-            layout.add(KERNELS, n, layout.column(layer), AHEAD, "output", *_lit(layout, n, _label(node), 0.0, 1.0))
+            layout.add(KERNELS, n, layout.column(layer), AHEAD, "output", *_lit(layout, n, _label(layout, node), 0.0, 1.0))
         back = [(n, node) for n, node in nodes if node.phase == BACKWARD]
         through = [each for each in back if _is_way_back(each[1])]
         others = [each for each in back if each not in through]
@@ -156,14 +156,11 @@ def _lit(layout: Layout, n: int, label: str, left: float, right: float) -> tuple
     return (label, *time), steps[0], steps[-1], True, left, right
 
 
-def _label(node: Node) -> str:
-    """Returns the name of a layer within its group; the operation's if it has no other."""
+def _label(layout: Layout, node: Node) -> str:
+    """Returns the name of a layer within its group; of the layer that gives the group its name, the operation."""
     group, _, rest = node.layer.partition(" ")
-    return rest or (node.layer if _has_number(group) or node.layer == "loss" else node.rung.partition("/")[0])
-
-
-def _has_number(name: str) -> bool:
-    return bool(re.search(r"\d$", name)) and not name.startswith("block")
+    grouped = sum(layer.partition(" ")[0] == group for layer in layout.layers) > 1
+    return rest or (node.rung.partition("/")[0] if grouped else node.layer)
 
 
 def _place_tensors(layout: Layout) -> None:
@@ -173,7 +170,7 @@ def _place_tensors(layout: Layout) -> None:
         row = SLOPE if t.kind == GRADIENT else KEPT
         by_place.setdefault((_column(layout, t.name), row), []).append(n)
     for (column, row), members in by_place.items():
-        sizes = [math.log2(4 + layout.tensors[n].buffer(False).nbytes) for n in members]
+        sizes = [layout.tensors[n].buffer(False).nbytes ** 0.25 for n in members]  # so that a small one can be seen
         ends = np.cumsum(sizes) / sum(sizes)
         for n, left, right in zip(members, (0.0, *ends[:-1]), ends, strict=True):
             t = layout.tensors[n]
