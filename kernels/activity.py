@@ -14,7 +14,9 @@ TRAINING = mark("training, step {step}")
 NODES = mark("timing each kernel of the step")
 DONE = mark("done")
 
-TEMPLATES = {text: text for text in (WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, DONE)}
+TEMPLATES = {
+    text: text for text in (WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, DONE)
+}
 
 
 def shown(text: str) -> str:

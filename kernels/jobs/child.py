@@ -18,6 +18,7 @@ from typing import Any
 from kernels import engines
 from kernels.activity import STARTING, VERIFYING
 from kernels.jobs import faults, framing
+from kernels.jobs.episode import Episode, train
 from kernels.jobs.job import Request, Rows
 from kernels.ladders import find
 from kernels.machine.timing import Budget
@@ -26,7 +27,6 @@ from kernels.model.result import Result
 from kernels.model.shape import ShapeError
 from kernels.records.row import commit, kernel_digest, row
 from kernels.runner import Progress, VerificationError, compare
-from kernels.jobs.episode import Episode, train
 
 Handler = Callable[[Request, Progress], Rows]
 Part = Callable[[Any], None]  # called with what a run sends before its end

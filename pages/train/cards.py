@@ -9,10 +9,11 @@ from typing import Any
 import streamlit as st
 
 from kernels.i18n import decimal, tr, trn
+from kernels.training.loop import KEPT
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.train import live, stage
 from visuals import units
-from visuals.training import flops, recorded
+from visuals.training import flops, recorded, strip
 from visuals.training.evidence import StepEvidence, as_rows, facts
 from visuals.training.graph_words import PHASES
 from visuals.training.plan import NAMES, ROLES
@@ -61,7 +62,11 @@ def shares(found: StepEvidence) -> None:
     families = found.by_family()
     title = card_title(tr("Share of the step by kernel"))
     if not families:
-        together(title, conclusion(tr("Not recorded yet. Press Train: the kernels of a step are then timed here.")), _nodes(found))
+        together(
+            title,
+            conclusion(tr("Not recorded yet. Press Train: the kernels of a step are then timed here.")),
+            _nodes(found),
+        )
         return
     name, share = next(iter(families.items()))
     said = tr("{family} takes {share} of the step.", family=name, share=units.share(share))
@@ -88,28 +93,85 @@ def _nodes(found: StepEvidence) -> str:
 # -- memory ------------------------------------------------------------------------------------------
 def memory(found: StepEvidence) -> None:
     p, f = found.plan, facts(found)
-    said = tr("At most {peak} exist at the same time, during launch {n} of {all}.", peak=f["peak"], n=f["peak_launch"], all=f["launches"])
-    kept = tr("The forward pass keeps {held} for the way back. Computing the results of ReLU, norms and pooling again would save {saved} of it.",
-              held=f["held"], saved=f["saved"])  # fmt: skip
+    said = tr(
+        "At most {peak} exist at the same time, during launch {n} of {all}.",
+        peak=f["peak"],
+        n=f["peak_launch"],
+        all=f["launches"],
+    )
+    kept = _kept(found, f)
     largest = max(p.largest(role) for role in ROLES)
-    bars = [(tr(NAMES[role]), p.largest(role) / largest, units.bytes_(p.largest(role))) for role in ROLES if p.largest(role)]
-    together(card_title(tr("Memory")), conclusion(said), f"<p>{units.badge('predicted')}</p>", _bars(bars), paragraph(kept, "why"),
-             paragraph(tr("The bars show the most of each role during any launch. A tensor exists from the first launch that uses it to the last.")))
+    bars = [
+        (tr(NAMES[role]), p.largest(role) / largest, units.bytes_(p.largest(role)))
+        for role in ROLES
+        if p.largest(role)
+    ]
+    together(
+        card_title(tr("Memory")),
+        conclusion(said),
+        f"<p>{units.badge('predicted')}</p>",
+        _bars(bars),
+        paragraph(kept, "why"),
+        paragraph(
+            tr(
+                "The bars show the most of each role during any launch. A tensor exists from the first launch that uses it to the last."
+            )
+        ),
+    )
+
+
+def _kept(found: StepEvidence, f: Mapping[str, str]) -> str:
+    """Returns what the forward pass keeps, and what computing again would change."""
+    if found.memory.every:
+        return tr(
+            "One layer in {every} keeps its result. The others are computed again before the way back needs them.",
+            every=found.memory.every,
+        )
+    kept = tr("The forward pass keeps {held} for the way back.", held=f["held"])
+    if not f["saved"]:
+        return kept + " " + tr("Computing layers again would not lower the peak here.")
+    saved = tr(
+        "If one layer in {kept} keeps its result and the others are computed again, the peak is {saved} lower.",
+        kept=KEPT,
+        saved=f["saved"],
+    )
+    return f"{kept} {saved}"
 
 
 # -- launches ----------------------------------------------------------------------------------------
 def launches(found: StepEvidence) -> None:
     f, whole = facts(found), list(found.whole_steps())
     title = card_title(tr("Launches one by one, or one CUDA graph"))
-    about = trn("A step of this network is {n} launch.", "A step of this network is {n} launches.", int(f["launches"]))
-    graph = tr("A CUDA graph holds all of them. The processor then submits one graph in place of each launch.")
+    about = trn(
+        "A step of this network is {n} launch.", "A step of this network is {n} launches.", int(f["launches"])
+    )
+    graph = tr(
+        "A CUDA graph holds all of them. The processor then submits one graph in place of each launch."
+    )
     if not whole:
-        together(title, conclusion(tr("Not recorded yet for this step.")), paragraph(f"{about} {graph}", "why"))
+        together(
+            title, conclusion(tr("Not recorded yet for this step.")), paragraph(f"{about} {graph}", "why")
+        )
         return
-    said = tr("One graph takes {graph}, launches one by one {one}: {gain} times as long.", graph=f["graph"], one=f["one_by_one"], gain=f["gain"]) if f["gain"] else tr("Recorded in part.")
+    said = (
+        tr(
+            "One graph takes {graph}, launches one by one {one}: {gain} times as long.",
+            graph=f["graph"],
+            one=f["one_by_one"],
+            gain=f["gain"],
+        )
+        if f["gain"]
+        else tr("Recorded in part.")
+    )
     longest = max(ms for _, ms in whole)
     bars = _bars([(name, ms / longest, units.time_(ms)) for name, ms in whole])
-    together(title, conclusion(said), f"<p>{units.badge('recorded', str(found.record['device']))}</p>", bars, paragraph(f"{about} {graph}", "why"))
+    together(
+        title,
+        conclusion(said),
+        f"<p>{units.badge('recorded', str(found.record['device']))}</p>",
+        bars,
+        paragraph(f"{about} {graph}", "why"),
+    )
 
 
 # -- learning ----------------------------------------------------------------------------------------
@@ -135,21 +197,37 @@ def _learned(training: live.Live | None) -> str:
     if not training.accuracy:
         return tr("The training has begun.")
     share = units.share(training.accuracy[-1][1])
-    return tr("After {step} steps the network recognises {share} of the test digits.", step=training.points[-1][0], share=share)
+    return tr(
+        "After {step} steps the network recognises {share} of the test digits.",
+        step=training.points[-1][0],
+        share=share,
+    )
 
 
 def _run_row(training: live.Live) -> tuple[str, ...]:
     step, loss = training.shown()[-1]
     name = stage.named(training)
-    ended = tr("diverged") if training.diverged else f"{training.accuracy[-1][1]:.1%}".replace("%", " %") if training.accuracy else "–"
-    return (name, str(step), decimal(f"{loss:.3g}"), decimal(ended), tr("{seconds} s here", seconds=decimal(f"{training.seconds:.3g}")))
+    ended = (
+        tr("diverged")
+        if training.diverged
+        else decimal(f"{100 * training.accuracy[-1][1]:.1f} %")
+        if training.accuracy
+        else "–"
+    )
+    return (
+        name,
+        str(step),
+        strip.loss_text(loss),
+        ended,
+        tr("{seconds} s here", seconds=decimal(f"{training.seconds:.3g}")),
+    )
 
 
 def _recorded_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     curve = row["curve"]
     (step, loss), accuracy = curve["loss"][-1], curve["accuracy"][-1][1]
     name = tr("recorded on {device}", device=str(row["device"]).removeprefix("NVIDIA "))
-    return (name, str(step), decimal(f"{loss:.3g}"), decimal(f"{100 * accuracy:.1f} %"), "")
+    return (name, str(step), strip.loss_text(loss), decimal(f"{100 * accuracy:.1f} %"), "")
 
 
 # -- FLOPs -------------------------------------------------------------------------------------------
@@ -158,7 +236,11 @@ def conv1(found: StepEvidence) -> None:
     head = (tr("first convolution"), tr("product of"), tr("multiply-adds"), tr("FLOPs, as counted here"))
     together(
         card_title(tr("Two ways to count the first convolution")),
-        conclusion(tr("The 1.2 · 10⁸ of the literature are multiply-adds. We count a multiply-add as two operations.")),
+        conclusion(
+            tr(
+                "The 1.2 · 10⁸ of the literature are multiply-adds. We count a multiply-add as two operations."
+            )
+        ),
         _table(head, rows, tr("Counts of the first convolution")),
         paragraph(flops.explained(), "why"),
     )

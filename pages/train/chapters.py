@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kernels.i18n import mark
 from kernels.training.graph import ACTIVATION, GRADIENT, STATE, WEIGHT
+from kernels.training.step import PLAIN
 from pages.parts.chapters import Chapter, Question, Story, no_facts
 from visuals.strip.facts import Evidences, Facts, Right
 from visuals.training import evidence as steps
@@ -19,6 +22,8 @@ def facts(evidences: Evidences) -> Facts:
     """Returns the fields of the step on the stage, and of a batch of SMALL images beside it."""
     step = evidences["stage"]
     found = {f"stage_{name}": text for name, text in steps.facts(step).items()}
+    found["stage_plain_peak"] = steps.facts(plain(step))["peak"]
+    found["stage_added"] = str(len(step.plan.parts) - len(plain(step).plan.parts))
     small = steps.StepEvidence(step.network, SMALL, step.optimizer)
     return found | {f"small_{name}": text for name, text in steps.facts(small).items()}
 
@@ -52,6 +57,18 @@ def growth(role: str) -> Right:
         return TIMES.index(times) if times in TIMES else None
 
     return right
+
+
+def lower_peak(evidences: Evidences) -> int | None:
+    """Returns how much lower the peak is than with all activations kept: under 10 %, up to 40 %, more."""
+    step = evidences["stage"]
+    lower = 1 - int(step.plan.total.max()) / int(plain(step).plan.total.max())
+    return sum(lower >= edge for edge in (0.1, 0.4))
+
+
+def plain(step: steps.StepEvidence) -> steps.StepEvidence:
+    """Returns the same step with all activations kept."""
+    return replace(step, memory=PLAIN, measured=None)
 
 
 def guesses_one_of_ten(evidences: Evidences) -> int | None:
@@ -144,19 +161,35 @@ CHAPTERS = (
             growth(ACTIVATION),
             mark("From {small_activations} to {stage_activations}. The whole peak goes from {small_peak} to {stage_peak}."),
         ),
-        nudge=mark("Computing some activations again would save {stage_saved} of the {stage_held} that are kept."),
+        nudge=mark("In Explore, set parts: the images then go through the network in parts, and their gradients are added."),
+    ),
+    Chapter(
+        mark("Compute again, keep less"),
+        (
+            mark("Here only one layer in three keeps its result. The way back computes the others again: the boxes with ↻."),
+            mark("The step has {stage_launches} launches, {stage_added} more. The numbers stay the same, bit by bit."),
+        ),
+        {"network": "residual", "batch": str(LARGE), "keep": "3"},
+        step=45,
+        loop=(27, 88),
+        question=Question(
+            mark("Your guess: how much lower is the peak of memory?"),
+            (mark("Under 10 %"), mark("10 to 40 %"), mark("Over 40 %")),
+            lower_peak,
+            mark("{stage_plain_peak} become {stage_peak}."),
+        ),
     ),
     Chapter(
         mark("It learns"),
         (
-            mark("Press Train under the picture. This processor then runs the same step again and again, with 1,500 handwritten digits."),
-            mark("The loss falls. After each epoch the network reads 297 digits that it has never trained with."),
+            mark("Press Train. This processor runs the step again and again, with 1,500 handwritten digits."),
+            mark("After each epoch the network reads 297 new digits."),
             mark("Stop keeps the state. Resume goes on bit for bit."),
         ),
         {"network": "lenet5"},
         question=Question(
-            mark("Before training: what share of the digits does it recognise by chance?"),
-            (mark("About 2 %"), mark("About 10 %"), mark("About 50 %")),
+            mark("Before training: what share does it recognise by chance?"),
+            (mark("2 %"), mark("10 %"), mark("50 %")),
             guesses_one_of_ten,
             mark("There are ten digits. The curve begins near that share."),
         ),

@@ -12,7 +12,11 @@ from pages.parts.controls import numbers, select
 from pages.parts.query import explored, others
 from pages.train import address
 
-LINE = ((("batch", "batch", 158),), (("epochs", "epochs", 154),), (("seed", "seed", 132),))
+LINE = (
+    (("batch", "batch", 158), ("parts", "parts", 126)),
+    (("epochs", "epochs", 154),),
+    (("seed", "seed", 132),),
+)
 
 
 def draw(page: str, fields: Fields, values: address.Values) -> None:
@@ -25,10 +29,13 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
             query = explored({**others(fields), **kept, **({} if first else {"network": name})})
             st.page_link(page, label=label, query_params=query, help=tr(network.source))
     with st.container(key="params", horizontal=True):
-        limits = {name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")}
+        limits = {
+            name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")
+        }
         numbers(fields, LINE[:1], limits)
         select(fields, "optimizer", 150, tr("optimiser"))
         _rate(fields)
+        select(fields, "keep", 168, tr("keep 1 layer in"))
         numbers(fields, LINE[1:], limits)
 
 

@@ -15,14 +15,16 @@ from typing import Any
 import streamlit as st
 
 from kernels import activity
-from kernels.i18n import tr
+from kernels.i18n import decimal, tr
 from kernels.jobs.episode import Episode
 from kernels.jobs.job import Job, JobError
 from kernels.machine import processor
 from kernels.training.digits import TRAINING
 from kernels.training.loop import Settings, State
 from pages.parts.worker import worker
+from visuals import units
 from visuals.training.evidence import Measured
+from visuals.training.strip import loss_text
 
 KEY, HISTORY = "training", "training_history"
 MAX_HISTORY = 6
@@ -65,7 +67,11 @@ class Live:
         return self.state is not None and not self.running and not self.done and not self.diverged
 
     def measured(self) -> Measured | None:
-        return Measured(self.node_ms, self.step_ms, processor.device_name()) if self.node_ms and self.step_ms else None
+        return (
+            Measured(self.node_ms, self.step_ms, processor.device_name())
+            if self.node_ms and self.step_ms
+            else None
+        )
 
     # -- episodes ----------------------------------------------------------------------------------------
     def submit(self) -> None:
@@ -106,7 +112,11 @@ class Live:
         if self.stopping:
             return
         step = self.state.steps if self.state else 0
-        self.error = tr("{reason}. All steps up to {step} are kept. Resume continues there.", reason=reason.rstrip("."), step=step)
+        self.error = tr(
+            "{reason}. All steps up to {step} are kept. Resume continues there.",
+            reason=reason.rstrip("."),
+            step=step,
+        )
 
     # -- texts -------------------------------------------------------------------------------------------
     def text(self) -> str:
@@ -117,17 +127,23 @@ class Live:
             return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(self.job.text)
         if not points:
             return ""
-        fields = {"step": points[-1][0], "all": self.epochs * self.steps_per_epoch, "loss": _short(points[-1][1])}
+        fields = {
+            "step": points[-1][0],
+            "all": self.epochs * self.steps_per_epoch,
+            "loss": loss_text(points[-1][1]),
+        }
         text = tr("Step {step} of {all}, loss {loss}.", **fields)
         if self.accuracy:
-            text += " " + tr("{share} of the test digits recognised.", share=f"{self.accuracy[-1][1]:.0%}".replace("%", " %"))
+            text += " " + tr(
+                "{share} of the test digits recognised.", share=units.share(self.accuracy[-1][1])
+            )
         if self.done:
-            text += " " + tr("{seconds} s, {cpu} s of the processor.", seconds=_short(self.seconds), cpu=_short(self.cpu_s))
+            text += " " + tr(
+                "{seconds} s, {cpu} s of the processor.",
+                seconds=decimal(f"{self.seconds:.3g}"),
+                cpu=decimal(f"{self.cpu_s:.3g}"),
+            )
         return text
-
-
-def _short(number: float) -> str:
-    return f"{number:.3g}"
 
 
 def current() -> Live | None:

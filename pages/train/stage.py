@@ -37,8 +37,10 @@ def evidence(values: Mapping[str, Any]) -> StepEvidence:
     """Returns what is known of the step at these values, with the times that were measured here."""
     training = live.current()
     step = values["network"], int(values["batch"]), values["optimizer"]
-    same = training and (training.settings.network, training.settings.batch, training.settings.optimizer) == step
-    return StepEvidence(*step, training.measured() if same else None)
+    memory = address.memory(values)
+    s = training.settings if training else None
+    same = s and (s.network, s.batch, s.optimizer, s.memory) == (*step, memory)
+    return StepEvidence(*step, training.measured() if same else None, memory)
 
 
 def _draw(on_stage: TrainStage) -> None:
@@ -47,7 +49,7 @@ def _draw(on_stage: TrainStage) -> None:
     if training:
         training.poll()
     found = evidence(values)
-    scene, _ = address.scene(values, found.node_ms)
+    scene, _ = address.scene(values, found.node_ms, found.measured is not None)
     options: dict[str, Any] = {}
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"
@@ -62,12 +64,22 @@ def _draw(on_stage: TrainStage) -> None:
 
 def _is_same(values: Mapping[str, Any], training: Live | None) -> bool:
     """Returns whether a training has the settings of the page."""
-    return bool(training) and training.settings == address.settings(values) and training.epochs == int(values["epochs"])
+    return (
+        bool(training)
+        and training.settings == address.settings(values)
+        and training.epochs == int(values["epochs"])
+    )
 
 
 def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
     if training is None:
-        return strip.Curve(epochs=int(values["epochs"]), text=tr("Press Train: {epochs} epochs of handwritten digits, on this processor.", epochs=int(values["epochs"])))
+        return strip.Curve(
+            epochs=int(values["epochs"]),
+            text=tr(
+                "Press Train: {epochs} epochs of handwritten digits, on this processor.",
+                epochs=int(values["epochs"]),
+            ),
+        )
     same = _is_same(values, training)
     text = training.text()
     if training.stopping and not training.running:
@@ -83,7 +95,10 @@ def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
 def named(training: Live) -> str:
     """Returns the settings of a training in a few words."""
     s = training.settings
-    return f"{s.network}, batch {s.batch}, {s.optimizer}, lr {s.factors['lr']:g}"
+    memory = [f"keep {s.memory.every}"] * bool(s.memory.every) + [f"parts {s.memory.parts}"] * (
+        s.memory.parts > 1
+    )
+    return ", ".join([s.network, f"batch {s.batch}", s.optimizer, f"lr {s.factors['lr']:g}", *memory])
 
 
 def _problem(training: Live) -> str:

@@ -208,7 +208,9 @@ def _next_sources(scene: Scene, put) -> list[dict]:
     found = []
     for n, s in enumerate(filter(None, (scene.source, *scene.next_sources))):
         lines = np.ravel(s.lines)
-        same = known.setdefault((s.file, s.text, s.first, s.detail, repr(s.notes), lines.tobytes(), len(lines)), n)
+        same = known.setdefault(
+            (s.file, s.text, s.first, s.detail, repr(s.notes), lines.tobytes(), len(lines)), n
+        )
         found.append(_source(s, put) if same == n and n else {"like": same, "since": s.since})
     return found[1:]
 

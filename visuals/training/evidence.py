@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.training.graph import ACTIVATION, BACKWARD, FORWARD, GRADIENT, PHASES, STATE, WEIGHT
+from kernels.training.loop import KEPT
 from kernels.training.networks import NETWORKS
+from kernels.training.step import PLAIN, Memory
 from visuals import units
 from visuals.training import recorded
 from visuals.training.plan import NAMES, ROLES, WORKSPACE, Plan, held, plan
 
-SHAPES_KEPT = ("relu", "batch-norm", "max-pool", "residual", "global-avg-pool")  # layers that are cheap to compute again
 FAMILIES = {  # the kernels of a step in families, by ladder
     "conv": mark("convolution, forward"), "conv-dinput": mark("convolution, gradient of the input"),
     "conv-dweight": mark("convolution, gradient of the filters"), "linear": mark("fully connected, forward"),
@@ -45,14 +46,15 @@ class StepEvidence:
     batch: int
     optimizer: str
     measured: Measured | None = None
+    memory: Memory = PLAIN
 
     @cached_property
     def plan(self) -> Plan:
-        return plan(self.network, self.batch, self.optimizer)
+        return plan(self.network, self.batch, self.optimizer, self.memory)
 
     @cached_property
     def record(self) -> recorded.Row | None:
-        return recorded.recorded(self.network, self.batch, self.optimizer)
+        return recorded.recorded(self.network, self.batch, self.optimizer, self.memory)
 
     @property
     def title(self) -> str:
@@ -121,10 +123,11 @@ class StepEvidence:
     def at_peak(self) -> dict[str, int]:
         return self.plan.at(self.plan.peak)
 
-    def recomputable(self) -> int:
-        """Returns the bytes of kept activations that cheap layers could compute again instead."""
-        made = {t: node.rung for node in self.plan.graph.nodes if node.phase == FORWARD for t in node.tensors.values()}
-        return sum(n for name, n in held(self.plan.graph).items() if made.get(name, "").partition("/")[0] in SHAPES_KEPT)
+    def saved(self) -> int:
+        """Returns the bytes at the peak that are saved if one layer in KEPT keeps its result and the others are computed
+        again."""
+        less = replace(self, memory=replace(self.memory, every=KEPT), measured=None)
+        return int(self.plan.total.max() - less.plan.total.max())
 
     def parameters(self) -> int:
         """Returns the numbers that the network learns."""
@@ -136,6 +139,7 @@ def facts(evidence: StepEvidence) -> dict[str, str]:
     p, memory = evidence.plan, evidence.at_peak()
     phases, total = evidence.by_phase(), int(p.total.max())
     times = dict(evidence.whole_steps())
+    saved = 0 if evidence.memory.every else evidence.saved()
     found = {
         "network": evidence.title,
         "batch": units.count(evidence.batch),
@@ -150,7 +154,7 @@ def facts(evidence: StepEvidence) -> dict[str, str]:
         "peak_share": units.share(memory[largest_role(evidence)] / total),
         "last": units.bytes_(int(p.total[-1])),
         "held": units.bytes_(sum(held(p.graph).values())),
-        "saved": units.bytes_(evidence.recomputable()),
+        "saved": units.bytes_(saved) if saved > 0 else "",
         "activations": units.bytes_(p.largest(ACTIVATION)),
         "weights": units.bytes_(p.largest(WEIGHT)),
         "state": units.bytes_(p.largest(STATE)),

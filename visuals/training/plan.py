@@ -9,20 +9,18 @@ import numpy as np
 
 from kernels.i18n import cached, mark
 from kernels.ladders import ladder_of
-from kernels.model.program import Launch, Program
+from kernels.model.program import WORKSPACE, Launch, Program
 from kernels.training import graph as graphs
 from kernels.training import step
-from kernels.training.compose import live_bytes
-from kernels.training.graph import ACTIVATION, DATA, GRADIENT, RESULT, STATE, WEIGHT, Graph, Node, node_program
+from kernels.training.graph import ACTIVATION, DATA, GRADIENT, STATE, WEIGHT, Graph, Node, node_program
+from kernels.training.memory import ROLES, timeline
+from kernels.training.step import PLAIN, Memory
 
-WORKSPACE = "workspace"
-# The roles of memory in the order in which they are stacked: what stays from step to step is at the bottom.
-ROLES = (WEIGHT, STATE, DATA, ACTIVATION, GRADIENT, WORKSPACE)
 NAMES: Mapping[str, str] = {
     WEIGHT: mark("weights"), STATE: mark("optimiser state"), DATA: mark("images"), ACTIVATION: mark("activations"),
     GRADIENT: mark("gradients"), WORKSPACE: mark("workspace"),
 }  # fmt: skip
-STAYS = (WEIGHT, STATE, DATA)
+FAINT = (STATE, DATA)  # the paler one of two roles with one colour
 HUES: Mapping[str, str] = {  # the colour of each role on the stage and in the strip
     WEIGHT: "filter", STATE: "filter", DATA: "input", ACTIVATION: "input", GRADIENT: "output", WORKSPACE: "workspace",
 }  # fmt: skip
@@ -76,10 +74,11 @@ class Plan:
 
 
 @cached(32)
-def plan(network: str, batch: int, optimizer: str) -> Plan:
+def plan(network: str, batch: int, optimizer: str, memory: Memory = PLAIN) -> Plan:
     """Returns the plan of a network's step with the kernels for a GPU. RuleError names a rule that a shape breaks."""
-    graph, program = step.cached(network, batch, False, optimizer, ())
-    return Plan(graph, _parts(graph, program), memory(graph, program))
+    graph, _ = step.cached(network, batch, False, optimizer, (), memory)
+    nbytes = [[moment.nbytes[role] for role in ROLES] for moment in timeline(graph)]
+    return Plan(graph, _parts(graph, graphs.program(graph, ladder_of)), np.array(nbytes, np.int64))
 
 
 def _parts(graph: Graph, program: Program) -> tuple[Part, ...]:
@@ -93,26 +92,9 @@ def _parts(graph: Graph, program: Program) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def memory(graph: Graph, program: Program) -> np.ndarray:
-    """Returns the bytes that must exist during each launch: int64 [launches, ROLES].
-
-    Weights, state and images exist all the time. An activation, a gradient or a workspace exists from the first launch
-    that uses it to the last one.
-    """
-    found = np.zeros((len(program.steps), len(ROLES)), np.int64)
-    for kind in STAYS:
-        found[:, ROLES.index(kind)] = graph.nbytes(kind)
-    for n, live in enumerate(live_bytes(program)):
-        for name, nbytes in live.items():
-            tensor = graph.tensors.get(name)
-            found[n, ROLES.index(tensor.kind if tensor else WORKSPACE)] += nbytes
-    return found
-
-
-def all_bytes(network: str, batch: int, optimizer: str) -> int:
-    """Returns the bytes of all buffers of a step on the processor, where each has memory of its own to the end."""
-    _, program = step.cached(network, batch, True, optimizer, ())
-    return sum(b.nbytes for b in program.buffers)
+def all_bytes(network: str, batch: int, optimizer: str, memory: Memory = PLAIN) -> int:
+    """Returns the bytes of all buffers of a step on the processor."""
+    return step.cached(network, batch, True, optimizer, (), memory)[1].nbytes()
 
 
 def held(graph: Graph) -> dict[str, int]:
@@ -128,4 +110,4 @@ def held(graph: Graph) -> dict[str, int]:
     }
 
 
-__all__ = ["HUES", "NAMES", "RESULT", "ROLES", "Part", "Plan", "all_bytes", "held", "memory", "plan"]
+__all__ = ["FAINT", "HUES", "NAMES", "ROLES", "WORKSPACE", "Part", "Plan", "all_bytes", "held", "plan"]

@@ -1,8 +1,8 @@
 """The recorded measurements of training steps: kernels/records/training.json, a list of rows.
 
-A row has network, batch, optimizer, device, date and any of: node_us (microseconds of each node, by name), one_by_one_us,
-graph_us, eager_us and compile_us (a whole step: our launches one by one, as one CUDA graph, PyTorch eager, torch.compile),
-and curve: {"loss": [[step, loss]], "accuracy": [[step, share]], "steps_per_epoch": n}. What a row lacks is not recorded yet.
+benchmarks.training writes it. A row has network, batch, optimizer, memory (every, parts), device, date and any of: node_us
+(microseconds of each node, by name), the keys of WHOLE (microseconds of a whole step), peak_bytes, and curve: {"loss": [[step,
+loss]], "accuracy": [[step, share]], "steps_per_epoch": n}. What a row lacks is not recorded yet.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import kernels
 from kernels.i18n import mark
+from kernels.training.step import PLAIN, Memory
 
 FILE = Path(kernels.__file__).parent / "records" / "training.json"
 WHOLE = {  # a whole step, by its name in a row
@@ -22,6 +23,7 @@ WHOLE = {  # a whole step, by its name in a row
     "graph_us": mark("one CUDA graph"),
     "eager_us": mark("PyTorch eager"),
     "compile_us": mark("torch.compile"),
+    "compile_graph_us": mark("torch.compile, one graph"),
 }
 Row = Mapping[str, Any]
 
@@ -32,12 +34,13 @@ def rows() -> tuple[Row, ...]:
     return tuple(json.loads(FILE.read_text("utf-8"))) if FILE.exists() else ()
 
 
-def recorded(network: str, batch: int, optimizer: str) -> Row | None:
+def recorded(network: str, batch: int, optimizer: str, memory: Memory = PLAIN) -> Row | None:
     """Returns the newest row of a step, or None."""
     same = [
         row
         for row in rows()
-        if (row["network"], row["batch"], row.get("optimizer", "sgd")) == (network, batch, optimizer)
+        if (row["network"], row["batch"], row["optimizer"]) == (network, batch, optimizer)
+        and Memory(**row["memory"]) == memory
     ]
     return max(same, key=lambda row: row.get("date", ""), default=None)
 

@@ -12,9 +12,11 @@ import numpy as np
 from kernels import sources
 from kernels.i18n import cached, tr, trn
 from kernels.ladders import find
-from kernels.training.graph import ACTIVATION, BACKWARD, DATA, FORWARD, GRADIENT, UPDATE, Node
+from kernels.training.accumulate import PART, of_first_part
+from kernels.training.graph import ACTIVATION, DATA, FORWARD, GRADIENT, UPDATE, Node
 from kernels.training.networks import IMAGE, NETWORKS
-from kernels.training.step import GRADIENTS, WEIGHTS
+from kernels.training.recompute import AGAIN
+from kernels.training.step import CHUNKS, GRADIENTS, PLAIN, WEIGHTS, Memory
 from visuals import units
 from visuals.scene.diagram import Area, Box, Diagram
 from visuals.scene.parts import Annotation, Captions, Group, Read, Source, Tensor, Write
@@ -22,7 +24,6 @@ from visuals.scene.scene import Scene
 from visuals.scene.source import resources
 from visuals.training.graph_words import PHASES
 from visuals.training.plan import HUES, NAMES, ROLES, Plan, plan
-
 
 # Rows of the diagram: the kernels of the forward pass, what they keep, its gradient, the kernels of the backward pass, those
 # of the weights' gradients, the weights beside these gradients; and their heights.
@@ -38,6 +39,7 @@ class Layout:
 
     plan: Plan
     times: Mapping[str, float]  # ms of each node that was timed
+    here: bool  # whether on this processor
     boxes: list[Box] = field(default_factory=list)
     place: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -45,9 +47,15 @@ class Layout:
         graph = self.plan.graph
         self.layers = list(dict.fromkeys([IMAGE, *(node.layer for node in graph.nodes)]))
         kinds = (DATA, ACTIVATION, GRADIENT)
-        self.tensors = [t for t in graph.tensors.values() if t.kind in kinds and t.name not in (GRADIENTS, "chunks")]
+        self.tensors = [
+            t
+            for t in graph.tensors.values()
+            if t.kind in kinds and t.name != CHUNKS and not t.name.startswith(GRADIENTS)
+        ]
         self.views = {view.name: view for view in graph.views}
-        self.learning = list(dict.fromkeys(view.name.partition(".")[0] for view in graph.views if view.of == WEIGHTS))
+        self.learning = list(
+            dict.fromkeys(view.name.partition(".")[0] for view in graph.views if view.of == WEIGHTS)
+        )
 
     def column(self, layer: str) -> int:
         return self.layers.index(layer)
@@ -60,37 +68,49 @@ class Layout:
         """Returns the cell of a tensor of the graph, None for one that the picture leaves out."""
         if name in self.views:
             view = self.views[name]
+            if view.of != WEIGHTS and not view.of.startswith(GRADIENTS):
+                return self.cell(view.of)  # the images of a part
             whole = LAYERS if view.of == WEIGHTS else SLOPES
             return whole, self.learning.index(name.removeprefix("d ").partition(".")[0])
         return next(((TENSORS, n) for n, t in enumerate(self.tensors) if t.name == name), None)
 
     def cells(self, name: str) -> list[tuple[str, int]]:
         """Returns the cells of a tensor of the graph: all layers' for the buffer of all weights or gradients."""
-        if name in (WEIGHTS, GRADIENTS):
+        if name == WEIGHTS or name.startswith(GRADIENTS):
             whole = LAYERS if name == WEIGHTS else SLOPES
             return [(whole, n) for n in range(len(self.learning))]
         return [found] if (found := self.cell(name)) else []
 
 
-def step_scene(network: str, batch: int, optimizer: str, times: Mapping[str, float] | None = None) -> Scene:
-    """Returns the scene of a network's step. `times`: ms of each node that was timed, by its name.
+def step_scene(
+    network: str,
+    batch: int,
+    optimizer: str,
+    times: Mapping[str, float] | None = None,
+    memory: Memory = PLAIN,
+    here: bool = False,
+) -> Scene:
+    """Returns the scene of a network's step. `times`: ms of each node that was timed, by its name; `here`: on this
+    processor and not on the recorded GPU.
 
     RuleError names a rule that a shape breaks.
     """
-    return _scene(network, batch, optimizer, tuple((times or {}).items()))
+    return _scene(network, batch, optimizer, tuple((times or {}).items()), memory, here)
 
 
 @cached(16)
-def _scene(network: str, batch: int, optimizer: str, times: tuple[tuple[str, float], ...]) -> Scene:
-    p = plan(network, batch, optimizer)
-    layout = Layout(p, dict(times))
+def _scene(
+    network: str, batch: int, optimizer: str, times: tuple[tuple[str, float], ...], memory: Memory, here: bool
+) -> Scene:
+    p = plan(network, batch, optimizer, memory)
+    layout = Layout(p, dict(times), here)
     _place_kernels(layout)
     _place_tensors(layout)
     _place_weights(layout)
     steps = len(p.parts)
     first, *rest = _sources(p)
     return Scene(
-        key=f"{network} {batch} {optimizer}",
+        key=f"{network} {batch} {optimizer} {memory.every} {memory.parts}",
         title=tr("A training step of {network}", network=tr(NETWORKS[network].title)),
         tensors=tuple(_tensors(layout)),
         groups=(Group(tuple((t.name,) for t in _tensors(layout))),),
@@ -125,28 +145,52 @@ def _sizes(layout: Layout, layer: str) -> list[int]:
 
 # -- places ------------------------------------------------------------------------------------------
 def _place_kernels(layout: Layout) -> None:
-    """Adds a box for each node: forward above, the way back below, those of a layer's weights side by side."""
-    p, graph = layout.plan, layout.plan.graph
-    for layer in layout.layers:
-        nodes = [(n, node) for n, node in enumerate(graph.nodes) if node.layer == layer]
-        for n, node in (each for each in nodes if each[1].phase == FORWARD):
-            layout.add(KERNELS, n, layout.column(layer), AHEAD, "output", *_lit(layout, n, _label(layout, node), 0.0, 1.0))
-        back = [(n, node) for n, node in nodes if node.phase == BACKWARD]
-        through = [each for each in back if _is_way_back(each[1])]
-        others = [each for each in back if each not in through]
-        for row, group in ((BACK, through), (TO_WEIGHTS, others)):
-            for k, (n, node) in enumerate(group):
-                label = node.name.removeprefix(layer).strip()
-                label = "+" if label.startswith("sum") else label
-                layout.add(KERNELS, n, layout.column(layer), row, "output", *_lit(layout, n, label, k / len(group), (k + 1) / len(group)))
-    update = len(graph.nodes) - 1
-    layout.add(KERNELS, update, layout.column(graph.nodes[update].layer), BACK, "output", *_lit(layout, update, graph.nodes[update].rung.partition("/")[0], 0.0, 1.0))
-    assert p.graph is graph
+    """Adds a box for each node: forward above with what is computed again, the way back below, what computes gradients of
+    weights under it. Nodes that share a place lie side by side."""
+    graph = layout.plan.graph
+    places: dict[tuple[int, int], list[int]] = {}
+    for n, node in enumerate(graph.nodes):
+        places.setdefault((layout.column(node.layer), _row(node)), []).append(n)
+    for (column, row), members in places.items():
+        for k, n in enumerate(members):
+            label = _label(layout, graph.nodes[n], first=k == 0)
+            layout.add(
+                KERNELS,
+                n,
+                column,
+                row,
+                "output",
+                *_lit(layout, n, label, k / len(members), (k + 1) / len(members)),
+            )
 
 
-def _is_way_back(node: Node) -> bool:
-    """Returns whether a node continues the way back to the layer before, and not to weights or to a sum."""
-    return node.name.endswith("dx")
+def _row(node: Node) -> int:
+    if node.phase == FORWARD or _plain_name(node).endswith(AGAIN):
+        return AHEAD
+    return BACK if node.phase == UPDATE or _plain_name(node).endswith("dx") else TO_WEIGHTS
+
+
+def _plain_name(node: Node) -> str:
+    """Returns the name of a node without the part of the images."""
+    return node.name.partition(PART)[0]
+
+
+def _label(layout: Layout, node: Node, first: bool) -> str:
+    """Returns the short text of a node: the layer's name or "dx", the number of its part, a sign if it computes again or
+    adds."""
+    group, _, rest = node.layer.partition(" ")
+    name, _, part = node.name.partition(PART)
+    if name.endswith(AGAIN):
+        return "↻"
+    if part and not first:
+        return part
+    if node.phase == UPDATE:
+        return node.rung.partition("/")[0]
+    if node.phase != FORWARD:
+        own = name.removeprefix(node.layer).strip()
+        return "+" if own.startswith("sum") else own
+    grouped = sum(layer.partition(" ")[0] == group for layer in layout.layers) > 1
+    return rest or (node.rung.partition("/")[0] if grouped else node.layer)
 
 
 def _lit(layout: Layout, n: int, label: str, left: float, right: float) -> tuple:
@@ -156,13 +200,6 @@ def _lit(layout: Layout, n: int, label: str, left: float, right: float) -> tuple
     return (label, *time), steps[0], steps[-1], True, left, right
 
 
-def _label(layout: Layout, node: Node) -> str:
-    """Returns the name of a layer within its group; of the layer that gives the group its name, the operation."""
-    group, _, rest = node.layer.partition(" ")
-    grouped = sum(layer.partition(" ")[0] == group for layer in layout.layers) > 1
-    return rest or (node.rung.partition("/")[0] if grouped else node.layer)
-
-
 def _place_tensors(layout: Layout) -> None:
     """Adds a box for each activation and gradient, in the column of the layer that it is the result of."""
     by_place: dict[tuple[int, int], list[int]] = {}
@@ -170,19 +207,32 @@ def _place_tensors(layout: Layout) -> None:
         row = SLOPE if t.kind == GRADIENT else KEPT
         by_place.setdefault((_column(layout, t.name), row), []).append(n)
     for (column, row), members in by_place.items():
-        sizes = [layout.tensors[n].buffer(False).nbytes ** 0.25 for n in members]  # so that a small one can be seen
+        sizes = [
+            layout.tensors[n].buffer(False).nbytes ** 0.25 for n in members
+        ]  # so that a small one can be seen
         ends = np.cumsum(sizes) / sum(sizes)
         for n, left, right in zip(members, (0.0, *ends[:-1]), ends, strict=True):
             t = layout.tensors[n]
-            hue = HUES[t.kind] if t.kind in HUES else "input"
+            hue = HUES.get(t.kind, "input")
             lines = (_extents(t.shape), units.bytes_(t.buffer(False).nbytes))
-            layout.add(TENSORS, n, column, row, hue, lines, *_life(layout, t.name), False, float(left), float(min(1, right)))
+            layout.add(
+                TENSORS,
+                n,
+                column,
+                row,
+                hue,
+                lines,
+                *_life(layout, t.name),
+                False,
+                float(left),
+                float(min(1, right)),
+            )
 
 
 def _column(layout: Layout, name: str) -> int:
     """Returns the column of a tensor: a gradient has that of the tensor whose gradient it is."""
     if name.startswith("d "):
-        return _column(layout, re.sub(r" \d+$", "", name.removeprefix("d ")))
+        return _column(layout, re.sub(r" \d+$", "", of_first_part(name).removeprefix("d ")))
     t = layout.plan.graph.tensors[name]
     return layout.column(t.layer) if t.layer in layout.layers else 0
 
@@ -194,10 +244,11 @@ def _extents(shape: tuple[int, ...]) -> str:
 def _life(layout: Layout, name: str) -> tuple[int, int]:
     """Returns the first and the last launch that uses a tensor; an input exists from the start."""
     p = layout.plan
+    if p.graph.tensors[name].kind == DATA:
+        return 0, max(n for n in range(len(p.parts)) if p.node(n).phase != UPDATE)
     used = [n for n, part in enumerate(p.parts) if name in p.graph.nodes[part.node].tensors.values()]
     kept = [n for n in used if any(isinstance(a, str) and a == name for a in p.parts[n].launch.args)] or used
-    first = 0 if p.graph.tensors[name].kind == DATA else kept[0]
-    return first, kept[-1]
+    return kept[0], kept[-1]
 
 
 def _place_weights(layout: Layout) -> None:
@@ -210,7 +261,7 @@ def _place_weights(layout: Layout) -> None:
         layout.add(LAYERS, n, column, PARAMETERS, WEIGHT_HUE, (text,), 0, last, False, 0.0, 0.5)
         first = min(
             k for k, part in enumerate(p.parts)
-            if any(a in layout.views and layout.views[a].of == GRADIENTS and a.removeprefix("d ").partition(".")[0] == layer
+            if any(a in layout.views and layout.views[a].of.startswith(GRADIENTS) and a.removeprefix("d ").partition(".")[0] == layer
                    for a in p.graph.nodes[part.node].tensors.values())
         )  # fmt: skip
         layout.add(SLOPES, n, column, PARAMETERS, "output", (tr("gradient"),), first, last, False, 0.5, 1.0)
@@ -247,7 +298,7 @@ def _reads(layout: Layout) -> Iterator[Read]:
             for n in range(len(p.parts))
         ]
         start = np.concatenate([[0], np.cumsum([len(each) for each in cells])])
-        yield Read(tensor, start, np.array(sum(cells, []), int))
+        yield Read(tensor, start, np.array([i for row in cells for i in row], int))
 
 
 def _captions(p: Plan) -> Captions:
@@ -283,7 +334,9 @@ def _named(p: Plan, node: Node, wrote: bool) -> str:
             continue
         hue = WEIGHT_HUE if tensor in views and views[tensor].of == WEIGHTS else "output" if tensor.startswith("d ") else "input"  # fmt: skip
         texts.append(f"[{_plain(tensor)}]({hue})")
-    return tr("{first} and {last}", first=", ".join(texts[:-1]), last=texts[-1]) if len(texts) > 1 else texts[0]
+    return (
+        tr("{first} and {last}", first=", ".join(texts[:-1]), last=texts[-1]) if len(texts) > 1 else texts[0]
+    )
 
 
 def _plain(tensor: str) -> str:
@@ -326,7 +379,12 @@ def _about_node(layout: Layout, n: int) -> str:
     text = trn("{node}: {title}. {n} launch: {kernels}.", "{node}: {title}. {n} launches: {kernels}.", len(steps),
                node=node.name, title=tr(rung.title), kernels=kernels)  # fmt: skip
     if node.name in layout.times:
-        text += " " + tr("It takes {time}.", time=units.time_(layout.times[node.name]))
+        time = units.time_(layout.times[node.name])
+        text += " " + (
+            tr("It takes {time} on this processor.", time=time)
+            if layout.here
+            else tr("It takes {time}, recorded.", time=time)
+        )
     return _safe(text)
 
 
@@ -360,13 +418,20 @@ def _sources(p: Plan) -> Iterator[Source]:
     for n, part in enumerate(p.parts):
         launch = part.launch
         text, first = function_text(launch.source, launch.entry)
-        yield Source(launch.source.rpartition("/")[2], text, np.array([first]), first, {}, resources(launch), n)
+        yield Source(
+            launch.source.rpartition("/")[2], text, np.array([first]), first, {}, resources(launch), n
+        )
 
 
 def function_text(path: str, entry: str) -> tuple[str, int]:
     """Returns the text of a kernel in its file, from its first line to its closing brace, and the number of that line."""
     lines = sources.text(path).splitlines()
-    start = next(n for n, line in enumerate(lines) if re.search(rf"\b{re.escape(entry)}\s*\(", line) and "__global__" in "".join(lines[max(0, n - 2) : n + 1]))
+    start = next(
+        n
+        for n, line in enumerate(lines)
+        if re.search(rf"\b{re.escape(entry)}\s*\(", line)
+        and "__global__" in "".join(lines[max(0, n - 2) : n + 1])
+    )
     while start and "__global__" not in lines[start]:
         start -= 1
     depth, opened = 0, False
@@ -409,7 +474,11 @@ def _arrows(layout: Layout) -> Iterator[tuple[int, int]]:
             if _is_near(layout, kernel, place[cell]):
                 yield kernel, place[cell]
         for cell in _used(layout, node, wrote=False):
-            if cell[0] == TENSORS and _is_near(layout, kernel, place[cell]) and _same_direction(node, layout.tensors[cell[1]].kind):
+            if (
+                cell[0] == TENSORS
+                and _is_near(layout, kernel, place[cell])
+                and _same_direction(node, layout.tensors[cell[1]].kind)
+            ):
                 yield place[cell], kernel
 
 

@@ -11,8 +11,7 @@ from visuals import units
 from visuals.training import recorded
 from visuals.training.evidence import StepEvidence, largest_role
 from visuals.training.graph_words import PHASES
-from visuals.training.plan import HUES, NAMES, ROLES, STAYS
-
+from visuals.training.plan import FAINT, HUES, NAMES, ROLES
 
 MAX_POINTS = 160  # of a curve in the strip
 BARS = 4
@@ -96,10 +95,10 @@ def memory(evidence: StepEvidence) -> dict[str, Any]:
     total = sum(sizes.values())
     role = largest_role(evidence)
     return {
-        "title": tr("Memory at the peak"),
+        "title": tr("Peak memory"),
         "badge": {"kind": "predicted", "text": tr("predicted {bytes}", bytes=units.bytes_(total))},
         "parts": [
-            {"role": HUES[r], "label": tr(NAMES[r]), "text": units.bytes_(sizes[r]), "share": sizes[r] / total, "faint": r in STAYS[1:]}
+            {"role": HUES[r], "label": tr(NAMES[r]), "text": units.bytes_(sizes[r]), "share": sizes[r] / total, "faint": r in FAINT}
             for r in ROLES if sizes[r]
         ],
         "text": tr("Launch {n} of {all}, {node}: the {role} are {share} of it.", n=p.peak + 1, all=len(p.parts),
@@ -116,7 +115,13 @@ def phases(evidence: StepEvidence) -> dict[str, Any]:
         for phase, title in PHASES.items()
     ]  # fmt: skip
     launching = _launching(evidence)
-    rows.append({"label": tr("launch overhead"), "share": launching, "text": "–" if launching is None else units.share(launching)})
+    rows.append(
+        {
+            "label": tr("launch overhead"),
+            "share": launching,
+            "text": "–" if launching is None else units.share(launching),
+        }
+    )
     return {"title": tr("Where the time goes"), "rows": rows, "text": _phase_text(found)}
 
 
@@ -132,7 +137,9 @@ def _phase_text(found: Mapping[str, float]) -> str:
     if not found:
         return tr("Unknown until it is measured.")
     forward, backward, _ = found.values()
-    return tr("The way back takes {ratio} times as long as the way forward.", ratio=units.ratio(backward / forward))
+    return tr(
+        "The way back takes {ratio} times as long as the way forward.", ratio=units.ratio(backward / forward)
+    )
 
 
 # -- the curve -----------------------------------------------------------------------------------------
@@ -167,15 +174,16 @@ def aria(curve: Curve) -> str:
     """Returns the curve in words."""
     if not curve.points:
         return tr("No training yet.")
-    text = tr("Loss {first} at step 1, {last} at step {step}.", first=_number(curve.points[0][1]),
-              last=_number(curve.points[-1][1]), step=curve.points[-1][0])  # fmt: skip
+    text = tr("Loss {first} at step 1, {last} at step {step}.", first=loss_text(curve.points[0][1]),
+              last=loss_text(curve.points[-1][1]), step=curve.points[-1][0])  # fmt: skip
     if curve.accuracy:
         text += " " + tr("Accuracy {share}.", share=units.share(curve.accuracy[-1][1]))
     return text
 
 
-def _number(loss: float) -> str:
-    return decimal(f"{loss:.3g}")
+def loss_text(loss: float) -> str:
+    """Returns a loss as a page shows it: three digits, no power of ten for a small one."""
+    return decimal(f"{loss:.3g}" if not 0 <= loss < 1e-3 else "< 0.001" if loss else "0")
 
 
 def _recorded(row: Mapping[str, Any] | None, name: str) -> list[tuple[int, float]]:
