@@ -21,7 +21,7 @@ from visuals.training.evidence import StepEvidence
 from visuals.training.plan import all_bytes
 from visuals.training.scene import step_scene
 
-MAX_BATCH, MAX_EPOCHS, MAX_SEED = 65_536, 50, 9_999
+MAX_BATCH, MAX_PARTS, MAX_EPOCHS, MAX_SEED = 65_536, 8, 50, 9_999
 Values = Mapping[str, Any]
 
 
@@ -46,7 +46,7 @@ FIELDS = Fields(
         "optimizer": Choice(next(iter(OPTIMIZERS)), tuple(OPTIMIZERS)),
         "lr": Number(0.05, 0, 1e6, whole=False),
         "keep": Choice(1, (1, 2, 3, 4, 6)),
-        "parts": Number(1, 1, 64),
+        "parts": Number(1, 1, MAX_PARTS),
         "epochs": Number(10, 1, MAX_EPOCHS),
         "seed": Number(0, 0, MAX_SEED),
     },

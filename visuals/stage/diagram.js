@@ -175,6 +175,7 @@ function drawChart(ctx, { areas, totals, phases }, { chart, legend, legendY }, s
       ctx.fillStyle = tokens.dim;
       ctx.fillRect(from - 0.5, y, 1, h + 4 * scale);
     }
+    if (((last - first) * width) < 6.5 * name.length * scale && n < phases.length - 1) return; // no room for its name
     write(name, n === phases.length - 1 && n ? x + w : from + ((last - first) * width) / 2, y + h + 13 * scale, 11.5, step >= first && step < last ? tokens.ink : tokens.dim, n === phases.length - 1 && n ? "right" : "center", step >= first && step < last);
   });
   for (const { text, role, faint, x: at, line } of legend.words) {

@@ -70,7 +70,8 @@ export class Still {
 
   // Shows everything written up to `step`. Only cells between the old and the new step are drawn.
   goto(step) {
-    if (this.step === null || this.layout.diagram) return this.drawAll(step);
+    if (this.layout.diagram) return step === this.step ? undefined : this.drawAll(step);
+    if (this.step === null) return this.drawAll(step);
     const [from, to] = step > this.step ? [this.step + 1, step] : [step + 1, this.step];
     if (from <= to)
       for (const block of Object.values(this.layout.blocks)) {

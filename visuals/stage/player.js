@@ -352,7 +352,7 @@ class Player {
   draw() {
     const { ctx, still, t } = this;
     if (!still || this.failed) return;
-    still.goto(this.flies ? Math.floor(t) : this.step);
+    still.goto(this.flies && !this.scene.diagram ? Math.floor(t) : this.step);
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.drawImage(this.layer, 0, 0);
     ctx.setTransform(this.dpr, 0, 0, this.dpr, 0, 0);

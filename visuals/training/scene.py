@@ -31,6 +31,7 @@ AHEAD, KEPT, SLOPE, BACK, TO_WEIGHTS, PARAMETERS = range(6)
 HEIGHTS = (1.0, 0.9, 0.9, 1.0, 0.62, 0.72)
 KERNELS, TENSORS, LAYERS, SLOPES = "kernels", "tensors", "weights", "gradients"  # the tensors of the scene
 WEIGHT_HUE = "filter"
+FIRST_WIDER = 1.6  # times the width of the others: the box with the name of a layer
 
 
 @dataclass
@@ -152,16 +153,11 @@ def _place_kernels(layout: Layout) -> None:
     for n, node in enumerate(graph.nodes):
         places.setdefault((layout.column(node.layer), _row(node)), []).append(n)
     for (column, row), members in places.items():
+        ends = np.cumsum([FIRST_WIDER if k == 0 else 1.0 for k in range(len(members))])
         for k, n in enumerate(members):
-            label = _label(layout, graph.nodes[n], first=k == 0)
-            layout.add(
-                KERNELS,
-                n,
-                column,
-                row,
-                "output",
-                *_lit(layout, n, label, k / len(members), (k + 1) / len(members)),
-            )
+            place = ends[k - 1] / ends[-1] if k else 0.0, min(1.0, ends[k] / ends[-1])
+            label = _label(layout, graph.nodes[n], first=k == 0 and row == AHEAD)
+            layout.add(KERNELS, n, column, row, "output", *_lit(layout, n, label, *map(float, place)))
 
 
 def _row(node: Node) -> int:
@@ -447,9 +443,8 @@ def function_text(path: str, entry: str) -> tuple[str, int]:
 def _diagram(layout: Layout) -> Diagram:
     p = layout.plan
     peak = units.bytes_(int(p.total.max()))
-    phases: dict[str, int] = {}
-    for n in range(len(p.parts)):
-        phases.setdefault(p.node(n).phase, n)
+    phases = [p.node(n).phase for n in range(len(p.parts))]
+    turns = [n for n, phase in enumerate(phases) if not n or phase != phases[n - 1]]
     return Diagram(
         boxes=tuple(layout.boxes),
         heights=HEIGHTS,
@@ -459,7 +454,7 @@ def _diagram(layout: Layout) -> Diagram:
                     for k, role in enumerate(ROLES)),
         title=tr("Memory during each launch:"),
         totals=tuple(tr("{now} of {peak} at the peak", now=units.bytes_(int(total)), peak=peak) for total in p.total),
-        phases=tuple((tr(PHASES[phase]), first) for phase, first in phases.items()),
+        phases=tuple((tr(PHASES[phases[n]]), n) for n in turns),
     )  # fmt: skip
 
 
@@ -492,7 +487,11 @@ def _same_direction(node: Node, kind: str) -> bool:
 
 
 def _groups(layout: Layout) -> Iterator[tuple[str, int, int]]:
-    """Yields the groups of columns whose layers begin with the same word."""
+    """Yields the groups of columns whose layers begin with the same word. If the images come in parts, there is no room for
+    names in the boxes: then each column is a group."""
+    if any(PART in node.name for node in layout.plan.graph.nodes):
+        yield from ((layer, n, n) for n, layer in enumerate(layout.layers) if n)
+        return
     first = 0
     words = [layer.partition(" ")[0] for layer in layout.layers]
     for n in range(1, len(words) + 1):
