@@ -24,7 +24,7 @@ from kernels.training.loop import Diverged, Settings, State, Training
 
 EPISODE_S = 1.5
 PART_S = 0.15  # between two parts
-ROUNDS = 7  # of the times of the nodes
+ROUNDS = 5  # of the times of the nodes
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,11 @@ def scene(values: Values, times: Mapping[str, float], here: bool = False) -> tup
         return None, str(error)
 
 
+def card(params: Mapping[str, str]) -> Scene:
+    """Returns the scene that the page plays at `params`."""
+    return scene(FIELDS.read(params)[0], {})[0]
+
+
 def refusal(values: Values) -> str:
     """Returns why these values cannot be trained with here, with the bytes and what would help; "" if they can."""
     batch = int(values["batch"])

@@ -29,6 +29,9 @@ FAMILIES = {  # the kernels of a step in families, by ladder
 }  # fmt: skip
 
 
+RECORDED = ("one_by_one", "graph", "eager", "gain")  # the fields of `facts` that need a record
+
+
 @dataclass(frozen=True)
 class Measured:
     """The times of a step that were measured on this machine: ms of each node and of the step, and the device."""

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from kernels.jobs.episode import Episode
 from kernels.jobs.job import JobError
 from kernels.training.loop import Settings, Training
 from kernels.training.networks import NETWORKS
@@ -18,7 +19,8 @@ from tests.helpers.page_runner import heads, links, open_page, press, stages, st
 from visuals.training.plan import all_bytes
 
 open_at = partial(open_page, "train/page.py")
-FAST = {"network": "residual", "batch": 300, "epochs": 1}  # five steps
+STEPS = 15
+FAST = {"network": "residual", "batch": 100, "epochs": 1}  # STEPS steps
 
 
 def curve(at):
@@ -54,7 +56,7 @@ def test_a_network_shows_its_step_and_every_card(network):
         "Two ways to count the first convolution",
     ):
         assert f'<h2 class="kt-card">{card}</h2>' in texts(at)
-    assert set(links(at)) >= {"Story", "Explore"}
+    assert set(links(at)) >= {"Story", "**Explore**"}
     assert strip(at)["run"]["label"] == "Train"
 
 
@@ -94,7 +96,6 @@ def test_links_to_a_network_keep_the_other_settings():
         "batch": "20",
         "optimizer": "adam",
         "network": "residual",
-        "view": "explore",
     }
 
 
@@ -126,34 +127,33 @@ def test_a_training_runs_to_its_end_and_its_times_are_on_the_stage():
     assert strip(at)["run"]["running"] and strip(at)["run"]["label"] == "Stop"
     wait(at, ended)
     found = training(at)
-    assert [step for step, _ in found.points] == [1, 2, 3, 4, 5] and found.done
-    assert [step for step, _ in found.accuracy] == [0, 5]
+    assert [step for step, _ in found.points] == list(range(1, STEPS + 1)) and found.done
+    assert [step for step, _ in found.accuracy] == [0, STEPS]
     part = strip(at)["sizes"][0]
     assert part["time"]["badge"]["kind"] == "measured" and part["time"]["value"] != "–"
     assert sum(row["share"] for row in part["limits"]["rows"][:3]) == pytest.approx(1)
-    assert len(part["curve"]["lines"][0]["points"]) == 5
+    assert len(part["curve"]["lines"][0]["points"]) == STEPS
     boxes = heads(at)[0]["meta"]["diagram"]["boxes"]
     assert all(len(box["lines"]) == 2 for box in boxes if box["name"] == "kernels")
-    assert "After 5 steps the network recognises" in texts(at)
+    assert f"After {STEPS} steps the network recognises" in texts(at)
 
 
 @pytest.mark.slow
 def test_a_stopped_training_goes_on_bit_by_bit(monkeypatch):
-    monkeypatch.setattr("kernels.jobs.episode.EPISODE_S", 0.0)
-    whole = [(p.step, p.loss) for p in Training(Settings("residual", 300, "sgd", {"lr": 0.05})).run(1)]
+    monkeypatch.setattr(live, "Episode", partial(Episode, seconds=0.0))  # each episode takes one step
+    whole = [(p.step, p.loss) for p in Training(Settings("residual", 100, "sgd", {"lr": 0.05})).run(1)]
     at = open_at(**FAST)
     press(at, "run", size="stage")
-    training(at).epochs = 1
     wait(at, lambda at: training(at).points or training(at).job.parts)
     press(at, "stop", size="stage")
     wait(at, ended)
     found = training(at)
-    if not found.done:  # the first episode may have taken all steps
-        assert "Resume continues bit for bit" in curve(at)["text"]
-        assert strip(at)["run"]["label"] == "Resume"
-        press(at, "run", size="stage")
-        wait(at, ended)
-    assert found.points == whole
+    assert not found.done and 0 < len(found.points) < STEPS
+    assert "Resume continues bit for bit" in curve(at)["text"]
+    assert strip(at)["run"]["label"] == "Resume"
+    press(at, "run", size="stage")
+    wait(at, ended)
+    assert found.done and found.points == whole
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ def test_other_settings_make_the_curve_stale_and_start_anew():
     wait(at, ended)
     at.session_state["seed"] = 7.0
     at.run()
-    assert curve(at)["stale"] and "At other settings: residual, batch 300" in curve(at)["text"]
+    assert curve(at)["stale"] and "At other settings: residual, batch 100" in curve(at)["text"]
     assert strip(at)["run"]["label"] == "Train"
 
 
