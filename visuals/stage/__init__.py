@@ -25,9 +25,9 @@ HERE = Path(__file__).parent
 SCRIPTS = (  # each after the modules it imports
     "texts",
     "decode",
+    "diagram",
     "layout",
     "view",
-    "diagram",
     "colour",
     "draw",
     "explain",
