@@ -140,7 +140,7 @@ function curvePart({ title, badge: source, lines, top, epochs, text, stale, erro
     picture.append(shape("polyline", { points: path, class: `curve curve-${role} ${faint ? "curve-faint" : ""}` }));
   }
   const box = element("div", "curve-box"), ends = element("p", "curve-ends");
-  const keys = element("p", "strip-legend");
+  const keys = element("span", "curve-keys");
   for (const { role, name } of lines) if (name) keys.append(element("span", `curve-key curve-key-${role}`, name), " ");
   ends.append(element("span", "", "0"), keys, element("span", "", epochs));
   box.append(element("span", "curve-top", top), picture, element("span", "curve-right", "100 %"));

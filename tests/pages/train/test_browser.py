@@ -89,3 +89,25 @@ def test_a_phone_shows_the_curve_of_a_training(phone, server):
     Stage(phone).ready()
     expect(phone.locator(".strip-curve svg")).to_have_count(1)
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+def test_the_step_can_be_taken_away_as_picture_data_and_page(stage, page, tmp_path):
+    at = stage("batch=32&step=20")
+    at.do("take")
+    for kind in ("svg", "png", "json", "html"):
+        with page.expect_download() as started:
+            page.locator(f"[data-take={kind}]").click()
+        path = tmp_path / started.value.suggested_filename
+        started.value.save_as(path)
+        assert path.stat().st_size > 5_000, kind
+        if kind == "svg":
+            text = path.read_text("utf-8")
+            assert "conv1" in text and "optimiser state" in text and "max_patch" not in text
+    page.goto(path.as_uri())
+    offline = Stage(page)
+    offline.ready()
+    offline.at_step(20)
+    offline.do("forward")
+    offline.at_step(21)
+    expect(offline.caption).to_have_text(scene(batch=32).caption(21))
