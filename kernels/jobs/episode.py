@@ -115,7 +115,7 @@ def _steps(request: Episode, training: Training, row: dict[str, Any], progress, 
 
 
 def times(training: Training) -> dict[str, Any]:
-    """Returns the median time in ms of each node of the step, by name, and of the whole step, on copies of the arrays."""
+    """Returns the median time in ms of each node of the step, by name, and their sum, on copies of the arrays."""
     graph, program = training.next_step()
     session = engines.load(training.engine).open(program, training.next_inputs())
     session.verify_run()
@@ -126,11 +126,8 @@ def times(training: Training) -> dict[str, Any]:
             session.run_step(step)
             samples[n, k] = (time.perf_counter() - start) * 1e3
     session.close()
-    return {"node_ms": by_node(graph, program, np.median(samples, axis=0)), "step_ms": _median_sum(samples)}
-
-
-def _median_sum(samples: np.ndarray) -> float:
-    return float(np.median(samples.sum(axis=1)))
+    nodes = by_node(graph, program, np.median(samples, axis=0))
+    return {"node_ms": nodes, "step_ms": sum(nodes.values())}
 
 
 def by_node(graph: Graph, program: Program, steps: np.ndarray) -> dict[str, float]:

@@ -15,13 +15,17 @@ from pages.train import address
 LINE = (
     (("batch", "batch", 158), ("parts", "parts", 126)),
     (("epochs", "epochs", 154),),
-    (("seed", "seed", 132),),
 )
 
 
 def draw(page: str, fields: Fields, values: address.Values) -> None:
-    """Draws the networks as links, then the numbers and the optimiser."""
-    with st.container(key="chips", horizontal=True):
+    """Draws the networks as links, then the numbers and the optimiser. The seed is in the URL alone."""
+    title = tr(NETWORKS[values["network"]].title)
+    with (
+        st.container(key="chips", horizontal=True),
+        st.popover(tr("network: {name}", name=title), key="network_chooser"),
+        st.container(key="rungs_networks", gap=None),
+    ):
         for name, network in NETWORKS.items():
             label = f"**{tr(network.title)}**" if name == values["network"] else tr(network.title)
             kept = {k: v for k, v in fields.write(values).items() if k != "network"}

@@ -25,7 +25,9 @@ FAMILIES = {  # the kernels of a step in families, by ladder
     "max-pool": mark("pooling"), "max-pool-backward": mark("pooling"), "global-avg-pool": mark("pooling"),
     "global-avg-pool-backward": mark("pooling"), "relu": mark("ReLU"), "relu-backward": mark("ReLU"), "residual": mark("residual sum"),
     "bias-backward": mark("gradient of the biases"), "cross-entropy": mark("loss"), "cross-entropy-backward": mark("loss"),
-    "add": mark("sums of gradients"), "sgd": mark("update of the weights"), "adam": mark("update of the weights"),
+    "add": mark("sums"), "bias": mark("sums"), "layer-norm": mark("layer norm"), "layer-norm-backward": mark("layer norm"),
+    "split-heads": mark("rows split into heads"), "merge-heads": mark("rows split into heads"),
+    "attention-lse": mark("attention, forward"), "attention-backward": mark("attention, backward"), "sgd": mark("update of the weights"), "adam": mark("update of the weights"),
 }  # fmt: skip
 
 

@@ -182,9 +182,9 @@ def _label(layout: Layout, node: Node, first: bool) -> str:
         return part
     if node.phase == UPDATE:
         return node.rung.partition("/")[0]
-    if node.phase != FORWARD:
-        own = name.removeprefix(node.layer).strip()
-        return "+" if own.startswith("sum") else own
+    own = name.removeprefix(node.layer).strip()
+    if own or node.phase != FORWARD:
+        return "+" if own.startswith("sum of") else own
     grouped = sum(layer.partition(" ")[0] == group for layer in layout.layers) > 1
     return rest or (node.rung.partition("/")[0] if grouped else node.layer)
 

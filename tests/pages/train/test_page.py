@@ -187,7 +187,7 @@ def test_other_settings_make_the_curve_stale_and_start_anew():
     at = open_at(**FAST)
     press(at, "run", size="stage")
     wait(at, ended)
-    at.session_state["seed"] = 7.0
+    at.session_state["lr"] = 0.07
     at.run()
     assert curve(at)["stale"] and "At other settings: residual, batch 100" in curve(at)["text"]
     assert strip(at)["run"]["label"] == "Train"
