@@ -42,7 +42,7 @@ FIELDS = Fields(
     "train",
     {
         "network": Choice(next(iter(NETWORKS)), tuple(NETWORKS)),
-        "batch": Number(50, 1, MAX_BATCH),
+        "batch": Number(32, 1, MAX_BATCH),
         "optimizer": Choice(next(iter(OPTIMIZERS)), tuple(OPTIMIZERS)),
         "lr": Number(0.05, 0, 1e6, whole=False),
         "keep": Choice(1, (1, 2, 3, 4, 6)),

@@ -12,7 +12,7 @@ from visuals.strip.facts import Evidences, Facts, Right
 from visuals.training import evidence as steps
 from visuals.training.plan import NAMES, plan
 
-SMALL, LARGE = 32, 128  # images of the two batches that are compared
+SMALL, LARGE = 32, 256  # images of the two batches that are compared
 TIMES = (1, 2, 4, 8)  # answers to "how many times as much"
 ROLES_ASKED = (WEIGHT, STATE, ACTIVATION, GRADIENT)
 BACK_TO_FORWARD = (0.75, 1.25)  # below, about as many, above
@@ -156,7 +156,7 @@ CHAPTERS = (
         LENET,
         step=14,
         question=Question(
-            mark("Your guess: 32 become 128 images. How many times as large are the activations?"),
+            mark("Your guess: {small_batch} become {stage_batch} images. How many times as large are the activations?"),
             tuple(map(str, TIMES)),
             growth(ACTIVATION),
             mark("From {small_activations} to {stage_activations}. The whole peak goes from {small_peak} to {stage_peak}."),
@@ -201,7 +201,7 @@ CHAPTERS = (
             mark("Press Train. The numbers grow until one is no number (NaN). It spreads to everything that reads it."),
             mark("The page names the step, and the first layer with such a tensor."),
         ),
-        {"network": "lenet5", "lr": "100"},
+        {"network": "lenet5", "lr": "10000"},
         nudge=mark("In Explore, look for the largest rate that still learns."),
     ),
     Chapter(

@@ -48,7 +48,7 @@ function textsOf({ lines, w, h }, measure, scale) {
   const joined = lines.join(" ");
   if (h < 19 * scale && lines.length > 1 && measure(joined) * (9 / 13) < w - 4 * scale) lines = [joined];
   const room = Math.min(lines.length, Math.max(1, Math.floor((h - 2 * scale) / (9 * scale)))), px = Math.min(LARGEST_TEXT, (h * 0.84) / room / 1.2 / scale);
-  return lines.slice(0, room).map((text) => ({ text, px: Math.min(px, (13 * (w - 4 * scale)) / Math.max(1, measure(text))) })).filter((line) => line.px >= SMALLEST_TEXT);
+  return lines.map((text) => ({ text, px: Math.min(px, (13 * (w - 4 * scale)) / Math.max(1, measure(text))) })).filter((line) => line.px >= SMALLEST_TEXT).slice(0, room);
 }
 
 // The legend as words that wrap: [{text, role, faint, x, line}].

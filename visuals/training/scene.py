@@ -210,7 +210,7 @@ def _place_tensors(layout: Layout) -> None:
         for n, left, right in zip(members, (0.0, *ends[:-1]), ends, strict=True):
             t = layout.tensors[n]
             hue = HUES.get(t.kind, "input")
-            lines = (_extents(t.shape), units.bytes_(t.buffer(False).nbytes))
+            lines = (units.bytes_(t.buffer(False).nbytes), _extents(t.shape))
             layout.add(
                 TENSORS,
                 n,

@@ -48,7 +48,7 @@ def ended(at) -> bool:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_network_shows_its_step_and_every_card(network):
     at = open_at(network=network)
-    assert stages(at) == [f"{network} 50 sgd 0 1"]
+    assert stages(at) == [f"{network} 32 sgd 0 1"]
     for card in (
         "Share of the step by kernel",
         "Memory",
@@ -67,7 +67,7 @@ def test_what_has_no_record_says_so():
 
 def test_alone_in_a_frame_it_is_the_stage():
     at = open_at(view="watch", network="residual", keep=3)
-    assert stages(at) == ["residual 50 sgd 3 1"] and "kt-card" not in texts(at)
+    assert stages(at) == ["residual 32 sgd 3 1"] and "kt-card" not in texts(at)
 
 
 @pytest.mark.parametrize(
