@@ -112,11 +112,23 @@ def memory(found: StepEvidence) -> None:
         f"<p>{units.badge('predicted')}</p>",
         _bars(bars),
         paragraph(kept, "why"),
+        paragraph(_measured(found)),
         paragraph(
             tr(
                 "The bars show the most of each role during any launch. A tensor exists from the first launch that uses it to the last."
             )
         ),
+    )
+
+
+def _measured(found: StepEvidence) -> str:
+    """Returns the peak that was measured on a GPU, and why it is not the sum above; "" without a record."""
+    if not found.record or not found.record.get("peak_bytes"):
+        return ""
+    return tr(
+        "Measured on {device}: {bytes}. All tensors that do not exist at the same time share one buffer there.",
+        device=str(found.record["device"]),
+        bytes=units.bytes_(found.record["peak_bytes"]),
     )
 
 

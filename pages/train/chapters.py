@@ -91,7 +91,7 @@ CHAPTERS = (
         mark("One step is many launches"),
         (
             mark("This network, {stage_network}, reads digits. It has {stage_parameters} weights."),
-            mark("Each box is a kernel. The arrows are [tensors](input): what one kernel writes, the next one reads."),
+            mark("Boxes with a name are kernels. Coloured boxes are [tensors](input): what one kernel writes, the next one reads."),
             mark("Press Play: {stage_launches} launches run in this order. Then the next {stage_batch} images follow."),
         ),
         LENET,

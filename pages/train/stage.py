@@ -30,7 +30,8 @@ class TrainStage:
     def draw(self) -> None:
         """Draws the stage and its strip. They are polled while the network trains."""
         training = live.current()
-        st.fragment(_draw, run_every=POLL_S if training and training.running else None)(self)
+        polled = bool(training and training.running)
+        st.fragment(_draw, run_every=POLL_S if polled else None)(self, polled)
 
 
 def evidence(values: Mapping[str, Any]) -> StepEvidence:
@@ -43,9 +44,8 @@ def evidence(values: Mapping[str, Any]) -> StepEvidence:
     return StepEvidence(*step, training.measured() if same else None, memory)
 
 
-def _draw(on_stage: TrainStage) -> None:
+def _draw(on_stage: TrainStage, polled: bool) -> None:
     training, values = live.current(), on_stage.values
-    was_running = bool(training and training.running)
     if training:
         training.poll()
     found = evidence(values)
@@ -58,7 +58,7 @@ def _draw(on_stage: TrainStage) -> None:
     pressed = stage.mount(scene, "train", strip=data, fit=True, **options).press
     if isinstance(pressed, dict):
         _act(on_stage, pressed)
-    if was_running and not training.running and not url_is_stale():
+    if polled and not training.running and not url_is_stale():
         st.rerun()  # the polling ends, and the cards show the result
 
 

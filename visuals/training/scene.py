@@ -153,7 +153,7 @@ def _place_kernels(layout: Layout) -> None:
     for n, node in enumerate(graph.nodes):
         places.setdefault((layout.column(node.layer), _row(node)), []).append(n)
     for (column, row), members in places.items():
-        ends = np.cumsum([FIRST_WIDER if k == 0 else 1.0 for k in range(len(members))])
+        ends = np.cumsum([FIRST_WIDER if k == 0 and row == AHEAD else 1.0 for k in range(len(members))])
         for k, n in enumerate(members):
             place = ends[k - 1] / ends[-1] if k else 0.0, min(1.0, ends[k] / ends[-1])
             label = _label(layout, graph.nodes[n], first=k == 0 and row == AHEAD)

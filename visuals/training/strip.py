@@ -81,7 +81,7 @@ def time(evidence: StepEvidence) -> dict[str, Any]:
 
 def _time_text(evidence: StepEvidence) -> str:
     if evidence.step_ms is None:
-        return tr("Not recorded yet. Press Train to measure it on this processor.")
+        return tr("Not recorded yet. Training measures it on this processor.")
     if evidence.measured:
         name, ms = evidence.slowest(1)[0]
         share = units.share(ms / sum(evidence.node_ms.values()))
