@@ -105,8 +105,12 @@ def too_large(values: Values, needed: int, free: int) -> str:
         needed=units.bytes_(needed), free=units.bytes_(free), activations=units.bytes_(activations),
     )  # fmt: skip
     if memory(values).every:
-        return f"{text} {tr('A smaller batch or more parts need less.')}"
+        return text + " " + tr("A smaller batch or more parts need less.")
     less = all_bytes(*name, replace(memory(values), every=KEPT))
+    if less >= needed:
+        return (
+            text + " " + tr("Computing layers again would not save memory here. A smaller batch needs less.")
+        )
     saved = tr(
         "With one layer in {kept} kept and the others computed again, a step needs {less}: {saved} less.",
         kept=KEPT, less=units.bytes_(less), saved=units.bytes_(needed - less),

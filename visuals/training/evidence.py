@@ -89,7 +89,7 @@ class StepEvidence:
     @property
     def badge(self) -> dict[str, str] | None:
         if self.measured:
-            return {"kind": "measured", "text": f"{tr('measured here')} · {self.measured.device}"}
+            return {"kind": "measured", "text": " · ".join((tr("measured here"), self.measured.device))}
         if self.step_ms is None:
             return None
         parts = (tr("recorded"), str(self.record["device"]).removeprefix("NVIDIA "))

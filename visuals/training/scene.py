@@ -28,7 +28,7 @@ from visuals.training.plan import HUES, NAMES, ROLES, Plan, plan
 # Rows of the diagram: the kernels of the forward pass, what they keep, its gradient, the kernels of the backward pass, those
 # of the weights' gradients, the weights beside these gradients; and their heights.
 AHEAD, KEPT, SLOPE, BACK, TO_WEIGHTS, PARAMETERS = range(6)
-HEIGHTS = (1.0, 0.9, 0.9, 1.0, 0.62, 0.72)
+HEIGHTS = (1.0, 0.9, 0.9, 1.0, 0.74, 0.78)
 KERNELS, TENSORS, LAYERS, SLOPES = "kernels", "tensors", "weights", "gradients"  # the tensors of the scene
 WEIGHT_HUE = "filter"
 FIRST_WIDER = 1.6  # times the width of the others: the box with the name of a layer

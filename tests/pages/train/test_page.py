@@ -116,6 +116,8 @@ def test_a_step_that_does_not_fit_says_the_bytes_and_what_would_be_saved():
     said = address.too_large(values, needed, needed - 1)
     assert "A step needs 7.54 MB, and 7.54 MB are free" in said
     assert "With one layer in 3 kept and the others computed again, a step needs 7.1 MB: 441 KB less." in said
+    lenet = values | {"network": "lenet5"}
+    assert "would not save memory here" in address.too_large(lenet, all_bytes("lenet5", 128, "sgd"), 0)
     assert "smaller batch" in address.too_large(values | {"keep": 3}, needed, 0)
 
 
