@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from kernels import engines
 from kernels.activity import NODES, TRAINING
@@ -75,8 +76,18 @@ def train(
 
     points: (step, loss) of each step. accuracy: (step, share of the test images that are recognised), of the first weights
     and at the end of each epoch. diverged: why it cannot go on; then the state is that before this episode. node_ms: the
-    median time of each node, if it was measured. Parts hold the points since the last part.
+    median time of each node on one thread, if it was measured. Parts hold the points since the last part.
     """
+    with ThreadpoolController().limit(
+        limits=1, user_api="blas"
+    ):  # the matrices are small: more threads only wait
+        return [_train(request, progress, part)]
+
+
+def _train(
+    request: Episode, progress: Callable[[float, str], None], part: Callable[[Any], None]
+) -> dict[str, Any]:
+    """Returns the row of an episode."""
     training = Training(request.settings, "cpu", request.state)
     row: dict[str, Any] = {"points": [], "accuracy": [], "diverged": "", "node_ms": None, "step_ms": None}
     if request.timed:
@@ -93,7 +104,7 @@ def train(
     row["state"] = request.state if row["diverged"] else training.state()
     row["done"] = training.steps >= request.epochs * training.steps_per_epoch
     training.close()
-    return [row]
+    return row
 
 
 def _steps(request: Episode, training: Training, row: dict[str, Any], progress, part) -> None:

@@ -68,7 +68,7 @@ class Live:
 
     def measured(self) -> Measured | None:
         return (
-            Measured(self.node_ms, self.step_ms, processor.device_name())
+            Measured(self.node_ms, self.step_ms, tr("{device}, one thread", device=processor.device_name()))
             if self.node_ms and self.step_ms
             else None
         )
