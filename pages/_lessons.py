@@ -76,12 +76,12 @@ LESSONS = (
         mark("How does a gradient go back through a layer?"), ("threads",), level=1,
     ),
     Lesson(
-        "precision/page.py", "precision", mark("precision"), "pages.precision.chapters",
-        mark("How few bits are enough to train and to compute?"), ("tiling", "layers"), level=2,
+        "train/page.py", "train", mark("train"), "pages.train.chapters",
+        mark("What happens in one step of training?"), ("layers",), level=2,
     ),
     Lesson(
-        "train/page.py", "train", mark("train"), "pages.train.chapters",
-        mark("What happens in one step of training?"), ("layers",),
+        "precision/page.py", "precision", mark("precision"), "pages.precision.chapters",
+        mark("How few bits are enough to train and to compute?"), ("tiling", "layers"), level=2,
     ),
     Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",

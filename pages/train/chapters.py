@@ -90,9 +90,9 @@ CHAPTERS = (
     Chapter(
         mark("One step is many launches"),
         (
-            mark("This network, {stage_network}, reads digits. It has {stage_parameters} weights."),
+            mark("{stage_network} reads handwritten digits with {stage_parameters} weights."),
             mark("Boxes with a name are kernels. Coloured boxes are [tensors](input): what one kernel writes, the next one reads."),
-            mark("Press Play: {stage_launches} launches run in this order. Then the next {stage_batch} images follow."),
+            mark("Press Play: {stage_launches} launches run in this order."),
         ),
         LENET,
         loop=(0, 14),
@@ -102,7 +102,7 @@ CHAPTERS = (
         mark("What must be kept"),
         (
             mark("On the way forward each layer writes its [activations](input). Most must stay in memory: the way back reads them again."),
-            mark("The picture below shows the memory of each launch. It grows with every layer that keeps something."),
+            mark("The chart shows the memory of each launch."),
         ),
         LENET,
         step=14,
@@ -119,7 +119,7 @@ CHAPTERS = (
         (
             mark("The loss compares the outputs with the labels. From there a [gradient](output) goes back through every layer."),
             mark("Each layer with weights computes two: dx for the layer before, dw for its own weights."),
-            mark("When the last reader of a tensor is done, its memory is free. The mountain falls."),
+            mark("After the last reader of a tensor, its memory is free."),
         ),
         LENET,
         step=28,
@@ -136,7 +136,7 @@ CHAPTERS = (
         mark("One launch changes all weights"),
         (
             mark("The optimiser moves each [weight](filter) against its gradient. All weights are in one buffer, so one launch is enough."),
-            mark("Adam also keeps two running averages for each weight. They stay in memory from step to step."),
+            mark("Adam also keeps two running averages for each weight, from step to step."),
         ),
         LENET | {"optimizer": "adam", "lr": "0.002"},
         step=43,
@@ -150,7 +150,7 @@ CHAPTERS = (
     Chapter(
         mark("More images, more memory"),
         (
-            mark("The batch is the number of images in one step. Here it is {stage_batch}. Weights and their state do not depend on it."),
+            mark("The batch is the number of images in one step: here {stage_batch}. Weights and their state do not depend on it."),
             mark("[Activations](input) do: each image needs its own."),
         ),
         LENET,
@@ -183,8 +183,7 @@ CHAPTERS = (
         mark("It learns"),
         (
             mark("Press Train. This processor runs the step again and again, with 1,500 handwritten digits."),
-            mark("After each epoch the network reads 297 new digits."),
-            mark("Stop keeps the state. Resume goes on bit for bit."),
+            mark("After each epoch the network reads 297 new digits. After Stop, Resume goes on bit for bit."),
         ),
         {"network": "lenet5"},
         question=Question(
@@ -197,9 +196,8 @@ CHAPTERS = (
     Chapter(
         mark("Too large a step"),
         (
-            mark("The learning rate says how far each weight moves. Here it is far too large."),
-            mark("Press Train. The numbers grow until one is no number (NaN). It spreads to everything that reads it."),
-            mark("The page names the step, and the first layer with such a tensor."),
+            mark("The learning rate says how far each weight moves: here far too far."),
+            mark("Press Train: the numbers grow until one is no number (NaN). The page names the step, and the first tensor with such a number."),
         ),
         {"network": "lenet5", "lr": "10000"},
         nudge=mark("In Explore, look for the largest rate that still learns."),
@@ -208,14 +206,16 @@ CHAPTERS = (
         mark("Launches cost time too"),
         (
             mark("These kernels are short. The processor may need longer to launch one than the GPU needs to run it."),
-            mark("A CUDA graph holds all {stage_launches} launches and is submitted once: {stage_graph} in place of {stage_one_by_one}."),
+            mark("A CUDA graph holds all {stage_launches} launches and is submitted once."),
         ),
         {"network": "lenet5", "batch": str(SMALL)},
+        size="real",
+        nudge=mark("The next lesson, [precision](/precision), trains with fewer bits."),
         question=Question(
             mark("Your guess: how long do launches one by one take, against one graph?"),
             (mark("The same"), mark("Up to 3 times"), mark("More than 3 times")),
             graph_is_faster,
-            mark("{stage_gain} times as long. PyTorch eager: {stage_eager}."),
+            mark("One graph takes {stage_graph}, launches one by one {stage_one_by_one}: {stage_gain} times as long. PyTorch eager takes {stage_eager}."),
         ),
     ),
 )  # fmt: skip

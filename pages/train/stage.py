@@ -18,6 +18,7 @@ from visuals.training import strip
 from visuals.training.evidence import StepEvidence
 
 POLL_S = 0.25
+KEY = "train"  # of the stage
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,12 @@ def evidence(values: Mapping[str, Any]) -> StepEvidence:
 
 
 def _draw(on_stage: TrainStage, polled: bool) -> None:
-    training, values = live.current(), on_stage.values
+    values = on_stage.values
+    if isinstance(
+        pressed := stage.pressed(KEY), dict
+    ):  # before anything is drawn: most presses rerun the page
+        _act(on_stage, pressed)
+    training = live.current()
     if training:
         training.poll()
     found = evidence(values)
@@ -55,9 +61,7 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": chapter.panel({"stage": found}), "step": chapter.current.step, "play": playing}
     data = strip.strip(found, _curve(values, training), _run(values, training)) if scene else None
-    pressed = stage.mount(scene, "train", strip=data, fit=True, **options).press
-    if isinstance(pressed, dict):
-        _act(on_stage, pressed)
+    stage.mount(scene, KEY, strip=data, fit=True, **options)
     if polled and not training.running and not url_is_stale():
         st.rerun()  # the polling ends, and the cards show the result
 

@@ -68,6 +68,7 @@ def strip(evidence: StepEvidence, curve: Curve, run: Run) -> dict[str, Any]:
 def time(evidence: StepEvidence) -> dict[str, Any]:
     """Returns the time of the step and of its slowest kernels, or why there is none."""
     bars = list(evidence.whole_steps()) if not evidence.measured else []
+    shown = tr(recorded.WHOLE["graph_us"]) if bars else ""
     bars = (bars or evidence.slowest(BARS))[:BARS]
     longest = max((ms for _, ms in bars), default=1.0)
     return {
@@ -75,7 +76,7 @@ def time(evidence: StepEvidence) -> dict[str, Any]:
         "badge": evidence.badge,
         "name": tr("One step of {network}", network=evidence.title),
         "text": _time_text(evidence),
-        "bars": [{"title": name, "share": ms / longest, "text": units.time_(ms), "current": n == 0} for n, (name, ms) in enumerate(bars)],
+        "bars": [{"title": name, "share": ms / longest, "text": units.time_(ms), "current": name == shown if shown else n == 0} for n, (name, ms) in enumerate(bars)],
     }  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def memory(evidence: StepEvidence) -> dict[str, Any]:
     role = largest_role(evidence)
     return {
         "title": tr("Peak memory"),
-        "badge": {"kind": "predicted", "text": tr("predicted {bytes}", bytes=units.bytes_(total))},
+        "badge": _peak_badge(evidence, total),
         "parts": [
             {"role": HUES[r], "label": tr(NAMES[r]), "text": units.bytes_(sizes[r]), "share": sizes[r] / total, "faint": r in FAINT}
             for r in ROLES if sizes[r]
@@ -104,6 +105,14 @@ def memory(evidence: StepEvidence) -> dict[str, Any]:
         "text": tr("Launch {n} of {all}, {node}: the {role} are {share} of it.", n=p.peak + 1, all=len(p.parts),
                    node=p.node(p.peak).name, role=tr(NAMES[role]), share=units.share(sizes[role] / total)),
     }  # fmt: skip
+
+
+def _peak_badge(evidence: StepEvidence, predicted: int) -> dict[str, str]:
+    """Returns the peak that was recorded on a GPU, else the predicted one."""
+    peak = (evidence.record or {}).get("peak_bytes")
+    if peak:
+        return {"kind": "recorded", "text": tr("recorded peak {bytes}", bytes=units.bytes_(peak))}
+    return {"kind": "predicted", "text": tr("predicted {bytes}", bytes=units.bytes_(predicted))}
 
 
 def phases(evidence: StepEvidence) -> dict[str, Any]:

@@ -61,8 +61,20 @@ def test_a_network_shows_its_step_and_every_card(network):
 
 
 def test_what_has_no_record_says_so():
-    shown = texts(open_at())
-    assert "Not recorded yet" in shown and "not recorded yet for this network" in shown
+    at = open_at(batch=50)
+    assert "Not recorded yet for this step" in texts(at)
+    assert strip(at)["sizes"][0]["time"]["value"] == "–"
+
+
+def test_a_recorded_step_shows_its_times_on_the_stage_and_in_the_strip():
+    at = open_at(batch=32)
+    part = strip(at)["sizes"][0]
+    assert part["time"]["badge"]["kind"] == "recorded" and part["memory"]["badge"]["kind"] == "recorded"
+    assert [bar["current"] for bar in part["time"]["bars"]] == [False, True, False, False]
+    assert sum(bool(line.get("faint")) for line in part["curve"]["lines"]) == 2
+    boxes = heads(at)[0]["meta"]["diagram"]["boxes"]
+    assert all(len(box["lines"]) == 2 for box in boxes if box["name"] == "kernels")
+    assert "One graph takes" in texts(at)
 
 
 def test_alone_in_a_frame_it_is_the_stage():
