@@ -2,7 +2,7 @@
 // with it; update() may be called at any time. Input is in input.js.
 
 import { isDark, makeTheme } from "./colour.js";
-import { captionOf, decodeScene, sameScene, unpack } from "./decode.js";
+import { captionOf, decodeScene, reader, sameScene, unpack } from "./decode.js";
 import { boxOf, stepAt } from "./diagram.js";
 import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
@@ -373,6 +373,11 @@ class Player {
     const still = new Still(ctx, this.scene, this.inView, this.theme, this.font, 0);
     still.drawAll(Math.floor(t));
     this.drawOver(ctx, still, t, true, this.pin);
+  }
+
+  // What reads an array of the scene's block, for the export as data.
+  reader(block) {
+    return reader(block);
   }
 
   captionOf(step) {
