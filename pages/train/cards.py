@@ -69,7 +69,7 @@ def shares(found: StepEvidence) -> None:
         )
         return
     name, share = next(iter(families.items()))
-    said = tr("{family} takes {share} of the step.", family=name, share=units.share(share))
+    said = tr("The largest share: {family}, {share} of the step.", family=name, share=units.share(share))
     bars = [(family, part / share, units.share(part)) for family, part in families.items()]
     together(title, conclusion(said), _badge(found), _bars(bars), _nodes(found))
 
@@ -239,7 +239,13 @@ def _recorded_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     curve = row["curve"]
     (step, loss), accuracy = curve["loss"][-1], curve["accuracy"][-1][1]
     name = tr("recorded on {device}", device=str(row["device"]).removeprefix("NVIDIA "))
-    return (name, str(step), strip.loss_text(loss), decimal(f"{100 * accuracy:.1f} %"), "")
+    return (
+        name,
+        str(step),
+        strip.loss_text(loss),
+        decimal(f"{100 * accuracy:.1f} %"),
+        tr("{seconds} s", seconds=decimal(f"{curve['seconds']:.3g}")) if "seconds" in curve else "",
+    )
 
 
 # -- FLOPs -------------------------------------------------------------------------------------------

@@ -172,11 +172,16 @@ def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
         "lines": lines,
         "top": decimal(f"{top:.2g}"),
         "epochs": tr("{n} epochs", n=curve.epochs),
-        "text": curve.text or (tr("Dashed: recorded on {device}.", device=other["device"]) if other else ""),
+        "text": " ".join(filter(None, (curve.text, _dashed(other)))),
         "stale": curve.stale,
         "error": curve.error,
         "aria": aria(curve),
     }
+
+
+def _dashed(row: Mapping[str, Any] | None) -> str:
+    """Returns what the dashed lines are; "" if there are none."""
+    return tr("Dashed: {device}.", device=str(row["device"]).removeprefix("NVIDIA ")) if row else ""
 
 
 def aria(curve: Curve) -> str:
