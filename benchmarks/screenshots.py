@@ -145,6 +145,9 @@ def main() -> None:
         )
         first_screen(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
         first_screen(browser, app.url, folder, "attention-light", "attention?step=12", "light")
+        first_screen(
+            browser, app.url, folder, "train-light", "train?network=residual&batch=256&step=45", "light"
+        )
         first_screen(browser, app.url, folder, "fusion-dark", "fusion?step=4", "dark")
         page = open_(browser, f"{app.url}/choose?predict=implicit-gemm")
         expect(page.locator(".st-key-card_networks table")).to_be_visible()

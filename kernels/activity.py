@@ -10,9 +10,13 @@ REFERENCE = mark("computing the float64 reference")
 CEILINGS = mark("measuring peak bandwidth and FLOP/s")
 VERIFYING = mark("verifying {kernel}")
 TIMING = mark("timing {n} kernels in turn")
+TRAINING = mark("training, step {step}")
+NODES = mark("timing each kernel of the step")
 DONE = mark("done")
 
-TEMPLATES = {text: text for text in (WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, DONE)}
+TEMPLATES = {
+    text: text for text in (WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, DONE)
+}
 
 
 def shown(text: str) -> str:

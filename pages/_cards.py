@@ -22,6 +22,7 @@ from pages.memory import address as memory_address
 from pages.parts.query import explored
 from pages.precision import address as precision_address
 from pages.softmax import address as softmax_address
+from pages.train import address as train_address
 from visuals.scene.scene import Scene
 
 Params = Mapping[str, str]
@@ -91,6 +92,7 @@ CARDS = (
     Card("conv/backward/page.py", backward_address.card, {}, 12),
     Card("softmax/page.py", softmax_address.card, {}, 3),
     Card("layers/page.py", layers_address.card, {"layer": "max-pool", "pass": "backward"}, 4),
+    Card("train/page.py", train_address.card, {}, 24),
     Card("precision/page.py", precision_address.card, {"topic": "gradients"}, 12),
     Card("attention/page.py", attention_address.card, {}, 13),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),

@@ -76,6 +76,10 @@ LESSONS = (
         mark("How does a gradient go back through a layer?"), ("threads",), level=1,
     ),
     Lesson(
+        "train/page.py", "train", mark("train"), "pages.train.chapters",
+        mark("What happens in one step of training?"), ("layers",), level=2,
+    ),
+    Lesson(
         "precision/page.py", "precision", mark("precision"), "pages.precision.chapters",
         mark("How few bits are enough to train and to compute?"), ("tiling", "layers"), level=2,
     ),

@@ -84,6 +84,11 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174"),
         Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
     ),
+    "train": (
+        Work("LeCun et al.", "Gradient-Based Learning Applied to Document Recognition", 1998, "10.1109/5.726791"),
+        Work("He et al.", "Deep Residual Learning for Image Recognition", 2015, "1512.03385"),
+        Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174"),
+    ),
     "precision": (
         Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
         Work("Micikevicius et al.", "FP8 Formats for Deep Learning", 2022, "2209.05433"),

@@ -7,7 +7,7 @@ one run there, never the app and no other user's run.
     position(job) -> int       how many runs come before it
     waiting() -> int           how many runs wait
     cancel(job, running=True), close()
-    Job: done, share, text, result(timeout), cached, answered_at
+    Job: done, share, text, parts, result(timeout), cached, answered_at
 
 Equal requests that wait or run are executed once. Results are cached and returned at once.
 `Counts` has a worker of its own for the emulator's counts, so that no run waits behind them.

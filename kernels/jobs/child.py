@@ -10,7 +10,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from kernels import engines
 from kernels.activity import STARTING, VERIFYING
 from kernels.jobs import faults, framing
+from kernels.jobs.episode import Episode, train
 from kernels.jobs.job import Request, Rows
 from kernels.ladders import find
 from kernels.machine.timing import Budget
@@ -28,6 +29,9 @@ from kernels.records.row import commit, kernel_digest, row
 from kernels.runner import Progress, VerificationError, compare
 
 Handler = Callable[[Request, Progress], Rows]
+Part = Callable[[Any], None]  # called with what a run sends before its end
+# Requests of other kinds, each with what runs it.
+HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {Episode: train}
 current_commit = cache(commit)
 
 
@@ -92,7 +96,11 @@ def _handle_one(packed: bytes, send: Callable[..., None], handler: Handler) -> b
 
     try:
         request = pickle.loads(packed)
-        send("rows", handler(request, progress))
+        if special := HANDLERS.get(type(request)):
+            rows = special(request, progress, lambda part: send("part", part))
+        else:
+            rows = handler(request, progress)
+        send("rows", rows)
         return True
     except (RuleError, ShapeError, VerificationError) as e:
         text, usable = str(e), True

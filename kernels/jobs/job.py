@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,12 @@ class JobError(RuntimeError):
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of kernels.runner.compare; `inputs` are NumPy arrays by buffer name."""
+    """The arguments of kernels.runner.compare; `inputs` are NumPy arrays by buffer name.
+
+    A request of another kind has `rungs`, `shape`, `key` and `packed` as well: they name it in messages and in the queue.
+    """
+
+    CACHED: ClassVar[bool] = True  # whether the worker keeps the result for equal requests
 
     rungs: tuple[str, ...]
     shape: Any
@@ -42,10 +47,15 @@ class Request:
 
     def packed(self) -> bytes:
         """Returns the pickled request. JobError if it cannot be pickled."""
-        try:
-            return pickle.dumps(self, protocol=5)
-        except Exception as e:  # whatever an object in `inputs` raises
-            raise JobError(f"this request cannot be sent to the process that runs kernels: {e}") from None
+        return packed(self)
+
+
+def packed(request: Any) -> bytes:
+    """Returns a request of any kind, pickled. JobError if it cannot be pickled."""
+    try:
+        return pickle.dumps(request, protocol=5)
+    except Exception as e:  # whatever an object in `inputs` raises
+        raise JobError(f"this request cannot be sent to the process that runs kernels: {e}") from None
 
 
 def _digest(value: Any) -> str:
@@ -59,8 +69,9 @@ def _digest(value: Any) -> str:
 class Run:
     """One execution, shared by all jobs with the same request."""
 
-    def __init__(self, key: Hashable, packed: bytes):
-        self.key, self.packed = key, packed
+    def __init__(self, key: Hashable, packed: bytes, cached: bool = True):
+        self.key, self.packed, self.cached = key, packed, cached
+        self.parts: tuple[Any, ...] = ()  # what it has sent before its end
         self.share, self.text = 0.0, WAITING
         self.jobs: list[Job] = []
         self.sent = False  # whether a process works on it
@@ -69,7 +80,7 @@ class Run:
 class Job:
     """One submitted request, as its owner sees it. Safe to read from any thread."""
 
-    def __init__(self, request: Request, owner: str, run: Run):
+    def __init__(self, request: Any, owner: str, run: Run):
         self.request, self.owner = request, owner
         self.cached = False  # whether its rows came from the cache and were not measured for this job
         self.measured_at: float | None = None  # when its rows were measured, as time.time()
@@ -86,6 +97,11 @@ class Job:
     def text(self) -> str:
         """Returns a text for the page about the current state."""
         return DONE if self._rows is not None else self._run.text
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Returns what the run has sent so far, in order; nothing for a run that sends only its rows."""
+        return self._run.parts
 
     @property
     def done(self) -> bool:

@@ -19,8 +19,8 @@ GONE = "gone"
 
 
 class Process:
-    """A child process. It sends ("ready",) before each request. During a request it sends ("progress", share, text), at
-    the end ("rows", rows) or ("error", text, usable). ("gone", reason) follows when it ended or was killed."""
+    """A child process. It sends ("ready",) before each request. During a request it sends ("progress", share, text)
+    and ("part", anything), at the end ("rows", rows) or ("error", text, usable). ("gone", reason) follows when it ended or was killed."""
 
     def __init__(self, module: str):
         self.was_ready = False  # at any time

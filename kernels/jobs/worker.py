@@ -8,9 +8,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from typing import Any
 
 from kernels.activity import STARTING
-from kernels.jobs.job import Job, JobError, Request, Rows, Run
+from kernels.jobs.job import Job, JobError, Rows, Run
 from kernels.jobs.process import GONE, Process
 
 DEADLINE_S = 120.0
@@ -49,8 +50,9 @@ class Worker:
         self._spare: Process | None = None
         threading.Thread(target=self._process_queue, name="kernel jobs", daemon=True).start()
 
-    def submit(self, request: Request, owner: str = "", fresh: bool = False) -> Job:
-        """Queue a request, join it to an equal one, or finish it at once from the cache.
+    def submit(self, request: Any, owner: str = "", fresh: bool = False) -> Job:
+        """Queue a request, join it to an equal one, or finish it at once from the cache. A request is a Request or one
+        of another kind (kernels.jobs.child.HANDLERS).
 
         owner: who submits it, "" for nobody. A newer request replaces the owner's waiting one.
         fresh: measure again, even if there is a cached result.
@@ -67,7 +69,7 @@ class Worker:
                 rows, measured_at = self._cache[key]
                 job.finish(rows, cached_at=measured_at)
             else:
-                job = Job(request, owner, self._run_for(key, packed, older))
+                job = Job(request, owner, self._run_for(key, packed, older, request.CACHED))
                 job._run.jobs.append(job)
             for older_job in older:
                 self._remove_job(older_job, REPLACED)
@@ -112,14 +114,14 @@ class Worker:
             return []
         return [job for run in self._waiting for job in run.jobs if job.owner == owner]
 
-    def _run_for(self, key: Hashable, packed: bytes, replaced: list[Job]) -> Run:
+    def _run_for(self, key: Hashable, packed: bytes, replaced: list[Job], cached: bool) -> Run:
         """Returns the unfinished run with this key, or a new one at the end of the queue."""
         if run := self._unfinished.get(key):
             return run
         free = sum(len(job._run.jobs) == 1 for job in replaced)
         if len(self._waiting) - free >= MAX_WAITING:
             raise JobError(f"{MAX_WAITING} runs are waiting already; try again in a moment")
-        run = self._unfinished[key] = Run(key, packed)
+        run = self._unfinished[key] = Run(key, packed, cached)
         self._waiting.append(run)
         return run
 
@@ -181,6 +183,8 @@ class Worker:
             message = child.next_message((spare_at if now < spare_at else end) - now)
             if message and message[0] == "progress":
                 _, run.share, run.text = message
+            elif message and message[0] == "part":
+                run.parts = (*run.parts, message[1])
             elif message:
                 return child, message
         self._drop(child)
@@ -216,7 +220,7 @@ class Worker:
             self._running = None
             if self._unfinished.get(run.key) is run:
                 del self._unfinished[run.key]
-            if rows is not None:
+            if rows is not None and run.cached:
                 self._cache[run.key] = rows, time.time()
                 self._cache.move_to_end(run.key)
                 if len(self._cache) > MAX_CACHED:

@@ -135,6 +135,17 @@ class Training:
         if self._session:
             self._session.close()
 
+    def next_step(self) -> tuple[Graph, Program]:
+        """Returns the graph and the program of the next step."""
+        return self._step()
+
+    def next_inputs(self) -> dict[str, np.ndarray]:
+        """Returns every input of the next step, as copies."""
+        images, labels = self._batch(self.steps)
+        found = self._session.fetch if self._session else self._first.__getitem__
+        kept = {name: np.array(found(name)) for name in self._first}
+        return kept | {IMAGE: images, step.LABELS: labels}
+
     # -- one step --------------------------------------------------------------------------------------
     def _next(self) -> Point:
         images, labels = self._batch(self.steps)

@@ -95,10 +95,12 @@ def no_facts(evidences: Evidences) -> Facts:
 
 @dataclass(frozen=True)
 class Story:
-    """The chapters of a lesson. `facts(evidences)` are the fields of their sentences that only this lesson has."""
+    """The chapters of a lesson. `facts(evidences)` are the fields of their sentences that only this lesson has, `common`
+    those that all lessons with kernels of one ladder on the stage have."""
 
     chapters: Sequence[Chapter] = ()
     facts: Callable[[Evidences], Facts] = no_facts
+    common: Callable[[Evidences], Facts] = figures.facts
 
     def open(self) -> OpenChapter | None:
         """Returns the chapter that the URL opens, whose parameters are in effect from now on; None in another mode."""
@@ -175,7 +177,7 @@ class OpenChapter:
     def panel(self, evidences: Evidences) -> dict[str, Any]:
         """Returns the chapter as data for the player."""
         chapter, all_chapters = self.current, self.story.chapters
-        facts = {**figures.facts(evidences), **self.story.facts(evidences)}
+        facts = {**self.story.common(evidences), **self.story.facts(evidences)}
         following = all_chapters[self.at + 1 : self.at + 2]
         text = list(filter(None, (filled(text, facts) for text in chapter.text)))
         question = (chapter.question and _question(chapter.question, evidences, facts)) or None

@@ -135,6 +135,9 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("quantisation", mark("quantisation"), mark("Quantisation rounds numbers to a few integer values, such as INT8, with a common scale."), "tiling", "quantisation"),
         Term("scatter", mark("scatter"), mark("In a scatter each thread writes or adds to places that its data selects. Several threads can hit one place."), "layers", "This.is.a.scatter", "--w-----/--w--w--"),
         Term("gather", mark("gather"), mark("In a gather each thread reads from several places and writes to one of its own."), "layers", "This.is.a.gather", "r--r----/-r---r--"),
+        Term("batch", mark("batch, batches"), mark("The batch is the number of images that go through a network in one step."), "train", "The.batch.is", "iiii/iiii/iiii/iiii"),
+        Term("rate", mark("learning rate"), mark("The learning rate says how far an optimiser moves each weight in one step."), "train", "The.learning.rate.says"),
+        Term("cudagraph", mark("CUDA graph, CUDA graphs"), mark("A CUDA graph holds many launches. The processor submits all of them at once."), "train", "A.CUDA.graph"),
         Term("softmax", mark("softmax"), mark("Softmax turns a row of numbers into positive weights that add up to 1."), "softmax", "Softmax.turns"),
     ),
 }  # fmt: skip

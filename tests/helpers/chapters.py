@@ -13,6 +13,7 @@ from pages._lessons import LESSONS, Lesson
 from pages.parts.chapters import Chapter, OpenChapter, Story, fields
 from tests.helpers.page_runner import heads, open_page
 from visuals.strip.facts import Evidences
+from visuals.training.evidence import RECORDED, StepEvidence
 
 WITH_STORY = [lesson for lesson in LESSONS if lesson.chapters]
 
@@ -50,7 +51,11 @@ def _counts_are_to_come(chapter: Chapter, evidences: Evidences) -> bool:
     return "stage_sectors" in names and evidences["stage"].totals is None
 
 
-def unmeasured(evidences: Evidences) -> Case | None:
-    """Returns what is on the stage if no recording has it."""
+def unmeasured(evidences: Evidences, chapter: Chapter | None = None) -> Case | str | None:
+    """Returns what is on the stage if no recording has it; of a training step only if the chapter has a figure of it."""
     found = evidences["stage"]
+    if isinstance(found, StepEvidence):
+        names = {name for text in every_text(chapter) for name in fields(text)} if chapter else set()
+        recorded = {f"stage_{name}" for name in RECORDED}
+        return found.title if names & recorded and not found.record else None
     return None if found.row else Case(found.rung.name, found.shape, found.tiles)

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { unpack } from "../../visuals/stage/decode.js";
+import { reader, unpack } from "../../visuals/stage/decode.js";
 import { SvgContext } from "../../visuals/stage/svg.js";
 import { Figure, base64, jsonOf, makeFile, messageOf, nameOf, pageOf, pretty, svgOf, thin } from "../../visuals/stage/takeaway.js";
 import { wrap } from "../../visuals/stage/wrap.js";
@@ -41,7 +41,7 @@ function message() {
 function stage(more) {
   const { head, block } = message();
   return {
-    scene: { title: "Toy: one", stepName: "column", steps: 2 }, head, block, step: 1, range: [0, 1], width: 300, height: 100,
+    scene: { title: "Toy: one", stepName: "column", steps: 2 }, head, block, read: reader(block), step: 1, range: [0, 1], width: 300, height: 100,
     theme: { tokens: TOKENS }, font: (px, bold) => `${bold ? 600 : 400} ${px}px "Odd Sans", sans-serif`,
     caption: (step) => SENTENCES[step], msPerStep: 100, assets: {},
     paint: (ctx) => {
@@ -76,7 +76,7 @@ const drawn = (draw) => {
 };
 
 test("data: every array and every caption is written out", () => {
-  const data = jsonOf({ ...stage(), ...message() });
+  const data = jsonOf({ ...stage(), ...message(), read: reader(message().block) });
   assert.deepEqual(Object.keys(data).slice(0, 3), ["format", "version", "about"]);
   assert.equal(data.format, "kernel-theatre scene");
   assert.equal(data.version, 3);
@@ -92,9 +92,25 @@ test("float32 values keep their value in the shortest decimal", () => {
   const values = Float32Array.of(1 / 3, 1e-20, 16777217, 3.4028235e38, -0.7, 123456.79, 0);
   const { head, block } = message(), wide = new Uint8Array(values.buffer);
   head.meta.tensors[0].values = { dtype: "f4", offset: 0, length: values.length };
-  const decimals = jsonOf({ ...stage(), head, block: wide.length > block.length ? wide : block }).tensors[0].values;
+  const decimals = jsonOf({ ...stage(), head, read: reader(wide.length > block.length ? wide : block) }).tensors[0].values;
   assert.deepEqual(decimals.map(Math.fround), [...values]);
   assert.equal(decimals[4], -0.7);
+});
+
+test("arrays that are sent as changes, runs or places of values are written out as numbers", () => {
+  const bytes = new Uint8Array(20), { head } = message();
+  bytes.set([1, 2, 3, 250, 0, 0, 0, 0, 2, 0, 1]);
+  const entries = { changes: { dtype: "i1", offset: 0, length: 4, from: 10 }, runs: { dtype: "u1", offset: 0, length: 2, from: 5, runs: { dtype: "u1", offset: 1, length: 2 } },
+    places: { dtype: "f4", offset: 12, length: 2, index: { dtype: "u1", offset: 9, length: 2 } } };
+  new Float32Array(bytes.buffer, 12, 2).set([0.5, -1]);
+  const data = jsonOf({ ...stage(), head: { ...head, meta: { ...head.meta, entries } }, read: reader(bytes) });
+  assert.deepEqual(data.entries, { changes: [10, 11, 13, 16, 10], runs: [5, 6, 7, 9, 11, 13], places: [0.5, -1] });
+});
+
+test("a source that is sent as the number of an equal one is written out", () => {
+  const { head, block } = message(), meta = { ...head.meta, nextSources: [{ ...head.meta.source, file: "b.cu", since: 1 }, { like: 0, since: 2 }] };
+  const { nextSources } = jsonOf({ ...stage(), head: { ...head, meta }, read: reader(block) });
+  assert.deepEqual(nextSources.map((s) => [s.file, s.since]), [["b.cu", 1], ["a.cu", 2]]);
 });
 
 test("data is readable: numbers on one line, each member on its line", () => {

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from visuals.scene import diagram
 from visuals.scene.parts import (
     FIELD,
     KINDS,
@@ -102,6 +103,8 @@ def validate(scene: Any) -> None:
         same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
         need(same, SceneError("lanes and steps differ in number"))
     _check_sources(scene, need)
+    if scene.diagram is not None:
+        diagram.check(scene.diagram, tensors, scene.steps, need)
 
 
 def _check_sources(scene: Any, need) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from visuals.scene import diagram
 from visuals.scene.highlight import runs
 from visuals.scene.parts import Captions, Read, SceneError, Source, Tensor, Write
 from visuals.scene.scene import Scene
@@ -124,13 +125,15 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         ],
         "captions": _captions(scene.captions, put),
         "source": scene.source and _source(scene.source, put),
-        "nextSources": [_source(source, put) for source in scene.next_sources],
+        "nextSources": _next_sources(scene, put),
         "lanes": scene.lanes
         and {
             "warp": put(scene.lanes.warp),
             "mask": put(np.asarray(scene.lanes.mask, np.uint32).view(np.int32)),
         },
     }
+    if scene.diagram is not None:
+        meta["diagram"] = diagram.payload(scene.diagram, put)
     return meta, bytes(block.bytes)
 
 
@@ -197,6 +200,19 @@ def _write(w: Write, scene: Scene, put) -> dict:
         "index": index,
         "reshapes": w.reshapes,
     }
+
+
+def _next_sources(scene: Scene, put) -> list[dict]:
+    """Send the sources after the first. One that was shown before is sent as {like, since}: its number, from 0."""
+    known: dict[tuple, int] = {}
+    found = []
+    for n, s in enumerate(filter(None, (scene.source, *scene.next_sources))):
+        lines = np.ravel(s.lines)
+        same = known.setdefault(
+            (s.file, s.text, s.first, s.detail, repr(s.notes), lines.tobytes(), len(lines)), n
+        )
+        found.append(_source(s, put) if same == n and n else {"like": same, "since": s.since})
+    return found[1:]
 
 
 def _source(s: Source, put) -> dict:

@@ -33,6 +33,7 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
 * **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin. A program of several kernels
   shows the file of the kernel that runs: `next_sources` follow `source`, each from its step `since` on. **Lanes** are
   the warp of a step and its active lanes.
+* A **Diagram** (visuals.scene.diagram) shows cells as boxes with arrows between them, in place of the grids.
 
 visuals/scene/payload.py turns a scene into what is sent to the browser.
 """
@@ -45,6 +46,7 @@ from functools import cached_property
 import numpy as np
 
 from visuals.scene.checks import validate
+from visuals.scene.diagram import Diagram
 from visuals.scene.parts import (
     HUGE,
     MARK,
@@ -89,6 +91,7 @@ class Scene:
     sums: tuple[Sum, ...] = ()
     views: tuple[View, ...] = ()
     flows: tuple[Flow, ...] = ()
+    diagram: Diagram | None = None
     finite: bool = True  # False: cells, readings and captions may hold infinities and NaN, and print them
     version: int = field(default=VERSION, init=False)
 

@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 SCRIPTS = (  # each after the modules it imports
     "texts",
     "decode",
+    "diagram",
     "layout",
     "view",
     "colour",

@@ -2,6 +2,7 @@
 // cells and marks are drawn over it in each frame.
 
 import { styleOf } from "./colour.js";
+import { drawDiagram, markBoxes } from "./diagram.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
 import { decimal } from "./texts.js";
 import { ARROW, HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
@@ -69,6 +70,7 @@ export class Still {
 
   // Shows everything written up to `step`. Only cells between the old and the new step are drawn.
   goto(step) {
+    if (this.layout.diagram) return step === this.step ? undefined : this.drawAll(step);
     if (this.step === null) return this.drawAll(step);
     const [from, to] = step > this.step ? [this.step + 1, step] : [step + 1, this.step];
     if (from <= to)
@@ -81,6 +83,8 @@ export class Still {
 
   drawAll(step) {
     const { ctx, theme, layout } = this;
+    this.step = step;
+    if (layout.diagram) return drawDiagram(ctx, this, Math.max(0, step));
     ctx.fillStyle = theme.grounds.panel.css;
     ctx.fillRect(0, 0, layout.width, layout.height);
     for (const g of layout.grounds) {
@@ -224,7 +228,9 @@ function drawFlying(ctx, theme, from, to, e, step, u) {
 }
 
 // Marks are {name, cells, as, each, faint}: `as` is a colour token; cells share one outline unless `each`.
-export function drawMarks(ctx, { layout, theme }, marks, strength) {
+export function drawMarks(ctx, still, marks, strength) {
+  const { layout, theme } = still;
+  if (layout.diagram) return markBoxes(ctx, still, marks, strength);
   for (const mark of marks) {
     const block = layout.blocks[mark.name];
     ctx.globalAlpha = strength * (mark.faint ? 0.45 : 1);

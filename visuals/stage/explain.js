@@ -27,6 +27,7 @@ const nounParts = (t, role) => (SYMBOL.test(titlePart(t).text) ? [titlePart(t, r
 
 export function explain(scene, step, name, i) {
   const t = scene.tensors[name];
+  if (scene.diagram) return explainBox(scene, t, i);
   const marks = [], parts = [];
   const add = (text, role = "") => parts.push({ text, role });
   const say = (sentence) => parts.push(...(parts.length ? [{ text: " ", role: "" }] : []), ...sentence);
@@ -221,6 +222,14 @@ function explainTerm({ say, mark }, s, t, i) {
   if (!outs.length) return;
   mark(s.out, outs, "write", { each: true });
   say(trnParts("It is a term of {n} cell of {output}.", "It is a term of {n} cells of {output}.", outs.length, { output: nounParts(s.out, s.out.hue) }));
+}
+
+// A box of a diagram has the scene's own sentence alone.
+function explainBox({ annotations }, t, i) {
+  const parts = [], marks = [], context = { say: (sentence) => parts.push(...sentence), mark: (tensor, cells, as, more) => marks.push({ name: tensor.name, cells, as, ...more }) };
+  for (const annotation of annotations) if (annotation.tensor === t) explainAnnotation(context, annotation, t, i);
+  context.mark(t, [i], "write");
+  return { marks, parts };
 }
 
 // The outlines of a step: what it reads in sky blue, what it writes in vermilion.

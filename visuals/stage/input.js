@@ -233,7 +233,8 @@ function listenToPointer(player, on) {
   });
   on("click", (event) => {
     if (dragged) return;
-    const cell = hit(event);
+    const cell = hit(event), step = player.stepAt(xy(event));
+    if (step !== null) return player.goto(step);
     player.setPin(sameCell(cell, player.pin) ? null : cell);
     player.root.focus({ preventScroll: true });
   });

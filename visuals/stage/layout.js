@@ -5,6 +5,8 @@
 // large as width and height allow, smallest first: nothing is hidden, and no tensor is large while another is
 // needlessly small. A local search changes one fold, row break or group position at a time, and keeps the best.
 
+import { boxAt, layOutDiagram, viewDiagram } from "./diagram.js";
+
 export const MAX_CELL = 28, NUMBERS_FROM = 13, HEAD_LINE = 18, ARROW = 16;
 const MIN_CELL = 2, READABLE_CELL = 18, ALIGNED_CELL = 20, ROW_BREAK = 0.5;
 const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
@@ -14,6 +16,7 @@ const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0,
 
 // `measure(text, bold)` is the drawn width of a title (bold) or a note; `scale` enlarges everything.
 export function layOut(scene, width, height, measure, scale = 1) {
+  if (scene.diagram) return layOutDiagram(scene, width, height, measure, scale);
   const margin = (width < 640 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
   const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
@@ -264,6 +267,7 @@ function placePart(part, x, y, w, h, plan, layout) {
 // The layout under a view: everything moved and enlarged except text, so that a title stays right above its grid.
 export function withView(layout, { scale, x, y }) {
   if (scale === 1 && !x && !y) return layout;
+  if (layout.diagram) return { ...layout, diagram: viewDiagram(layout.diagram, { scale, x, y }) };
   const moved = (r, lengths, head) => {
     const at = { ...r, x: (r.x - x) * scale, y: (r.y - y) * scale };
     for (const key of lengths) at[key] *= scale;
@@ -305,6 +309,7 @@ export function cellXY(block, i) {
 
 // The cell under a point of the canvas, or null.
 export function hitTest(layout, x, y) {
+  if (layout.diagram) return boxAt(layout.diagram, x, y);
   for (const block of Object.values(layout.blocks)) {
     const { t, way, cell } = block;
     for (let tile = 0; tile < way.across * way.down; tile++) {

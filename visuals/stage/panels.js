@@ -11,7 +11,7 @@ async function toFile(player, kind, assets, show) {
   const { scene, data, inView, theme, font, msPerStep, loop } = player;
   useTexts(data.texts); // this module has its own copy of texts.js
   const { blob, name, note } = await makeFile(kind, {
-    scene, strip: player.stripSize(), head: data, block: data.block, step: player.step, range: loop?.[1] === undefined ? [0, scene.steps - 1] : loop,
+    scene, strip: player.stripSize(), head: data, block: data.block, read: player.reader(data.block), step: player.step, range: loop?.[1] === undefined ? [0, scene.steps - 1] : loop,
     width: inView.width, height: inView.height, theme, font, msPerStep, assets, signal: player.closed.signal,
     caption: (step) => player.captionOf(step), paint: (ctx, t) => player.paint(ctx, t), progress: (part) => show(`${Math.round(100 * part)} %`),
   });

@@ -2,7 +2,8 @@
 // with it; update() may be called at any time. Input is in input.js.
 
 import { isDark, makeTheme } from "./colour.js";
-import { captionOf, decodeScene, sameScene, unpack } from "./decode.js";
+import { captionOf, decodeScene, reader, sameScene, unpack } from "./decode.js";
+import { boxOf, stepAt } from "./diagram.js";
 import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
@@ -351,7 +352,7 @@ class Player {
   draw() {
     const { ctx, still, t } = this;
     if (!still || this.failed) return;
-    still.goto(this.flies ? Math.floor(t) : this.step);
+    still.goto(this.flies && !this.scene.diagram ? Math.floor(t) : this.step);
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.drawImage(this.layer, 0, 0);
     ctx.setTransform(this.dpr, 0, 0, this.dpr, 0, 0);
@@ -372,6 +373,11 @@ class Player {
     const still = new Still(ctx, this.scene, this.inView, this.theme, this.font, 0);
     still.drawAll(Math.floor(t));
     this.drawOver(ctx, still, t, true, this.pin);
+  }
+
+  // What reads an array of the scene's block, for the export as data.
+  reader(block) {
+    return reader(block);
   }
 
   captionOf(step) {
@@ -513,10 +519,19 @@ class Player {
     later(() => (this.applyLink(), this.showSize(this.size), this.sendSize()));
   }
 
+  // The step under a point of a diagram's chart, or null.
+  stepAt({ x, y }) {
+    return this.inView.diagram ? stepAt(this.inView.diagram, this.scene.steps, x, y) : null;
+  }
+
   // The rectangle of a cell in the window.
   cellRect(name, index) {
-    const block = this.inView.blocks[name], box = this.part.canvas.getBoundingClientRect();
-    const at = cellXY(block, index), { shrink } = this;
+    const box = this.part.canvas.getBoundingClientRect(), { shrink, inView } = this;
+    if (inView.diagram) {
+      const { x, y, w, h } = boxOf(inView.diagram, name, index);
+      return { x: box.left + x / shrink, y: box.top + y / shrink, width: w / shrink, height: h / shrink };
+    }
+    const block = inView.blocks[name], at = cellXY(block, index);
     return { x: box.left + at.x / shrink, y: box.top + at.y / shrink, width: block.cell / shrink, height: block.cell / shrink };
   }
 

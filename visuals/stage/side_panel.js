@@ -94,6 +94,7 @@ export function fillText(node, parts) {
 
 // The names of the legend's rows that a scene uses; the other rows are hidden.
 export function legendOf(scene) {
+  if (scene.diagram) return new Set(["read", "write", "line"]); // its own legend is in the picture
   const tensors = Object.values(scene.tensors), some = (test) => tensors.some(test);
   const names = new Set([...tensors.flatMap((t) => [t.role, t.hue]), ...scene.groups.map((g) => `${g.memorySpace}-ground`), "read", "write"]);
   if (some((t) => !t.values)) names.add("ghost");

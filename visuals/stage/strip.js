@@ -14,7 +14,8 @@ export function fillStrip(box, strip, key, asks) {
   box.classList.toggle("stale", Boolean(size.stale));
   box.classList.toggle("asks", Boolean(asks));
   const focused = box.getRootNode().activeElement?.dataset?.strip;
-  box.replaceChildren(timePart(strip, size, run), memoryPart(size.memory), limitsPart(size.limits));
+  box.classList.toggle("with-curve", Boolean(size.curve));
+  box.replaceChildren(timePart(strip, size, run), memoryPart(size.memory), limitsPart(size.limits), ...(size.curve ? [curvePart(size.curve)] : []));
   if (asks) box.firstElementChild.append(askPart(strip.texts));
   if (focused) box.querySelector(`[data-strip="${focused}"]`)?.focus({ preventScroll: true });
 }
@@ -102,8 +103,8 @@ function memoryPart({ title, badge: source, parts, text }) {
   head.append(badge(source));
   bar.setAttribute("role", "img");
   bar.setAttribute("aria-label", parts.map((p) => `${p.label} ${p.text}`).join(", "));
-  for (const { role, label, text: size, share } of parts) {
-    const piece = element("i", `hue-${role}`);
+  for (const { role, label, text: size, share, faint } of parts) {
+    const piece = element("i", `hue-${role} ${faint ? "faint" : ""}`);
     piece.style.setProperty("--share", share);
     bar.append(piece);
     legend.append(element("span", `role role-${role}`, `${label} ${size}`), " ");
@@ -116,5 +117,33 @@ function memoryPart({ title, badge: source, parts, text }) {
 function limitsPart({ title, rows, text }) {
   const part = element("div", "strip-limits");
   part.append(element("h2", "", title), barsList(rows, "strip-bars"), element("p", "strip-text", text));
+  return part;
+}
+
+// -- a training ---------------------------------------------------------------------------------------------
+const SVG = "http://www.w3.org/2000/svg", CURVE_WIDTH = 200, CURVE_HEIGHT = 74;
+
+function shape(name, attributes) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  return node;
+}
+
+// Loss and accuracy over the epochs; points are shares of the width and the height. Recorded curves are dashed.
+function curvePart({ title, badge: source, lines, top, epochs, text, stale, error, aria }) {
+  const part = element("div", `strip-curve ${stale ? "stale-curve" : ""}`), head = element("h3", "", `${title} `);
+  if (source) head.append(badge(source));
+  const picture = shape("svg", { viewBox: `0 0 ${CURVE_WIDTH} ${CURVE_HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": aria });
+  for (const y of [0.5, CURVE_HEIGHT / 2, CURVE_HEIGHT - 0.5]) picture.append(shape("line", { x1: 0, x2: CURVE_WIDTH, y1: y, y2: y, class: "curve-grid" }));
+  for (const { role, faint, points } of lines) {
+    const path = points.map(([x, y]) => `${(x * CURVE_WIDTH).toFixed(1)},${((1 - y) * (CURVE_HEIGHT - 4) + 2).toFixed(1)}`).join(" ");
+    picture.append(shape("polyline", { points: path, class: `curve curve-${role} ${faint ? "curve-faint" : ""}` }));
+  }
+  const box = element("div", "curve-box"), ends = element("p", "curve-ends");
+  const keys = element("span", "curve-keys");
+  for (const { role, name } of lines) if (name) keys.append(element("span", `curve-key curve-key-${role}`, name), " ");
+  ends.append(element("span", "", "0"), keys, element("span", "", epochs));
+  box.append(element("span", "curve-top", top), picture, element("span", "curve-right", "100 %"));
+  part.append(head, box, ends, element("p", error ? "strip-error" : "strip-text", error || text));
   return part;
 }

@@ -214,19 +214,17 @@ const ABOUT = mark("A scene of Kernel Theatre: tensors, the steps at which their
   + "A matmul: out = left * right + rest. "
   + "A view is never written: its cell k shows cell index[k] of its source. "
   + "captions[t] is the sentence of step t. If source.lines holds one number, that line runs at all steps. Each of nextSources is shown from its step since on.");
-const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
-
 async function json(stage) {
   return { blob: new Blob([pretty(jsonOf(stage))], { type: MIME.json }), name: nameOf(stage, "json") };
 }
 
-// The scene with every array written out.
-export function jsonOf({ head, block, caption }) {
-  const { meta } = head, bytes = block.slice().buffer; // a copy: the view may start at an odd offset
+// The scene with every array written out. `read` reads an entry of the block (reader in decode.js).
+export function jsonOf({ head, read, caption }) {
+  const { meta } = head;
   const plain = (value) => {
     if (!value || typeof value !== "object") return value;
     if (Array.isArray(value)) return value.map(plain);
-    if (value.dtype) return Array.from(new ARRAYS[value.dtype](bytes, value.offset, value.length), value.dtype === "f4" ? shortest : Number);
+    if (value.dtype) return Array.from(read(value), value.dtype === "f4" ? shortest : Number);
     const members = Object.fromEntries(Object.entries(value).map(([name, member]) => [name, plain(member)]));
     return members.row && members.col && members.padding ? summed(members) : members;
   };
@@ -234,7 +232,13 @@ export function jsonOf({ head, block, caption }) {
   const scene = plain(rest);
   if (scene.lanes) scene.lanes.mask = scene.lanes.mask.map((mask) => mask >>> 0); // bit 31 is a lane, not a sign
   for (const r of scene.reads || []) if (r.first) writeOut(r, scene.tensors.find((t) => t.name === r.source).cols);
-  for (const source of [scene.source, ...(scene.nextSources || [])]) delete source?.colours; // syntax highlighting, not part of the scene
+  const sources = [scene.source, ...(scene.nextSources || [])];
+  for (const source of scene.nextSources || []) if (source.like !== undefined) {
+    const { like, since } = source;
+    delete source.like;
+    Object.assign(source, sources[like], { since });
+  }
+  for (const source of sources) delete source?.colours; // syntax highlighting, not part of the scene
   const sentences = Array.from({ length: meta.steps }, (_, step) => sentence({ caption }, step));
   return { format: "kernel-theatre scene", version, about: tr(ABOUT), ...scene, captions: sentences };
 }

@@ -25,7 +25,9 @@ export function zoomed(view, factor, px, py, width, height, dx = 0, dy = 0) {
 // So it shows the same cells in any window. "scale,x,y" is the centre as shares of the layout's width and height.
 export function viewText({ scale, x, y }, layout) {
   if (scale === 1) return "";
-  const centre = [x + layout.width / scale / 2, y + layout.height / scale / 2], { name, index, dx, dy } = nearestCell(layout, ...centre);
+  const centre = [x + layout.width / scale / 2, y + layout.height / scale / 2];
+  if (layout.diagram) return [+scale.toFixed(3), +(centre[0] / layout.width).toFixed(4), +(centre[1] / layout.height).toFixed(4)].join();
+  const { name, index, dx, dy } = nearestCell(layout, ...centre);
   return [+scale.toFixed(3), `${name}:${index}`, +dx.toFixed(2), +dy.toFixed(2)].join();
 }
 

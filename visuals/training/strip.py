@@ -1,0 +1,225 @@
+"""The strip under a training step: its time, its memory by role, where the time goes, and how the network learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels.i18n import decimal, tr
+from visuals import units
+from visuals.training import recorded
+from visuals.training.evidence import StepEvidence, largest_role
+from visuals.training.graph_words import PHASES
+from visuals.training.plan import FAINT, HUES, NAMES, ROLES
+
+MAX_POINTS = 160  # of a curve in the strip
+BARS = 4
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How a training went: (step, loss) and (step, share recognised), the steps of an epoch and the epochs of the axis."""
+
+    points: Sequence[tuple[int, float]] = ()
+    accuracy: Sequence[tuple[int, float]] = ()
+    steps_per_epoch: int = 1
+    epochs: int = 1
+    text: str = ""
+    badge: dict[str, str] | None = None
+    stale: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The state of the button."""
+
+    running: bool = False
+    can: bool = True
+    share: float = 0.0
+    text: str = ""
+    error: str = ""
+    label: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+def strip(evidence: StepEvidence, curve: Curve, run: Run) -> dict[str, Any]:
+    """Returns the strip as data for the player."""
+    size = {
+        "key": "stage",
+        "label": evidence.shape_text,
+        "shape": evidence.shape_text,
+        "stale": "",
+        "canPut": False,
+        "time": time(evidence),
+        "memory": memory(evidence),
+        "limits": phases(evidence),
+        "curve": curve_part(evidence, curve),
+    }
+    return {
+        "sizes": [size],
+        "selected": "stage",
+        "run": {"can": run.can, "running": run.running, "share": run.share, "text": run.text, "error": run.error, "label": run.label},
+        "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
+    }  # fmt: skip
+
+
+def time(evidence: StepEvidence) -> dict[str, Any]:
+    """Returns the time of the step and of its slowest kernels, or why there is none."""
+    bars = list(evidence.whole_steps()) if not evidence.measured else []
+    shown = tr(recorded.WHOLE["graph_us"]) if bars else ""
+    bars = (bars or evidence.slowest(BARS))[:BARS]
+    longest = max((ms for _, ms in bars), default=1.0)
+    return {
+        "value": units.time_(evidence.step_ms) if evidence.step_ms else "–",
+        "badge": evidence.badge,
+        "name": tr("One step of {network}", network=evidence.title),
+        "text": _time_text(evidence),
+        "bars": [{"title": name, "share": ms / longest, "text": units.time_(ms), "current": name == shown if shown else n == 0} for n, (name, ms) in enumerate(bars)],
+    }  # fmt: skip
+
+
+def _time_text(evidence: StepEvidence) -> str:
+    if evidence.step_ms is None:
+        return tr("Not recorded yet. Training measures it on this processor.")
+    if evidence.measured:
+        name, ms = evidence.slowest(1)[0]
+        share = units.share(ms / sum(evidence.node_ms.values()))
+        return tr("{node} takes {share} of it, the most.", node=name, share=share)
+    return tr("As one CUDA graph.") if evidence.record.get("graph_us") else tr("Its launches one by one.")
+
+
+def memory(evidence: StepEvidence) -> dict[str, Any]:
+    """Returns the bytes at the peak by role, and one sentence."""
+    sizes, p = evidence.at_peak(), evidence.plan
+    total = sum(sizes.values())
+    role = largest_role(evidence)
+    return {
+        "title": tr("Peak memory"),
+        "badge": _peak_badge(evidence, total),
+        "parts": [
+            {"role": HUES[r], "label": tr(NAMES[r]), "text": units.bytes_(sizes[r]), "share": sizes[r] / total, "faint": r in FAINT}
+            for r in ROLES if sizes[r]
+        ],
+        "text": tr("Launch {n} of {all}, {node}: the {role} are {share} of it.", n=p.peak + 1, all=len(p.parts),
+                   node=p.node(p.peak).name, role=tr(NAMES[role]), share=units.share(sizes[role] / total)),
+    }  # fmt: skip
+
+
+def _peak_badge(evidence: StepEvidence, predicted: int) -> dict[str, str]:
+    """Returns the peak that was recorded on a GPU, else the predicted one."""
+    peak = (evidence.record or {}).get("peak_bytes")
+    if peak:
+        return {"kind": "recorded", "text": tr("recorded peak {bytes}", bytes=units.bytes_(peak))}
+    return {"kind": "predicted", "text": tr("predicted {bytes}", bytes=units.bytes_(predicted))}
+
+
+def phases(evidence: StepEvidence) -> dict[str, Any]:
+    """Returns the share of each phase in the time, and of launching if both ways of it are recorded."""
+    found = evidence.by_phase()
+    rows = [
+        {"label": tr(title), "share": found.get(phase), "text": units.share(found[phase]) if found else "–",
+         "main": bool(found) and found[phase] == max(found.values())}
+        for phase, title in PHASES.items()
+    ]  # fmt: skip
+    launching = _launching(evidence)
+    rows.append(
+        {
+            "label": tr("launch overhead"),
+            "share": launching,
+            "text": "–" if launching is None else units.share(launching),
+        }
+    )
+    return {"title": tr("Where the time goes"), "rows": rows, "text": _phase_text(found)}
+
+
+def _launching(evidence: StepEvidence) -> float | None:
+    """Returns the share of launching in the recorded time of launches one by one: what one graph saves."""
+    row = evidence.record or {}
+    if not (row.get("one_by_one_us") and row.get("graph_us")):
+        return None
+    return max(0.0, 1 - row["graph_us"] / row["one_by_one_us"])
+
+
+def _phase_text(found: Mapping[str, float]) -> str:
+    if not found:
+        return tr("Unknown until it is measured.")
+    forward, backward, _ = found.values()
+    return tr(
+        "The way back takes {ratio} times as long as the way forward.", ratio=units.ratio(backward / forward)
+    )
+
+
+# -- the curve -----------------------------------------------------------------------------------------
+def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
+    """Returns loss and accuracy as points between 0 and 1, beside the recorded ones if there are any."""
+    steps = max(1, curve.epochs * curve.steps_per_epoch)
+    other = recorded.curve(evidence.network)
+    losses = [loss for _, loss in curve.points] + [loss for _, loss in _recorded(other, "loss")]
+    top = max([2.5, *(loss for loss in losses[:400] if loss < 10)])
+    lines = [
+        {"role": "write", "name": tr("loss"), "points": _points(thinned(smooth(curve.points)), steps, top)},
+        {"role": "output", "name": tr("accuracy"), "points": _points(curve.accuracy, steps, 1.0)},
+    ]
+    if other:
+        whole = max(1, curve.epochs * other["curve"]["steps_per_epoch"])
+        for name, role, highest in (("loss", "write", top), ("accuracy", "output", 1.0)):
+            lines.append({"role": role, "faint": True, "name": "", "points": _points(thinned(_recorded(other, name)), whole, highest)})  # fmt: skip
+    return {
+        "title": tr("It learns"),
+        "badge": curve.badge,
+        "lines": lines,
+        "top": decimal(f"{top:.2g}"),
+        "epochs": tr("{n} epochs", n=curve.epochs),
+        "text": " ".join(filter(None, (curve.text, _dashed(other)))),
+        "stale": curve.stale,
+        "error": curve.error,
+        "aria": aria(curve),
+    }
+
+
+def _dashed(row: Mapping[str, Any] | None) -> str:
+    """Returns what the dashed lines are; "" if there are none."""
+    return tr("Dashed: {device}.", device=str(row["device"]).removeprefix("NVIDIA ")) if row else ""
+
+
+def aria(curve: Curve) -> str:
+    """Returns the curve in words."""
+    if not curve.points:
+        return tr("No training yet.")
+    text = tr("Loss {first} at step 1, {last} at step {step}.", first=loss_text(curve.points[0][1]),
+              last=loss_text(curve.points[-1][1]), step=curve.points[-1][0])  # fmt: skip
+    if curve.accuracy:
+        text += " " + tr("Accuracy {share}.", share=units.share(curve.accuracy[-1][1]))
+    return text
+
+
+def loss_text(loss: float) -> str:
+    """Returns a loss as a page shows it: three digits, no power of ten for a small one."""
+    return decimal(f"{loss:.3g}" if not 0 <= loss < 1e-3 else "< 0.001" if loss else "0")
+
+
+def _recorded(row: Mapping[str, Any] | None, name: str) -> list[tuple[int, float]]:
+    return [tuple(pair) for pair in row["curve"].get(name, ())] if row else []
+
+
+def smooth(points: Sequence[tuple[int, float]], width: int = 5) -> list[tuple[int, float]]:
+    """Returns the mean of each point and those before it, at most `width`: losses of single steps jump."""
+    return [
+        (step, sum(loss for _, loss in points[max(0, n - width + 1) : n + 1]) / min(width, n + 1))
+        for n, (step, _) in enumerate(points)
+    ]
+
+
+def thinned(points: Sequence[tuple[int, float]], most: int = MAX_POINTS) -> list[tuple[int, float]]:
+    """Returns at most `most` of the points, evenly, with the last one."""
+    if len(points) <= most:
+        return list(points)
+    stride = -(-len(points) // most)
+    kept = list(points[::stride])
+    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
+
+
+def _points(points: Sequence[tuple[int, float]], steps: int, top: float) -> list[list[float]]:
+    return [[round(min(1.0, step / steps), 4), round(min(1.0, max(0.0, value / top)), 4)] for step, value in points if value == value]  # fmt: skip
