@@ -108,9 +108,8 @@ def test_a_recomputed_step_gives_the_same_bits(name, every):
 
 def test_recomputing_saves_memory_where_the_network_is_deep():
     assert held("residual", every=3) < 0.8 * held("residual")
-    assert held("lenet5", every=3) == held(
-        "lenet5"
-    )  # its largest tensors are those of the first layers, on both ways
+    # LeNet-5 gains little: its largest tensors are those of its first layers, on both ways.
+    assert held("lenet5", every=3) > 0.9 * held("lenet5")
     assert held("residual", every=50) == held("residual")  # all is computed again at once
 
 
