@@ -37,6 +37,14 @@ CUDNN = Work("Chetlur et al.", "cuDNN: Efficient Primitives for Deep Learning", 
 ARITHMETIC = Work(
     "Dumoulin, Visin", "A guide to convolution arithmetic for deep learning", 2016, "1603.07285"
 )
+SUBLINEAR_MEMORY = Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174")
+MIXED_PRECISION = Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740")
+BACK_PROPAGATION = Work(
+    "Rumelhart, Hinton, Williams",
+    "Learning representations by back-propagating errors",
+    1986,
+    "10.1038/323533a0",
+)
 READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
     "threads": (
         CUDA_GUIDE,
@@ -71,7 +79,7 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         Work("He et al.", "Deep Residual Learning for Image Recognition", 2015, "1512.03385"),
     ),
     "backward": (
-        Work("Rumelhart, Hinton, Williams", "Learning representations by back-propagating errors", 1986, "10.1038/323533a0"),
+        BACK_PROPAGATION,
         ARITHMETIC,
     ),
     "softmax": (
@@ -81,16 +89,18 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         Work("Ioffe, Szegedy", "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", 2015, "1502.03167"),
         Work("Ba, Kiros, Hinton", "Layer Normalization", 2016, "1607.06450"),
         Work("Kingma, Ba", "Adam: A Method for Stochastic Optimization", 2014, "1412.6980"),
-        Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174"),
-        Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
+        SUBLINEAR_MEMORY,
+        MIXED_PRECISION,
     ),
     "train": (
         Work("LeCun et al.", "Gradient-Based Learning Applied to Document Recognition", 1998, "10.1109/5.726791"),
         Work("He et al.", "Deep Residual Learning for Image Recognition", 2015, "1512.03385"),
-        Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174"),
+        SUBLINEAR_MEMORY,
+        BACK_PROPAGATION,
+        MIXED_PRECISION,
     ),
     "precision": (
-        Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740"),
+        MIXED_PRECISION,
         Work("Micikevicius et al.", "FP8 Formats for Deep Learning", 2022, "2209.05433"),
         Work("Jacob et al.", "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2017, "1712.05877"),
     ),

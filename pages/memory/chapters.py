@@ -46,9 +46,8 @@ CHAPTERS = (
     Chapter(
         mark("Two branches, two passes"),
         (
-            mark("Here even lanes take one branch and odd lanes the other. Time runs down, and each cell is the line that a lane runs."),
-            mark("In the first pass the odd lanes are masked: their cells stay empty. In the second pass the even lanes wait."),
-            mark("Each branch uses half of the warp."),
+            mark("Here even lanes take one branch and odd lanes the other. Time runs down: each cell is the line that a lane runs."),
+            mark("In the first pass the odd lanes are masked: their cells stay empty. In the second pass the even lanes wait: each branch uses half of the warp."),
         ),
         {"topic": "divergence", "branches": "lanes"},
         step=4,

@@ -140,7 +140,6 @@ CHAPTERS = (
         (
             mark("FP16 stores a number as [sign](workspace), [exponent](filter) and [mantissa](output). The exponent names a power of two, the mantissa the digits after the leading 1."),
             mark("{tie} needs one digit more than FP16 has. It is exactly in the middle of two numbers: a tie."),
-            mark("Press Play: each step is one decision."),
         ),
         {"topic": "bits", "x": f"{TIE:.0f}"},
         loop=(0, 4),
@@ -151,12 +150,13 @@ CHAPTERS = (
             is_fact("tie_stored", STORED),
             mark("{tie_stored}: of the two neighbours it has the last bit 0. This is rounding to nearest even."),
         ),
+        nudge=mark("Press Play: each step is one decision."),
     ),
     Chapter(
         mark("Too small for the exponent"),
         (
-            mark("The exponent of FP16 has {fp16_bits} bits. Its largest number is {largest}."),
-            mark("0.0000001 is below the smallest normal number. It loses the leading 1 and most digits: it is subnormal. Still smaller numbers become 0."),
+            mark("The exponent of FP16 has {fp16_bits} bits: its largest number is {largest}."),
+            mark("0.0000001 is below the smallest normal number. It loses the leading 1 and most digits: it is subnormal."),
             mark("BF16 has {bf16_bits} exponent bits, as many as FP32, but fewer digits."),
         ),
         {"topic": "bits", "x": "1e-07"},
@@ -164,18 +164,18 @@ CHAPTERS = (
         loop=(0, 4),
         size="real",
         holds=holds(lambda: 0 < float(rounded(1e-7, FP16)) < 2.0**FP16.min_exponent and BF16.exponent_bits == FORMATS["FP32"].exponent_bits),
-        nudge=mark("In Explore, choose BF16 for this number. Then try 70,000 in both formats."),
+        nudge=mark("In Explore, choose BF16 for this number, then try 70,000 in both formats."),
     ),
     Chapter(
         mark("Real gradients"),
         (
             mark("These are gradients of the first layer of LeNet-5, at step {gradient_step} of a training on handwritten digits."),
-            mark("Each column is a power of two. [Left](workspace) is what FP16 turns into 0. [In the middle](filter) digits are lost."),
-            mark("{lost} become 0, another {digits} lose digits. In BF16 {lost_bf16} become 0."),
+            mark("Each column is a power of two. FP16 turns those on the [left](workspace) into 0, and those in the [middle](filter) lose digits."),
+            mark("In FP16 {lost} become 0 and {digits} lose digits, in BF16 {lost_bf16} become 0."),
         ),
         {"topic": "gradients"},
         size="real",
-        nudge=mark("In Explore, look at training step 1. A network that has learned has smaller gradients."),
+        nudge=mark("In Explore, look at training step 1: a network that has learned has smaller gradients."),
     ),
     Chapter(
         mark("Multiply the loss"),
@@ -192,12 +192,12 @@ CHAPTERS = (
             is_fact("enough", SCALE_ANSWERS),
             mark("{enough}: there {scaled} become 0, and {over} overflow."),
         ),
-        nudge=mark("In Explore, choose FP8 E4M3. Does any scale keep all gradients?"),
+        nudge=mark("In Explore, choose FP8 E4M3: does any scale keep all gradients?"),
     ),
     Chapter(
         mark("A training that dies"),
         (
-            mark("Four trainings. In three of them each kernel’s results are rounded to FP16. Sums stay in FP32."),
+            mark("In three of these four trainings, each kernel’s results are rounded to FP16. Sums stay in FP32."),
             mark("The loss is a mean over {terms} values for each image, so gradients are tiny. A [dynamic scale](output) is halved when they overflow, and that update is skipped: {skipped} of {steps} here."),
         ),
         {"topic": "scaling"},
@@ -214,9 +214,9 @@ CHAPTERS = (
     Chapter(
         mark("Lost updates"),
         (
-            mark("One weight over {lost_steps} steps. Each update is smaller than half the distance between two FP16 numbers."),
-            mark("In [FP16](workspace) the weight is rounded back each time. In [FP32](output) the small updates add up."),
-            mark("So training keeps FP32 weights. Here they end with {accuracy_master} accuracy, FP16 weights alone with {accuracy_lost}."),
+            mark("The stage shows one weight over {lost_steps} steps. Each update is smaller than half the distance between two FP16 numbers."),
+            mark("In [FP16](workspace) the weight is rounded back each time, in [FP32](output) the small updates add up."),
+            mark("So training keeps FP32 weights: they end with {accuracy_master} accuracy, FP16 weights alone with {accuracy_lost}."),
         ),
         {"topic": "weights"},
         loop=(0, 23),
@@ -227,8 +227,8 @@ CHAPTERS = (
     Chapter(
         mark("Sums and whole numbers"),
         (
-            mark("A sum of {sum_terms} numbers between 0 and 1, each exact in FP16. Their sum is {sum_exact}."),
-            mark("Tensor cores multiply in FP16 and add in FP32. INT8 adds in INT32: so the digits net in INT8 reads {worst} of {of} digits, in FP32 {right}."),
+            mark("The sum of {sum_terms} numbers between 0 and 1, each exact in FP16, is {sum_exact}."),
+            mark("Tensor cores multiply in FP16 and add in FP32. INT8 products are added in INT32: the network then reads {worst} of {of} digits, with FP32 {right}."),
         ),
         {"topic": "sums"},
         step=11,
@@ -246,15 +246,15 @@ CHAPTERS = (
     Chapter(
         mark("Control is shared"),
         (
-            mark("One matrix product of a warp. FP32 multiply-adds need {ffma_count} instructions. A tensor core needs {mma_count}, with {mma_macs} multiply-adds each."),
+            mark("For one matrix product of a warp, FP32 multiply-adds need {ffma_count} instructions. A tensor core needs {mma_count}, with {mma_macs} multiply-adds each."),
             mark("To fetch and decode an instruction takes energy: about {control} on an older GPU, beside {math_hfma} for one FP16 multiply-add."),
-            mark("That is {overhead_hfma} overhead. For four products in one instruction it is {overhead_hdp4a}, for a tensor core {overhead_hmma}."),
+            mark("That is {overhead_hfma} overhead, with four products in one instruction {overhead_hdp4a}, with a tensor core {overhead_hmma}: published figures, not measured here."),
         ),
         {"topic": "instructions", "rung": "mma-fp16"},
         step=1,
         loop=(0, 3),
         size="real",
-        nudge=mark("In Explore, step through the same product with ffma. Energies are published figures, rates are measured."),
+        nudge=mark("In Explore, step through the same product with ffma, or go on to [attention](/attention)."),
     ),
 )  # fmt: skip
 

@@ -130,6 +130,7 @@ CHAPTERS = (
             "conv-dinput/gemm-gather", "real",
             mark("It takes {real_time}. {real_against_gemm_gather}"),
         ),
+        nudge=mark("In Explore, set both strides to 1: then [Winograd’s kernels](/winograd) can compute this gradient too."),
     ),
     Chapter(
         mark("A tap is a sum over every position"),
