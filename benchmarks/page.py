@@ -30,7 +30,8 @@ STORIES = ("im2col", "tiling", "attention")
 
 # From the key or click that the page gets next to the frame after the stage and a part beside it are new. The player
 # changes stage, strip and chapter in one go.
-CHANGE = """(root, part) => { window.changed = new Promise(done => {
+CHANGE = """(root, part) => { window.changed = new Promise((done, fail) => {
+  setTimeout(() => fail(new Error("the stage did not change within 30 s")), 30000);
   let start;
   const begin = () => { start ??= performance.now(); };
   for (const name of ["keydown", "click"]) document.addEventListener(name, begin, { capture: true, once: true });
