@@ -14,7 +14,7 @@ from visuals.training.plan import NAMES, plan
 
 SMALL, LARGE = 32, 256  # images of the two batches that are compared
 TIMES = (1, 2, 4, 8)  # answers to "how many times as much"
-ROLES_ASKED = (WEIGHT, STATE, ACTIVATION, GRADIENT)
+ROLES_ASKED = WEIGHT, ACTIVATION, GRADIENT
 BACK_TO_FORWARD = (0.75, 1.25)  # below, about as many, above
 
 

@@ -98,8 +98,8 @@ function barsList(bars, className) {
 }
 
 // -- memory -------------------------------------------------------------------------------------------------
-function memoryPart({ title, badge: source, parts, text }) {
-  const part = element("div", "strip-memory"), head = element("h2", "", `${title} `), bar = element("div", "strip-stack"), legend = element("p", "strip-legend");
+function memoryPart({ title, badge: source, parts, text, secret }) {
+  const part = element("div", `strip-memory ${secret ? "secret" : ""}`), head = element("h2", "", `${title} `), bar = element("div", "strip-stack"), legend = element("p", "strip-legend");
   head.append(badge(source));
   bar.setAttribute("role", "img");
   bar.setAttribute("aria-label", parts.map((p) => `${p.label} ${p.text}`).join(", "));

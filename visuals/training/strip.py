@@ -97,6 +97,7 @@ def memory(evidence: StepEvidence) -> dict[str, Any]:
     role = largest_role(evidence)
     return {
         "title": tr("Peak memory"),
+        "secret": True,  # until a chapter's question is answered: most of them ask for it
         "badge": _peak_badge(evidence, total),
         "parts": [
             {"role": HUES[r], "label": tr(NAMES[r]), "text": units.bytes_(sizes[r]), "share": sizes[r] / total, "faint": r in FAINT}
