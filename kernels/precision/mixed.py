@@ -16,6 +16,7 @@ from kernels.engines import cpu
 from kernels.ladders import ladder_of
 from kernels.model.program import Program
 from kernels.precision.formats import FP16, FP32, Format, rounded
+from kernels.training import graph as graphs
 from kernels.training import step
 from kernels.training.digits import load
 from kernels.training.graph import UPDATE, Graph, node_program
@@ -83,9 +84,10 @@ class MixedTraining:
     def __init__(self, run: Run):
         self.run, self.scale, self.good, self.steps = run, run.scaling.first, 0, 0
         self.images, self.test = load(NETWORKS[run.network].size)
-        self.graph, program = step.cached(
-            run.network, run.batch, True, "sgd", (("lr", run.rate * run.terms),)
-        )
+        self.graph = step.build(NETWORKS[run.network], run.batch, step.ON_CPU, "sgd", lr=run.rate * run.terms)
+        program = graphs.program(
+            self.graph, ladder_of
+        )  # each tensor keeps its memory: all are read after a step
         images, labels = self._batch(0)
         first = step.inputs(self.graph, images, labels, run.seed)
         self.session = cpu.open(program, first)

@@ -84,7 +84,7 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("mantissa", mark("mantissa"), mark("The mantissa holds the digits of a floating-point number after its leading 1."), "precision", "and.\\[mantissa", "-fffffoooooooooo"),
         Term("exponent", mark("exponent, exponents"), mark("The exponent of a floating-point number is its power of two. Its bits set the range of a format."), "precision", "sign.*exponent", "-fffff----------", ("softmax", "attention")),
         Term("subnormal", mark("subnormal"), mark("A subnormal number is smaller than the smallest normal number. It has fewer digits."), "precision", "it.is.subnormal"),
-        Term("int8", mark("INT8"), mark("INT8 numbers are whole numbers from −128 to 127. A scale turns them into real numbers."), "precision", "INT8.adds"),
+        Term("int8", mark("INT8"), mark("INT8 numbers are whole numbers from −128 to 127. A scale turns them into real numbers."), "precision", "INT8 products"),
         Term("lossscale", mark("loss scale, loss scales"), mark("A loss scale multiplies the loss, and with it all gradients, so that small ones are stored."), "precision", "Multiply.the.loss"),
         Term("ladder", mark("ladder, ladders"), mark("A ladder is a list of kernels that compute the same result in different ways."), "tiling", "first.kernel"),
         Term("rung", mark("rung, rungs"), mark("A rung is one kernel of a ladder."), "tiling", "kernel.before"),

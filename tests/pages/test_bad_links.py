@@ -10,7 +10,7 @@ from tests.helpers.page_runner import open_page, texts
 
 NOTE = re.compile(r'class="kt-note"[^>]*>(.*?)</p>', re.S)
 LINKS = {  # the link, and a piece of its note
-    "threads?topic=nonsense&stride=99": "topic must be one of threads, coalescing",
+    "threads?topic=nonsense&stride=99": "topic must be one of threads, divergence, coalescing",
     "threads?topic=banks&stride=0": "stride must be 1 to 32",
     "tiling?M=abc&N=inf&K=0&BM=17&alpha=nan&dtype=fp64": "M must be a whole number",
     "tiling?order=nothing": "order must be one of explaining",

@@ -59,7 +59,7 @@ def test_a_pin_outside_a_new_scene_of_the_same_key_is_removed(watch, page):
         RESEND,
         """head => {
           const { meta } = head, x = meta.tensors.find(t => t.name === "x");
-          for (const t of meta.tensors) t.values = t.name === "x" ? { ...x.values, length: 4 } : null;
+          for (const t of meta.tensors) t.values = null;
           Object.assign(x, { rows: 2, cols: 2 });
           Object.assign(meta, { steps: 3, writes: [], matmuls: [], reads: [], source: null });
         }""",

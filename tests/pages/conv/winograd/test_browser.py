@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from kernels.conv import winograd_matrices
 from pages.conv.winograd import address
-from tests.helpers.harness import Stage, frames
+from tests.helpers.harness import Stage, frames, idle
 
 pytestmark = pytest.mark.browser
 LESSON = "winograd"
@@ -67,6 +67,7 @@ def test_unsupported_shape_links_to_a_supported_one(page, server):
     expect(page.locator(".stage canvas")).to_be_hidden()  # the strip alone
     expect(page.locator(".strip")).to_be_visible()
     page.locator(".st-key-chips_fitting").get_by_role("link", name="Toy 8×8", exact=True).click()
+    idle(page)  # until then the strip alone is still below the stage
     Stage(page).ready()
     expect(page.locator(".kt-note")).to_have_count(0)
 
