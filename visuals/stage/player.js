@@ -193,6 +193,7 @@ class Player {
     for (const name of ["tabindex", "aria-describedby"]) root.removeAttribute(name);
     root.setAttribute("role", "img");
     for (const t of Object.values(this.scene.tensors)) t.note = "";
+    if (this.scene.diagram) this.scene.diagram.areas = []; // the chart below the boxes is too tall for a card
   }
 
   // Takes the state from the URL.
@@ -260,7 +261,7 @@ class Player {
     if (this.layout && this.sizeKey === key) return;
     this.sizeKey = key;
     this.forgetLayout();
-    this.layOutWithin(width, space, scale, fits || (tall && this.data.fit));
+    this.layOutWithin(width, space, scale, fits || (tall && this.data.fit) || (this.data.still && scene.diagram));
     const { shrink } = this;
     if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space * shrink : Math.min(space, 400));
     for (const canvas of [part.canvas, this.layer]) {
@@ -290,7 +291,7 @@ class Player {
     caption.style.minHeight = `${height}px`;
   }
 
-  // Lays the scene out; one that must fit its window gets smaller text if it would be cut off otherwise, or if the numbers
+  // Lays the scene out; one that must fit its window or its card gets smaller text if it would be cut off otherwise, or if the numbers
   // of its aligned rows could not be read.
   layOutWithin(width, space, scale, fits) {
     const smallest = fits || this.fills ? MIN_SCALE * scale : scale;
