@@ -68,7 +68,7 @@ def test_the_way_on_is_in_sight_beside_notes_and_on_a_projector(page, server, ad
 
 
 def test_a_full_stop_is_on_the_line_of_its_term(page, server):
-    page.goto(f"{server}/threads?view=story&chapter=3")
+    page.goto(f"{server}/threads?view=story&chapter=2")
     Stage(page).ready()
     term = page.locator(".term", has_text="divergence")
     assert term.evaluate("(node) => node.lastChild.nodeType === Node.TEXT_NODE && node.lastChild.data") == "."
@@ -76,7 +76,7 @@ def test_a_full_stop_is_on_the_line_of_its_term(page, server):
 
 
 def test_figures_beside_the_kernel_and_in_the_strip_are_explained_on_hover(page, server):
-    page.goto(f"{server}/threads?view=story&chapter=3")
+    page.goto(f"{server}/threads?view=story&chapter=2")
     Stage(page).ready()
     for selector, words in (
         (".line-note >> nth=0", "lanes of a warp|divide a warp"),
@@ -209,7 +209,7 @@ def test_a_story_in_a_frame_is_its_stage_alone(page, server):
 @pytest.mark.parametrize("by", ["hover", "focus", "tap"])
 def test_a_term_is_explained_and_escape_closes_it(page, phone, server, by):
     page = phone if by == "tap" else page
-    page.goto(f"{server}/threads?view=story&chapter=2")
+    page.goto(f"{server}/threads?view=story&chapter=1")
     Stage(page).ready()
     term = page.get_by_role("button", name="warp", exact=True)
     tip = page.locator(".tip").filter(has_text="32 threads")
