@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from kernels.gemm.presets import GEMM_PRESETS
 from pages.gemm import address
 from pages.parts import tiles
-from tests.helpers.harness import Stage, go_to_lesson, preset, tile_size
+from tests.helpers.harness import Stage, go_to_lesson, idle, preset, tile_size
 
 pytestmark = pytest.mark.browser
 RUN_MS = 60_000
@@ -64,6 +64,7 @@ def test_a_tab_shows_its_listing_and_keeps_the_stage(lesson):
     expect(listing).to_have_count(1)  # not those of the other tabs
     expect(listing).to_contain_text("naive(")
     key = scene.get_attribute("data-scene")
+    idle(page)
     page.get_by_role("tab", name="01_uncoalesced.cu").click()
     expect(listing.filter(has_text="uncoalesced(")).to_be_visible()
     expect(listing).to_have_count(1)  # that of the closed tab goes once the run is over
