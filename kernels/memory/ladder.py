@@ -219,7 +219,8 @@ def _build_banks(pad: int):
     return build
 
 
-def banks_rules(s: BanksShape, tiles: Tiles) -> Iterator[str]:
+def thread_rules(s: BanksShape | BranchShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rule of kernels with one thread for each of n elements."""
     yield from index_rules({"n": s.n}, tiles["BLOCK"], "BLOCK")
 
 
@@ -230,7 +231,7 @@ def _banks_rung(name: str, title: str, idea: str, pad: int) -> Rung:
         idea=idea,
         build=_build_banks(pad),
         cost=cost,
-        rules=banks_rules,
+        rules=thread_rules,
         tolerance=1e-5,
         tiles={"BLOCK": BLOCKS},
         not_on_cpu=mark("a processor has no shared memory and no banks"),
@@ -278,10 +279,6 @@ def _build_branch(grouped: int):
     return build
 
 
-def branch_rules(s: BranchShape, tiles: Tiles) -> Iterator[str]:
-    yield from index_rules({"n": s.n}, tiles["BLOCK"], "BLOCK")
-
-
 def _branch_rung(name: str, title: str, idea: str, grouped: int) -> Rung:
     return Rung(
         name=f"branch/{name}",
@@ -289,7 +286,7 @@ def _branch_rung(name: str, title: str, idea: str, grouped: int) -> Rung:
         idea=idea,
         build=_build_branch(grouped),
         cost=cost,
-        rules=branch_rules,
+        rules=thread_rules,
         tolerance=1e-6,
         tiles={"BLOCK": BLOCKS},
         not_on_cpu=mark("a processor has no warps whose lanes could disagree"),
