@@ -25,7 +25,7 @@ export function listen(player) {
   const observer = new ResizeObserver(() => player.arrange());
   observer.observe(part["canvas-box"]);
   // What is above the stage may grow or shrink, which moves the stage but does not resize it.
-  const around = new ResizeObserver(() => requestAnimationFrame(() => player.arrange()));
+  const around = new ResizeObserver(() => requestAnimationFrame(() => signal.aborted || player.arrange()));
   const column = pagePart(root, "stMainBlockContainer");
   if (column) around.observe(column);
   on(window, "resize", () => player.arrange());

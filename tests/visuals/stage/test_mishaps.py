@@ -104,8 +104,8 @@ def test_a_scene_after_going_back_starts_at_step_0(stage, page):
 
 
 @pytest.mark.slow
-def test_a_closed_stage_does_not_change_the_url(stage, page):
-    stage = stage("step=3")
+def test_a_closed_stage_does_not_change_the_url(watch, page):
+    stage = watch("step=3")  # no cards load after it: they would send the closed player its scene once more
     stage.root.evaluate(  # in one go: an open player would write its step back
         """root => {
           history.pushState(history.state, '', '?other=1');
