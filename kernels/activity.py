@@ -12,10 +12,25 @@ VERIFYING = mark("verifying {kernel}")
 TIMING = mark("timing {n} kernels in turn")
 TRAINING = mark("training, step {step}")
 NODES = mark("timing each kernel of the step")
+TRANSFERS = mark("moving data, run {n} of {all}")
+SIZES = mark("timing size {n} of {all}")
 DONE = mark("done")
 
 TEMPLATES = {
-    text: text for text in (WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, DONE)
+    text: text
+    for text in (
+        WAITING,
+        STARTING,
+        REFERENCE,
+        CEILINGS,
+        VERIFYING,
+        TIMING,
+        TRAINING,
+        NODES,
+        TRANSFERS,
+        SIZES,
+        DONE,
+    )
 }
 
 

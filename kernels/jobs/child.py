@@ -20,6 +20,7 @@ from kernels.activity import STARTING, VERIFYING
 from kernels.jobs import faults, framing
 from kernels.jobs.episode import Episode, train
 from kernels.jobs.job import Request, Rows
+from kernels.jobs.transfer import SizesRun, TransferRun, sizes, transfer
 from kernels.ladders import find
 from kernels.machine.timing import Budget
 from kernels.model.program import RuleError
@@ -31,7 +32,11 @@ from kernels.runner import Progress, VerificationError, compare
 Handler = Callable[[Request, Progress], Rows]
 Part = Callable[[Any], None]  # called with what a run sends before its end
 # Requests of other kinds, each with what runs it.
-HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {Episode: train}
+HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {
+    Episode: train,
+    TransferRun: transfer,
+    SizesRun: sizes,
+}
 current_commit = cache(commit)
 
 

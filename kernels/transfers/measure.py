@@ -14,7 +14,7 @@ from kernels.model.program import RuleError
 from kernels.transfers import scenarios
 from kernels.transfers.cuda import CudaBackend, managed_refusal
 from kernels.transfers.gpu import Gpu
-from kernels.transfers.operations import CUDA_MALLOC, MANAGED, Ledger, memory_after
+from kernels.transfers.operations import Ledger, memory_after
 from kernels.transfers.scenarios import FILE, Settings
 
 REPEATS, WARM_UP = 9, 2
@@ -126,6 +126,3 @@ def leak_log(s: Settings) -> dict[str, Any]:
 def text_log(by_line: Mapping[int, int]) -> list[str]:
     """Returns the allocator's log as text, a line for each line of the program that still holds memory."""
     return [f"{FILE.name}:{line}: {nbytes:,} bytes in use" for line, nbytes in by_line.items()]
-
-
-__all__ = ["CUDA_MALLOC", "MANAGED", "leak_log", "measure", "text_log"]
