@@ -28,6 +28,7 @@ GROUPS = {
     mark("convolution"): ("direct", "im2col", "implicit", "winograd", "fft", "choose", "backward"),
     mark("attention"): ("softmax", "attention"),
     mark("training"): ("layers", "train", "precision", "fusion"),
+    mark("Around the kernel"): ("transfers", "offload"),
 }
 
 LESSONS = (
@@ -90,6 +91,10 @@ LESSONS = (
     Lesson(
         "fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters",
         mark("When is one kernel better than four?"), ("direct",), level=1,
+    ),
+    Lesson(
+        "transfers/page.py", "transfers", mark("moving data"), "pages.transfers.chapters",
+        mark("What happens before and after a kernel?"), ("threads",), level=1,
     ),
 )  # fmt: skip
 

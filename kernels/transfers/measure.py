@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,8 +121,3 @@ def leak_log(s: Settings) -> dict[str, Any]:
         "settings": {"rows": s.rows, "n": s.n}, "after": after, "file": FILE.name,
         "log": [[line, nbytes] for line, nbytes in log.items()], "predicted_last": predicted[-1],
     }  # fmt: skip
-
-
-def text_log(by_line: Mapping[int, int]) -> list[str]:
-    """Returns the allocator's log as text, a line for each line of the program that still holds memory."""
-    return [f"{FILE.name}:{line}: {nbytes:,} bytes in use" for line, nbytes in by_line.items()]

@@ -125,3 +125,8 @@ def memory_after(ops: Sequence[Op]) -> list[int]:
         ledger.take(op)
         found.append(ledger.total)
     return found
+
+
+def text_log(by_line: Mapping[int, int]) -> list[str]:
+    """Returns an allocator's log as text: a line for each line of the programs that still holds memory."""
+    return [f"programs.py:{line}: {nbytes:,} bytes in use" for line, nbytes in by_line.items()]

@@ -140,6 +140,15 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("cudagraph", mark("CUDA graph, CUDA graphs"), mark("A CUDA graph holds many launches. The processor submits all of them at once."), "train", "A.CUDA.graph"),
         Term("softmax", mark("softmax"), mark("Softmax turns a row of numbers into positive weights that add up to 1."), "softmax", "Softmax.turns"),
     ),
+    mark("Around the kernel"): (
+        Term("host", mark("host"), mark("The host is the processor and the memory of the computer in which the GPU is."), "transfers", "\\(host\\)"),
+        Term("pageable", mark("pageable"), mark("Pageable memory may be moved by the system. The GPU cannot read it directly."), "transfers", "is.pageable"),
+        Term("pinned", mark("pinned memory, pinned"), mark("Pinned memory cannot be moved by the system, so the GPU reads and writes it directly."), "transfers", "Pinned.memory.stays"),
+        Term("stream", mark("stream, streams"), mark("A stream is a queue of operations that run in their order. Operations of different streams can overlap."), "transfers", "A.stream.is", not_in=("attention", "tiling", "implicit")),
+        Term("event", mark("event, events"), mark("An event marks a place in a stream. Another stream can wait for it, and it has a time."), "transfers", "Events.keep"),
+        Term("pool", mark("memory pool, memory pools"), mark("A memory pool keeps released memory, and gives it to the next array without asking the driver."), "transfers", "memory.pool"),
+        Term("leak", mark("leak, leaks"), mark("A leak is memory that a program no longer needs and still keeps."), "transfers", "A.leak"),
+    ),
 }  # fmt: skip
 TERMS = {term.key: term for terms in GROUPS.values() for term in terms}
 _MARKED = re.compile(r"(\[[^\]]*\]\([^)]*\))")  # words with a role or a link

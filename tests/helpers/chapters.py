@@ -52,8 +52,11 @@ def _counts_are_to_come(chapter: Chapter, evidences: Evidences) -> bool:
 
 
 def unmeasured(evidences: Evidences, chapter: Chapter | None = None) -> Case | str | None:
-    """Returns what is on the stage if no recording has it; of a training step only if the chapter has a figure of it."""
+    """Returns what is on the stage if no recording has it; of a training step only if the chapter has a figure of it. A lesson
+    around kernels has figures of its own: predicted ones are badged so."""
     found = evidences["stage"]
+    if not isinstance(found, StepEvidence) and not hasattr(found, "rung"):
+        return None
     if isinstance(found, StepEvidence):
         names = {name for text in every_text(chapter) for name in fields(text)} if chapter else set()
         recorded = {f"stage_{name}" for name in RECORDED}

@@ -89,3 +89,15 @@ test("a box is explained by the scene's sentence alone", () => {
   assert.deepEqual(parts.map((p) => p.text), ["x", " is read"]);
   assert.deepEqual(marks.map((m) => [m.name, m.as, m.cells]), [["t", "read", [3]], ["k", "write", [3]]]);
 });
+
+test("titles beside the rows leave the boxes room, ticks stand over the boxes' axis, and a short box stays visible", () => {
+  const boxes = [[0, 0.5], [0.5, 0.5001], [0.6, 1]].map(([left, right], n) => ({ name: "t", index: n, column: 0, row: n % 2, role: "input", lines: ["x"], first: 0, last: 3, kernel: false, left, right }));
+  const timed = { ...scene, diagram: { boxes, heights: [1, 1], arrows: [], groups: [], areas: [], title: "", totals: [], phases: [], rows: ["copy in", "a longer title"], ticks: [["0", 0], ["2 ms", 0.5], ["4 ms", 1]] } };
+  const { diagram } = layOut(timed, 900, 400, measure), [title] = diagram.rows;
+  const widest = measure("a longer title") * (11.5 / 13);
+  for (const box of diagram.boxes) assert.ok(box.x >= title.x + widest && box.w >= 1.5, JSON.stringify(box));
+  assert.equal(diagram.axis.length, 3);
+  assert.ok(Math.abs(diagram.axis[1].x - (diagram.boxes[0].x + diagram.boxes[0].w)) < 3);
+  assert.ok(diagram.axis[2].x <= 900);
+  assert.ok(diagram.rows.every((row, n) => row.y === diagram.boxes[n].y && row.h === diagram.boxes[n].h));
+});

@@ -46,7 +46,9 @@ class Area:
 @dataclass(frozen=True)
 class Diagram:
     """The boxes; arrows as pairs of boxes by their position; the heights of the rows; groups of columns as (title, first,
-    last); the areas over the steps with a label for each step, and the phases of the steps as (title, first step)."""
+    last); the areas over the steps with a label for each step, and the phases of the steps as (title, first step).
+
+    `rows`: titles beside the rows, or none. `ticks`: of an axis over the first column, as (text, share of its width)."""
 
     boxes: tuple[Box, ...]
     heights: tuple[float, ...]
@@ -56,6 +58,8 @@ class Diagram:
     title: str = ""  # above the areas
     totals: tuple[str, ...] = ()  # beside it, one per step
     phases: tuple[tuple[str, int], ...] = ()
+    rows: tuple[str, ...] = ()
+    ticks: tuple[tuple[str, float], ...] = ()
 
 
 def check(diagram: Diagram, tensors: dict[str, Any], steps: int, need: Callable) -> None:
@@ -73,6 +77,8 @@ def check(diagram: Diagram, tensors: dict[str, Any], steps: int, need: Callable)
         need(np.shape(area.values) == (steps,), SceneError(f"{area.name} has not one height a step"))
         need(bool(np.isfinite(area.values).all()), SceneError(f"{area.name} is not finite"))
     need(len(diagram.totals) in (0, steps), SceneError("the areas have not one total a step"))
+    need(len(diagram.rows) in (0, len(diagram.heights)), SceneError("the rows have not one title each"))
+    need(all(0 <= at <= 1 for _, at in diagram.ticks), SceneError("a tick is outside the axis"))
 
 
 def payload(diagram: Diagram, put: Callable) -> dict[str, Any]:
@@ -92,4 +98,6 @@ def payload(diagram: Diagram, put: Callable) -> dict[str, Any]:
         "title": diagram.title,
         "totals": list(diagram.totals),
         "phases": [list(phase) for phase in diagram.phases],
+        "rows": list(diagram.rows),
+        "ticks": [list(tick) for tick in diagram.ticks],
     }  # fmt: skip

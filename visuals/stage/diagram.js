@@ -6,28 +6,32 @@ const between = (v, low, high) => Math.min(high, Math.max(low, v));
 const MIN_COLUMN = 47, MAX_UNIT = 46, MIN_UNIT = 13, GAP_X = 8, GAP_Y = 7, GROUP_TITLE = 15; // px
 const CHART_SHARE = 0.3, MIN_CHART = 64, MAX_CHART = 150, LEGEND = 18, PHASES = 16;
 const LARGEST_TEXT = 12.5, SMALLEST_TEXT = 6.5; // px: of the text in a box
+const ROW_TEXT = 11.5; // px: of titles beside the rows, and of ticks
 
 // The layout of a scene's diagram: every box and the chart with its place.
 export function layOutDiagram({ diagram }, width, height, measure, scale = 1) {
-  const { boxes, heights, groups, areas } = diagram, margin = (width < 600 ? 8 : 16) * scale;
-  const columns = 1 + Math.max(...boxes.map((b) => b.column)), inner = width - 2 * margin;
+  const { boxes, heights, groups, areas, rows: names = [], ticks = [] } = diagram, edge = (width < 600 ? 8 : 16) * scale;
+  const margin = edge + (names.length ? Math.max(...names.map((name) => measure(name))) * (ROW_TEXT / 13) + 8 * scale : 0); // left of the boxes
+  const columns = 1 + Math.max(...boxes.map((b) => b.column)), inner = width - margin - edge;
   const bands = between(Math.ceil((columns * MIN_COLUMN * scale) / inner), 1, columns), across = Math.ceil(columns / bands);
   const columnWidth = inner / across, legend = areas.length ? chartLegend(areas, diagram, inner, measure, scale) : null;
   const legendHeight = legend ? legend.lines * LEGEND * scale : 0;
   const chart = areas.length ? between(CHART_SHARE * height, MIN_CHART * scale, MAX_CHART * scale) : 0;
-  const title = groups.length ? GROUP_TITLE * scale : 4 * scale, rows = heights.reduce((a, b) => a + b, 0);
-  const fixed = margin + legendHeight + chart + (chart ? PHASES * scale + 8 * scale : 0);
+  const title = groups.length || ticks.length ? GROUP_TITLE * scale : 4 * scale, sum = heights.reduce((a, b) => a + b, 0);
+  const fixed = edge + legendHeight + chart + (chart ? PHASES * scale + 8 * scale : 0);
   const gaps = bands * (title + (heights.length - 1) * GAP_Y * scale) + (bands - 1) * 6 * scale;
-  const unit = between((height - fixed - gaps) / (bands * rows), MIN_UNIT * scale, MAX_UNIT * scale);
-  const bandHeight = title + rows * unit + (heights.length - 1) * GAP_Y * scale + 6 * scale;
-  const tops = heights.map((_, n) => title + heights.slice(0, n).reduce((sum, h) => sum + h * unit + GAP_Y * scale, 0));
+  const unit = between((height - fixed - gaps) / (bands * sum), MIN_UNIT * scale, MAX_UNIT * scale);
+  const bandHeight = title + sum * unit + (heights.length - 1) * GAP_Y * scale + 6 * scale;
+  const tops = heights.map((_, n) => title + heights.slice(0, n).reduce((above, h) => above + h * unit + GAP_Y * scale, 0));
   const y0 = 6 * scale, used = y0 + bands * bandHeight;
   const placed = boxes.map((box) => {
     const band = Math.floor(box.column / across), column = box.column - band * across, space = columnWidth - GAP_X * scale;
     const x = margin + column * columnWidth + GAP_X * scale * 0.5 + box.left * space, y = y0 + band * bandHeight + tops[box.row];
     const split = box.right < 1 ? 2 * scale : 0;
-    return { ...box, band, x, y, w: (box.right - box.left) * space - split, h: heights[box.row] * unit };
+    return { ...box, band, x, y, w: Math.max(1.5 * scale, (box.right - box.left) * space - split), h: heights[box.row] * unit };
   });
+  const rows = names.map((text, n) => ({ text, x: edge, y: y0 + tops[n], w: margin - edge, h: heights[n] * unit }));
+  const axis = ticks.map(([text, at]) => ({ text, x: margin + GAP_X * scale * 0.5 + at * (columnWidth - GAP_X * scale), y: y0, w: 0, h: bandHeight - 6 * scale }));
   const titles = groups.flatMap(([text, first, last]) => {
     const parts = [];
     for (let from = first; from <= last;) {
@@ -40,7 +44,7 @@ export function layOutDiagram({ diagram }, width, height, measure, scale = 1) {
   const below = Math.max(height - chart - PHASES * scale - 4 * scale, used + legendHeight), place = { x: margin, y: below, w: inner, h: chart };
   const total = chart ? below + chart + PHASES * scale + 4 * scale : used;
   for (const box of placed) box.texts = textsOf(box, measure, scale);
-  return { width, height: total, fits: total <= height + 1, blocks: {}, grounds: [], diagram: { boxes: placed, titles, chart: chart ? place : null, legend, legendY: below - legendHeight, scale } };
+  return { width, height: total, fits: total <= height + 1, blocks: {}, grounds: [], diagram: { boxes: placed, titles, rows, axis, chart: chart ? place : null, legend, legendY: below - legendHeight, scale } };
 }
 
 // The lines of a box that fit, each with its font size in CSS pixels before the player's own scale.
@@ -68,7 +72,7 @@ function chartLegend(areas, { title }, width, measure, scale) {
 export function viewDiagram(diagram, { scale, x, y }) {
   const moved = (r) => ({ ...r, x: (r.x - x) * scale, y: (r.y - y) * scale, w: r.w * scale, h: (r.h || 0) * scale });
   const boxes = diagram.boxes.map((box) => ({ ...moved(box), texts: box.texts.map((line) => ({ ...line, px: line.px * scale })) }));
-  return { ...diagram, boxes, titles: diagram.titles.map(moved), chart: diagram.chart && moved(diagram.chart), legendY: (diagram.legendY - y) * scale, zoom: scale };
+  return { ...diagram, boxes, titles: diagram.titles.map(moved), rows: diagram.rows.map(moved), axis: diagram.axis.map(moved), chart: diagram.chart && moved(diagram.chart), legendY: (diagram.legendY - y) * scale, zoom: scale };
 }
 
 const inside = (r, x, y) => x >= r.x && y >= r.y && x < r.x + r.w && y < r.y + r.h;
@@ -101,9 +105,20 @@ export function drawDiagram(ctx, { scene, layout, theme, font, scale }, step) {
     Object.assign(ctx, { fillStyle: tokens.line });
     ctx.fillRect(x, y + 13.5 * scale, w, 1);
   }
+  drawAxis(ctx, diagram, tokens, write, scale);
   for (const [from, to] of scene.diagram.arrows) drawLink(ctx, diagram.boxes[from], diagram.boxes[to], step, tokens, scale);
   for (const box of diagram.boxes) drawBox(ctx, box, step, theme, write, scale);
   if (diagram.chart) drawChart(ctx, scene.diagram, diagram, scene.steps, step, theme, write, scale);
+}
+
+// The titles beside the rows; ticks with lines through all rows.
+function drawAxis(ctx, { rows, axis }, tokens, write, scale) {
+  for (const { text, x, y, h } of rows) write(text, x, y + h / 2 + 4 * scale, ROW_TEXT, tokens.dim);
+  axis.forEach(({ text, x, y, h }, n) => {
+    ctx.fillStyle = tokens.line;
+    ctx.fillRect(x, y + 13 * scale, 1, h - 13 * scale);
+    write(text, x, y + 10 * scale, ROW_TEXT, tokens.dim, n ? (n + 1 < axis.length ? "center" : "right") : "left");
+  });
 }
 
 // A line between neighbours: down or up within a column, round a corner to the next one.

@@ -11,7 +11,7 @@ from kernels.engines.cuda import device
 from kernels.model.program import RefusedError, RuleError
 from kernels.transfers import cuda, measure, scenarios
 from kernels.transfers.gpu import FILE, Gpu
-from kernels.transfers.operations import COMPUTE, HOST, IN, OUT, Timeline
+from kernels.transfers.operations import COMPUTE, HOST, IN, OUT, Timeline, text_log
 from kernels.transfers.scenarios import SCENARIOS, Settings, operations
 from tests.helpers import fake_cupy
 
@@ -76,7 +76,7 @@ def test_the_allocator_s_log_names_the_line_of_the_leak():
     assert "d_y = gpu.empty" in FILE.read_text("utf-8").splitlines()[line - 1]
     assert nbytes == found["predicted_last"] == found["after"][-1] == 4 * 24 * 16 * 4
     assert measure.leak_log(usual("no_leak"))["log"] == []
-    assert measure.text_log({line: nbytes}) == [f"programs.py:{line}: {nbytes:,} bytes in use"]
+    assert text_log({line: nbytes}) == [f"programs.py:{line}: {nbytes:,} bytes in use"]
 
 
 def test_managed_memory_is_refused_where_it_is_not_safe(monkeypatch):

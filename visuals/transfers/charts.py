@@ -1,0 +1,95 @@
+"""Charts of the lesson on moving data: the total over the number of pieces, copies over their size. Plain Plotly figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kernels.i18n import mark, tr
+from kernels.transfers import model, recorded
+from kernels.transfers.rates import WAYS, rates
+from visuals import units
+
+if TYPE_CHECKING:  # with it comes Plotly
+    from visuals.charts.plain_figure import PlainFigure
+
+MOST = 32  # pieces
+HEIGHT = 260
+HUES = {"h2d_pinned": "input", "h2d_pageable": "input", "d2h_pinned": "output", "d2h_pageable": "output"}
+TITLES = {
+    "h2d_pinned": mark("to the GPU, pinned"),
+    "h2d_pageable": mark("to the GPU, pageable"),
+    "d2h_pinned": mark("back, pinned"),
+    "d2h_pageable": mark("back, pageable"),
+}
+SIZES = tuple(4096 * 4**n for n in range(9))
+Tokens = Mapping[str, str]
+
+
+def pieces(rows: int, tokens: Tokens) -> PlainFigure:
+    """Returns the total over the number of pieces: predicted as a line, recorded as points, the best as a diamond."""
+    best, points = model.best_pieces(rows, MOST)
+    figure = _figure(tr("pieces"), tr("total in ms"), tokens)
+    xs, ys = zip(*points, strict=True)
+    figure.add_scatter(
+        x=list(xs), y=list(ys), name=tr("predicted"), mode="lines", line={"color": tokens["dim"]}
+    )
+    if found := recorded_pieces(rows):
+        figure.add_scatter(
+            x=[p["n"] for p in found], y=[p["total_ms"] for p in found], name=tr("recorded"), mode="markers",
+            marker={"color": tokens["write"], "size": 8},
+        )  # fmt: skip
+    figure.add_scatter(
+        x=[best], y=[dict(points)[best]], name=tr("best, predicted"), mode="markers",
+        marker={"color": tokens["output"], "size": 11, "symbol": "diamond"},
+    )  # fmt: skip
+    return figure
+
+
+def recorded_pieces(rows: int) -> list[Mapping[str, Any]]:
+    """Returns the recorded totals over the number of pieces at this number of rows."""
+    same = recorded.scenario("pieces", rows, 8)
+    return recorded.curve() if same else []
+
+
+def copies(tokens: Tokens) -> PlainFigure:
+    """Returns the bandwidth of copies over their size, by direction and memory."""
+    figure = _figure(tr("bytes"), "GB/s", tokens, log=True)
+    record = (recorded.newest() or {}).get("copies", {})
+    for way in WAYS:
+        points = record.get(way) or [{"bytes": n, "ms": rates().copies[way].ms(n)} for n in SIZES]
+        dash = "solid" if way.endswith("pinned") else "dot"
+        figure.add_scatter(
+            x=[p["bytes"] for p in points], y=[p["bytes"] / p["ms"] / 1e6 for p in points], name=tr(TITLES[way]), mode="lines",
+            line={"color": tokens[HUES[way]], "dash": dash},
+        )  # fmt: skip
+    return figure
+
+
+def _figure(x: str, y: str, tokens: Tokens, log: bool = False) -> PlainFigure:
+    from visuals.charts.plain_figure import PlainFigure
+
+    figure = PlainFigure()
+    axis = {
+        "fixedrange": True, "linecolor": tokens["line"], "gridcolor": tokens["line"], "zeroline": False, "automargin": True,
+        "tickfont": {"size": 12, "color": tokens["dim"]},
+    }  # fmt: skip
+    font = {"size": 12, "color": tokens["dim"]}
+    figure.update_layout(
+        height=HEIGHT, margin={"l": 8, "r": 8, "t": 8, "b": 8}, plot_bgcolor="rgba(0,0,0,0)", paper_bgcolor="rgba(0,0,0,0)",
+        legend={"orientation": "h", "y": 1.15, "font": font},
+        xaxis={**axis, "title": {"text": x, "font": font}, "type": "log" if log else "linear"},
+        yaxis={**axis, "title": {"text": y, "font": font}, "rangemode": "tozero"},
+    )  # fmt: skip
+    return figure
+
+
+def best_text(rows: int) -> str:
+    """Returns the best number of pieces and its total in a sentence, recorded if it is."""
+    found = recorded_pieces(rows)
+    totals = {p["n"]: p["total_ms"] for p in found} or dict(model.best_pieces(rows, MOST)[1])
+    best = min(totals, key=totals.__getitem__)
+    return tr(
+        "{best} pieces are the best: {total}, against {one} in one piece.",
+        best=best, total=units.time_(totals[best]), one=units.time_(totals[min(totals)]),
+    )  # fmt: skip
