@@ -25,6 +25,7 @@ from kernels.engines.cuda.timing import sampler
 from kernels.machine.timing import Budget, interleave
 from kernels.training import digits, loop, step
 from kernels.training.graph import Graph, node_program
+from kernels.training.held import held
 from kernels.training.networks import NETWORKS
 from kernels.training.step import Memory
 
@@ -68,7 +69,9 @@ def ours(network: str, batch: int, memory: Memory) -> dict[str, Any]:
         "node_us": nodes,
     }  # fmt: skip
     session.close()
-    return row
+    return row | {
+        "held": held(graph, step.inputs(graph, images.images[:batch], images.labels[:batch]), "cuda")
+    }
 
 
 def node_us(session: Any, graph: Graph) -> dict[str, float]:

@@ -55,7 +55,8 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     if training:
         training.poll()
     found = evidence(values)
-    scene, _ = address.scene(values, found.node_ms, found.measured is not None)
+    held = {node: sum(sizes) for node, sizes in found.held.items()}
+    scene, _ = address.scene(values, found.node_ms, found.measured is not None, held)
     options: dict[str, Any] = {}
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"

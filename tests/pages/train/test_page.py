@@ -150,6 +150,9 @@ def test_a_training_runs_to_its_end_and_its_times_are_on_the_stage():
     boxes = heads(at)[0]["meta"]["diagram"]["boxes"]
     assert all(len(box["lines"]) == 2 for box in boxes if box["name"] == "kernels")
     assert f"After {STEPS} steps the network recognises" in texts(at)
+    line = heads(at)[0]["meta"]["diagram"]["line"]
+    assert line["name"] == "measured on this processor" and "Measured in one step: at most" in texts(at)
+    assert set(found.held) == set(found.node_ms)
 
 
 @pytest.mark.slow

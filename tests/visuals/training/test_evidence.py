@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.training.step import Memory
-from visuals.training import evidence, flops, recorded, strip
+from visuals.training import evidence, flops, recorded, strip, timeline
 from visuals.training.evidence import Measured, StepEvidence, facts
 
 PLAIN = StepEvidence("lenet5", 32, "sgd")
@@ -83,6 +87,45 @@ def test_the_facts_of_memory_are_those_of_the_plan():
 def test_computing_layers_again_saves_at_the_peak_of_one_network_only():
     assert facts(StepEvidence("residual", 128, "sgd"))["saved"] == "1.57 MB"
     assert facts(StepEvidence("lenet5", 128, "sgd"))["saved"] == ""
+
+
+# -- measured memory -----------------------------------------------------------------------------------
+HELD = {name: (10, 0, 20, 300 + n, 0, 5) for n, name in enumerate(NODES)}
+
+
+def test_measured_memory_lies_beside_the_predicted_one_at_one_scale():
+    found = replace(TIMED, measured=replace(TIMED.measured, held=HELD))
+    assert timeline.peak(found) == (sum(HELD[NODES[-1]]), NODES[-1])
+    sizes = timeline.measured(found)
+    assert sizes.shape == found.plan.memory.shape
+    assert [tuple(row) for row in sizes] == [
+        HELD[found.plan.node(n).name] for n in range(len(found.plan.parts))
+    ]
+    roles = {name: (predicted, measured) for name, predicted, measured in timeline.rows(found)}
+    assert roles["images"] == ("132 KB", "20 B") and roles["gradients"][1] == "0 B"
+    text = timeline.html(found, "measured here")
+    assert text.count("<svg") == 2 and f"measured here: at most {sum(HELD[NODES[-1]])} B" in text
+    assert "predicted, kernels of a GPU: at most 2.87 MB" in text
+
+
+def test_without_a_measurement_there_is_no_second_timeline():
+    assert TIMED.held == {} and timeline.html(TIMED, "measured here") == ""
+
+
+def test_recorded_memory_is_used_without_one_measured_here(monkeypatch):
+    monkeypatch.setattr(recorded, "rows", lambda: (ROW | {"held": {n: list(s) for n, s in HELD.items()}},))
+    assert StepEvidence("lenet5", 32, "sgd").held == HELD
+
+
+@given(st.lists(st.lists(st.integers(0, 10**9), min_size=6, max_size=6), min_size=1, max_size=50))
+def test_a_column_is_as_high_as_its_bytes(sizes):
+    sizes = np.array(sizes)
+    most = max(1, int(sizes.sum(axis=1).max()))
+    drawn = np.zeros(len(sizes))
+    for _, path in timeline._paths(sizes, most):
+        for left, bottom, top in re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)H", path):
+            drawn[round(float(left) / timeline.WIDTH * len(sizes))] += float(bottom) - float(top)
+    np.testing.assert_allclose(drawn, timeline.HEIGHT * sizes.sum(axis=1) / most, atol=0.7)
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=900))
