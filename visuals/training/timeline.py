@@ -12,8 +12,6 @@ from visuals import units
 from visuals.training.evidence import StepEvidence
 from visuals.training.plan import FAINT, HUES, NAMES, ROLES
 
-WIDTH, HEIGHT = 300, 60
-
 
 def measured(evidence: StepEvidence) -> np.ndarray:
     """Returns the measured bytes during each launch of the plan by role: int64 [launches, roles]; [0, roles] without any.
@@ -52,28 +50,19 @@ def html(evidence: StepEvidence, source: str) -> str:
 def _figure(sizes: np.ndarray, most: int, title: str) -> str:
     top = units.bytes_(int(sizes.sum(axis=1).max()))
     about = escape(tr("{title}: at most {bytes}", title=title, bytes=top))
-    columns = "".join(
-        f'<path class="kt-{HUES[role]}{" kt-faint" * (role in FAINT)}" d="{path}"/>'
-        for role, path in _paths(sizes, most)
-    )
+    columns = "".join(f"<span>{''.join(_column(row, most))}</span>" for row in sizes)
     return (
-        f'<figure class="kt-timeline"><svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{about}">'
-        f"{columns}</svg><figcaption>{about}</figcaption></figure>"
-    )  # fmt: skip
+        f'<figure class="kt-timeline"><div role="img" aria-label="{about}">{columns}</div>'
+        f"<figcaption>{about}</figcaption></figure>"
+    )
 
 
-def _paths(sizes: np.ndarray, most: int) -> Iterator[tuple[str, str]]:
-    """Yields each role with the outline of its columns, stacked on the roles before it."""
-    below = np.cumsum(np.pad(sizes, ((0, 0), (1, 0))), axis=1)
-    edges = np.linspace(0, WIDTH, len(sizes) + 1)
-    for k, role in enumerate(ROLES):
-        bars = zip(edges, edges[1:], below[:, k], below[:, k + 1], strict=False)
-        yield role, "".join(_bar(*bar, most) for bar in bars if bar[3] > bar[2])
-
-
-def _bar(left: float, right: float, low: int, high: int, most: int) -> str:
-    bottom, top = (HEIGHT * (1 - v / most) for v in (low, high))
-    return f"M{left:.1f} {bottom:.1f}V{top:.1f}H{right:.1f}V{bottom:.1f}Z"
+def _column(row: np.ndarray, most: int) -> Iterator[str]:
+    """Yields the parts of one launch from the top down: each role's share of the scale in percent."""
+    for role, nbytes in zip(reversed(ROLES), reversed(row.tolist()), strict=True):
+        if nbytes:
+            faint = " kt-faint" if role in FAINT else ""
+            yield f'<i class="kt-{HUES[role]}{faint}" style="height: {100 * nbytes / most:.2f}%"></i>'
 
 
 __all__ = ["html", "measured", "peak", "rows"]

@@ -104,7 +104,7 @@ def test_measured_memory_lies_beside_the_predicted_one_at_one_scale():
     roles = {name: (predicted, measured) for name, predicted, measured in timeline.rows(found)}
     assert roles["images"] == ("132 KB", "20 B") and roles["gradients"][1] == "0 B"
     text = timeline.html(found, "measured here")
-    assert text.count("<svg") == 2 and f"measured here: at most {sum(HELD[NODES[-1]])} B" in text
+    assert text.count("<figure") == 2 and f"measured here: at most {sum(HELD[NODES[-1]])} B" in text
     assert "predicted, kernels of a GPU: at most 2.87 MB" in text
 
 
@@ -121,11 +121,10 @@ def test_recorded_memory_is_used_without_one_measured_here(monkeypatch):
 def test_a_column_is_as_high_as_its_bytes(sizes):
     sizes = np.array(sizes)
     most = max(1, int(sizes.sum(axis=1).max()))
-    drawn = np.zeros(len(sizes))
-    for _, path in timeline._paths(sizes, most):
-        for left, bottom, top in re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)H", path):
-            drawn[round(float(left) / timeline.WIDTH * len(sizes))] += float(bottom) - float(top)
-    np.testing.assert_allclose(drawn, timeline.HEIGHT * sizes.sum(axis=1) / most, atol=0.7)
+    for row in sizes:
+        shares = [float(v) for v in re.findall(r"height: ([\d.]+)%", "".join(timeline._column(row, most)))]
+        assert len(shares) == np.count_nonzero(row)
+        assert sum(shares) == pytest.approx(100 * row.sum() / most, abs=0.04)
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=900))
