@@ -44,6 +44,9 @@ class Session(Protocol):
         """Runs a program on the buffers once and waits for its end: the session's own, or one that differs from it in
         the arguments of its steps only. Of an engine that measures."""
 
+    def replay(self, program: Program) -> None:
+        """As `execute`, with as few submissions to the device as it needs."""
+
     def close(self) -> None: ...
 
 

@@ -117,6 +117,8 @@ class Session:
         self.program = program
         self.run()
 
+    replay = execute  # a processor has no graph to capture
+
     def _stage(self, at: str) -> None:
         """Append the most bytes by role since the previous stage."""
         allocated = {

@@ -10,6 +10,7 @@ import numpy as np
 from kernels.engines.cuda.compile import compile_kernel
 from kernels.engines.cuda.device import own_stream, poison, refused_when_full
 from kernels.engines.cuda.memory_hook import memory_hook
+from kernels.engines.cuda.replay import Replay
 from kernels.engines.protocol import ALLOCATED, Allocated
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, Step, refuse_steps
 from kernels.model.result import Memory
@@ -40,6 +41,7 @@ class Session:
         self._in_place = {b.name: inputs[b.name] for b in program.in_place}
         self._set({b.name: inputs[b.name] for b in program.of_role(INPUT)})
         self._calls = [call_of(step, self.arrays) for step in program.steps]
+        self._replay: Replay | None = None
 
     @property
     def memory(self) -> Memory:
@@ -66,6 +68,21 @@ class Session:
         with self.stream:
             self.run()
         self.stream.synchronize()
+
+    def replay(self, program: Program) -> None:
+        """As `execute`, by one CUDA graph: it is captured at the first call, and only what changed is set in it later."""
+        if self._replay is None:
+            self._replay = self.captured()
+        self._replay.update(program)
+        self._replay.launch(self.stream)
+        self.stream.synchronize()
+
+    def captured(self) -> Replay:
+        """Returns the session's program as a CUDA graph. Every kernel must have run once: a capture loads none."""
+        with self.stream:
+            self.stream.begin_capture()
+            self.run()
+            return Replay(self.stream.end_capture(), self.program)
 
     def _set(self, arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items():
@@ -102,6 +119,7 @@ class Session:
     def close(self) -> None:
         self.stream.synchronize()
         self._calls.clear()
+        self._replay = None
         self.arrays.clear()
         self._pool.free_all_blocks()
 
