@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernels.i18n import decimal, tr
+from kernels.i18n import decimal, tr, trn
 from visuals import units
 from visuals.training import recorded
 from visuals.training.evidence import StepEvidence, largest_role
@@ -172,7 +172,8 @@ def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
         "badge": curve.badge,
         "lines": lines,
         "top": decimal(f"{top:.2g}"),
-        "epochs": tr("{n} epochs", n=curve.epochs),
+        "right": decimal("100 %"),
+        "epochs": trn("{n} epoch", "{n} epochs", curve.epochs),
         "text": " ".join(filter(None, (curve.text, _dashed(other)))),
         "stale": curve.stale,
         "error": curve.error,
@@ -223,4 +224,6 @@ def thinned(points: Sequence[tuple[int, float]], most: int = MAX_POINTS) -> list
 
 
 def _points(points: Sequence[tuple[int, float]], steps: int, top: float) -> list[list[float]]:
-    return [[round(min(1.0, step / steps), 4), round(min(1.0, max(0.0, value / top)), 4)] for step, value in points if value == value]  # fmt: skip
+    """Returns points as shares of the width and the height. What lies beyond the last step, or is no number, is left out."""
+    shown = [(step, value) for step, value in points if step <= steps and value == value]
+    return [[round(step / steps, 4), round(min(1.0, max(0.0, value / top)), 4)] for step, value in shown]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.training.step import Memory
-from visuals.training import evidence, flops, recorded, strip, timeline
+from visuals.training import flops, recorded, strip, timeline
 from visuals.training.evidence import Measured, StepEvidence, facts
 
 PLAIN = StepEvidence("lenet5", 32, "sgd")
@@ -75,13 +75,9 @@ def test_recorded_curves_lie_beside_the_live_one(with_record):
     assert all(0 <= v <= 1 for line in part["lines"] for point in line["points"] for v in point)
 
 
-def test_the_facts_of_memory_are_those_of_the_plan():
-    f, p = facts(PLAIN), PLAIN.plan
-    assert int(f["launches"]) == len(p.parts) == int(f["forward"]) + int(f["backward"]) + 1
-    assert f["parameters"] == "61,706" and f["state_times"] == "1"
-    assert facts(StepEvidence("lenet5", 32, "adam"))["state_times"] == "2"
-    assert sum(PLAIN.at_peak().values()) == p.total.max()
-    assert evidence.largest_role(PLAIN) == "activation"
+def test_a_curve_ends_with_the_epochs_that_are_shown():
+    found = strip._points([(1, 2.3), (46, 0.2), (47, 0.1), (92, float("nan"))], 46, 2.5)
+    assert found == [[round(1 / 46, 4), 0.92], [1.0, 0.08]]
 
 
 def test_computing_layers_again_saves_at_the_peak_of_one_network_only():
