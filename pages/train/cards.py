@@ -13,7 +13,8 @@ from kernels.training.loop import KEPT
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.train import live, stage
 from visuals import units
-from visuals.training import flops, recorded, strip, timeline
+from visuals.strip.curve import loss_text
+from visuals.training import flops, recorded, timeline
 from visuals.training.evidence import StepEvidence, as_rows, facts
 from visuals.training.graph_words import PHASES
 from visuals.training.plan import NAMES, ROLES
@@ -260,7 +261,7 @@ def _run_row(training: live.Live) -> tuple[str, ...]:
     return (
         name,
         str(step),
-        strip.loss_text(loss),
+        loss_text(loss),
         ended,
         tr("{seconds} s here", seconds=decimal(f"{training.seconds:.3g}")),
     )
@@ -273,7 +274,7 @@ def _recorded_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         name,
         str(step),
-        strip.loss_text(loss),
+        loss_text(loss),
         decimal(f"{100 * accuracy:.1f} %"),
         tr("{seconds} s", seconds=decimal(f"{curve['seconds']:.3g}")) if "seconds" in curve else "",
     )

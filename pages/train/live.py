@@ -24,8 +24,8 @@ from kernels.training.held import Held
 from kernels.training.loop import Settings, State
 from pages.parts.worker import worker
 from visuals import units
+from visuals.strip.curve import loss_text
 from visuals.training.evidence import Measured
-from visuals.training.strip import loss_text
 
 KEY, HISTORY = "training", "training_history"
 MAX_HISTORY = 6

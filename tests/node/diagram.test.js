@@ -83,13 +83,13 @@ test("the picture is drawn as SVG at any step, the same from any step before", (
 });
 
 test("a line over the areas lifts the top of the chart and is in the legend", () => {
-  const theme = makeTheme(LIGHT, false), line = { name: "measured", values: Float32Array.from({ length: STEPS }, (_, n) => 100 * (n + 1)) };
+  const theme = makeTheme(LIGHT, false), line = { name: "measured", role: "ink", faint: false, values: Float32Array.from({ length: STEPS }, (_, n) => 100 * (n + 1)) };
   const drawn = (diagram) => {
     const own = { ...scene, diagram }, context = new SvgContext((text, f) => measure(text) * (parseFloat(f.match(/([\d.]+)px/)[1]) / 13));
     new Still(context, own, layOut(own, 900, 460, measure), theme, font, 0).goto(5);
     return context.text(900, 460, "t", "d");
   };
-  const plain = drawn(scene.diagram), lined = drawn({ ...scene.diagram, line });
+  const plain = drawn(scene.diagram), lined = drawn({ ...scene.diagram, areas: [...scene.diagram.areas, line] });
   const path = (text) => text.match(new RegExp(`<path d="[^"]*"[^>]*stroke="${theme.tokens.ink}"[^>]*>`, "g")) || [];
   assert.equal(path(lined).length, path(plain).length + 1);
   assert.equal(path(lined).at(-1).match(/L/g).length, 2 * STEPS - 1);

@@ -15,6 +15,8 @@ import numpy as np
 
 from visuals.scene.parts import ROLES, SceneError
 
+INK = "ink"  # the colour of a line over the areas
+
 
 @dataclass(frozen=True)
 class Box:
@@ -86,7 +88,8 @@ def check(diagram: Diagram, tensors: dict[str, Any], steps: int, need: Callable)
 
 
 def payload(diagram: Diagram, put: Callable) -> dict[str, Any]:
-    """Returns a diagram as it is sent: texts as JSON, heights of areas in the block."""
+    """Returns a diagram as it is sent: texts as JSON, heights of areas in the block. A line is sent as an area in ink."""
+    areas = [*diagram.areas, *(Area(line.name, INK, line.values) for line in (diagram.line,) if line)]
     return {
         "boxes": [
             {
@@ -98,8 +101,7 @@ def payload(diagram: Diagram, put: Callable) -> dict[str, Any]:
         "heights": list(diagram.heights),
         "arrows": [list(pair) for pair in diagram.arrows],
         "groups": [list(group) for group in diagram.groups],
-        "areas": [{"name": a.name, "role": a.role, "faint": a.faint, "values": put(np.asarray(a.values, np.float32))} for a in diagram.areas],
-        "line": diagram.line and {"name": diagram.line.name, "values": put(np.asarray(diagram.line.values, np.float32))},
+        "areas": [{"name": a.name, "role": a.role, "faint": a.faint, "values": put(np.asarray(a.values, np.float32))} for a in areas],
         "title": diagram.title,
         "totals": list(diagram.totals),
         "phases": [list(phase) for phase in diagram.phases],

@@ -52,8 +52,8 @@ function textsOf({ lines, w, h }, measure, scale) {
 }
 
 // The legend as words that wrap: [{text, role, faint, x, line}].
-function chartLegend(areas, { title, line: over }, width, measure, scale) {
-  const words = [{ text: title, role: "" }, ...areas.filter((a) => a.values.some(Boolean)).map((a) => ({ text: a.name, role: a.role, faint: a.faint })), ...(over ? [{ text: over.name, role: "ink", over: true }] : [])];
+function chartLegend(areas, { title }, width, measure, scale) {
+  const words = [{ text: title, role: "" }, ...areas.filter((a) => a.values.some(Boolean)).map((a) => ({ text: a.name, role: a.role, faint: a.faint }))];
   let x = 0, line = 0;
   for (const word of words) {
     const w = measure(word.text, !word.role) * (word.role ? 12 / 13 : 12 / 14) + (word.role ? 14 : 0) * scale;
@@ -149,9 +149,11 @@ function drawBox(ctx, box, step, theme, write, scale) {
   }
 }
 
-function drawChart(ctx, { areas, line, totals, phases }, { chart, legend, legendY }, steps, step, theme, write, scale) {
+// An area in ink is a line over the others.
+function drawChart(ctx, { areas: all, totals, phases }, { chart, legend, legendY }, steps, step, theme, write, scale) {
   const { x, y, w, h } = chart, { tokens } = theme, width = w / steps, room = h - 17 * scale; // above the areas: their total
-  const sums = Array.from({ length: steps }, (_, n) => areas.reduce((sum, a) => sum + a.values[n], 0)), most = Math.max(...sums, ...(line ? line.values : []), 1);
+  const areas = all.filter((a) => a.role !== "ink"), line = all.find((a) => a.role === "ink")?.values || [];
+  const sums = Array.from({ length: steps }, (_, n) => areas.reduce((sum, a) => sum + a.values[n], 0)), most = Math.max(...sums, ...line, 1);
   ctx.fillStyle = tokens.ground;
   ctx.fillRect(x, y, w, h);
   for (let n = 0; n < steps; n++) {
@@ -166,7 +168,10 @@ function drawChart(ctx, { areas, line, totals, phases }, { chart, legend, legend
     }
   }
   ctx.globalAlpha = 1;
-  if (line) drawLine(ctx, line.values, (n) => x + n * width, (v) => y + h - (v / most) * room, tokens, scale);
+  Object.assign(ctx, { strokeStyle: tokens.ink, lineWidth: 1.5 * scale });
+  ctx.beginPath();
+  line.forEach((v, n) => [n, n + 1].forEach((at) => ctx[at ? "lineTo" : "moveTo"](x + at * width, y + h - (v / most) * room)));
+  ctx.stroke();
   Object.assign(ctx, { strokeStyle: tokens.write, lineWidth: 2 * scale });
   const high = (sums[step] / most) * room;
   ctx.strokeRect(x + step * width, y + h - high, width, high);
@@ -179,29 +184,16 @@ function drawChart(ctx, { areas, line, totals, phases }, { chart, legend, legend
     if (((last - first) * width) < 6.5 * name.length * scale && n < phases.length - 1) return; // no room for its name
     write(name, n === phases.length - 1 && n ? x + w : from + ((last - first) * width) / 2, y + h + 13 * scale, 11.5, step >= first && step < last ? tokens.ink : tokens.dim, n === phases.length - 1 && n ? "right" : "center", step >= first && step < last);
   });
-  for (const { text, role, faint, over, x: at, line: row } of legend.words) {
+  for (const { text, role, faint, x: at, line: row } of legend.words) {
     const top = legendY + row * LEGEND * scale + 3 * scale, left = x + at;
     if (role) {
-      ctx.fillStyle = over ? tokens.ink : theme.written[role][1][faint ? 18 : 40].css;
-      ctx.fillRect(left, top + (over ? 6 : 2) * scale, 9 * scale, (over ? 1.5 : 9) * scale);
+      const ink = role === "ink";
+      ctx.fillStyle = ink ? tokens.ink : theme.written[role][1][faint ? 18 : 40].css;
+      ctx.fillRect(left, top + (ink ? 6 : 2) * scale, 9 * scale, (ink ? 1.5 : 9) * scale);
     }
     write(text, left + (role ? 13 * scale : 0), top + 10.5 * scale, 12, role ? tokens.ink : tokens.dim, "left", !role);
   }
   if (totals.length) write(totals[step], x + w, y + 11 * scale, 12, tokens.ink, "right", true);
-}
-
-// A line with a level for each step: on the ground's colour, so that it is seen on every area.
-function drawLine(ctx, values, left, top, tokens, scale) {
-  for (const [colour, width] of [[tokens.ground, 4], [tokens.ink, 1.5]]) {
-    Object.assign(ctx, { strokeStyle: colour, lineWidth: width * scale });
-    ctx.beginPath();
-    values.forEach((v, n) => {
-      if (!n) ctx.moveTo(left(0), top(v));
-      else ctx.lineTo(left(n), top(v));
-      ctx.lineTo(left(n + 1), top(v));
-    });
-    ctx.stroke();
-  }
 }
 
 // Outlines of boxes: read in sky blue, written in vermilion.

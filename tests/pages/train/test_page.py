@@ -150,7 +150,7 @@ def test_a_training_runs_to_its_end_and_its_times_are_on_the_stage():
     boxes = heads(at)[0]["meta"]["diagram"]["boxes"]
     assert all(len(box["lines"]) == 2 for box in boxes if box["name"] == "kernels")
     assert f"After {STEPS} steps the network recognises" in texts(at)
-    line = heads(at)[0]["meta"]["diagram"]["line"]
+    line = heads(at)[0]["meta"]["diagram"]["areas"][-1]
     assert line["name"] == "measured on this processor" and "Measured in one step: at most" in texts(at)
     assert set(found.held) == set(found.node_ms)
 
@@ -206,7 +206,7 @@ def test_other_settings_make_the_curve_stale_and_start_anew():
     wait(at, ended)
     at.session_state["lr"] = 0.07
     at.run()
-    assert curve(at)["stale"] and "At other settings: residual, batch 100" in curve(at)["text"]
+    assert curve(at)["kind"] == "stale-curve" and "At other settings: residual, batch 100" in curve(at)["text"]
     assert strip(at)["run"]["label"] == "Train"
 
 

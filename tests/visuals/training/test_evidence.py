@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.training.step import Memory
+from visuals.strip import curve
 from visuals.training import flops, recorded, strip, timeline
 from visuals.training.evidence import Measured, StepEvidence, facts
 
@@ -76,7 +77,7 @@ def test_recorded_curves_lie_beside_the_live_one(with_record):
 
 
 def test_a_curve_ends_with_the_epochs_that_are_shown():
-    found = strip._points([(1, 2.3), (46, 0.2), (47, 0.1), (92, float("nan"))], 46, 2.5)
+    found = curve.shares([(1, 2.3), (46, 0.2), (47, 0.1), (92, float("nan"))], 46, 2.5)
     assert found == [[round(1 / 46, 4), 0.92], [1.0, 0.08]]
 
 
@@ -126,13 +127,13 @@ def test_a_column_is_as_high_as_its_bytes(sizes):
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=900))
 def test_a_thinned_curve_keeps_its_ends(losses):
     points = list(enumerate(losses, start=1))
-    found = strip.thinned(points)
+    found = curve.thinned(points)
     assert found[0] == points[0] and found[-1] == points[-1]
-    assert len(found) <= strip.MAX_POINTS + 1 and found == sorted(found)
+    assert len(found) <= curve.MAX_POINTS + 1 and found == sorted(found)
 
 
 def test_a_loss_is_written_without_a_power_of_ten():
-    assert [strip.loss_text(v) for v in (2.3026, 0.0123, 5e-5, 0.0)] == ["2.3", "0.0123", "< 0.001", "0"]
+    assert [curve.loss_text(v) for v in (2.3026, 0.0123, 5e-5, 0.0)] == ["2.3", "0.0123", "< 0.001", "0"]
 
 
 def test_the_first_convolution_is_counted_in_two_ways():

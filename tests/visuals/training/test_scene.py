@@ -138,7 +138,8 @@ def test_measured_memory_is_a_line_over_the_areas():
     assert found.diagram.line.values.tolist() == [sizes[p.node(n).name] for n in range(found.steps)]
     assert found.diagram.totals[0] == f"{plain.diagram.totals[0]}, 1 MB measured"
     meta, _ = payload(found)
-    assert meta["diagram"]["line"]["name"] == found.diagram.line.name
+    line = meta["diagram"]["areas"][-1]
+    assert (line["name"], line["role"]) == (found.diagram.line.name, "ink")
 
 
 def test_a_line_with_too_few_heights_is_refused():
