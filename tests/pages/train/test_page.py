@@ -206,7 +206,9 @@ def test_other_settings_make_the_curve_stale_and_start_anew():
     wait(at, ended)
     at.session_state["lr"] = 0.07
     at.run()
-    assert curve(at)["kind"] == "stale-curve" and "At other settings: residual, batch 100" in curve(at)["text"]
+    assert (
+        curve(at)["kind"] == "stale-curve" and "At other settings: residual, batch 100" in curve(at)["text"]
+    )
     assert strip(at)["run"]["label"] == "Train"
 
 
