@@ -88,7 +88,11 @@ def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
     same = _is_same(values, training)
     text = training.text()
     if training.stopping and not training.running:
-        text = tr("Stopped. {text} Resume continues bit for bit.", text=text)
+        text = (
+            tr("Stopped. {text} Resume continues bit for bit.", text=text)
+            if same
+            else tr("Stopped. {text} It can be resumed at its own settings.", text=text)
+        )
     if not same:
         text = tr("At other settings: {settings}. {text}", settings=named(training), text=text)
     return strip.Curve(

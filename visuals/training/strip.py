@@ -117,21 +117,22 @@ def _peak_badge(evidence: StepEvidence, predicted: int) -> dict[str, str]:
 
 
 def phases(evidence: StepEvidence) -> dict[str, Any]:
-    """Returns the share of each phase in the time, and of launching if both ways of it are recorded."""
+    """Returns the share of each phase in the time, and on a GPU that of launching if both ways of it are recorded."""
     found = evidence.by_phase()
     rows = [
         {"label": tr(title), "share": found.get(phase), "text": units.share(found[phase]) if found else "–",
          "main": bool(found) and found[phase] == max(found.values())}
         for phase, title in PHASES.items()
     ]  # fmt: skip
-    launching = _launching(evidence)
-    rows.append(
-        {
-            "label": tr("launch overhead"),
-            "share": launching,
-            "text": "–" if launching is None else units.share(launching),
-        }
-    )
+    if not evidence.measured:  # launching is a share of another time, that of a GPU
+        launching = _launching(evidence)
+        rows.append(
+            {
+                "label": tr("launch overhead"),
+                "share": launching,
+                "text": "–" if launching is None else units.share(launching),
+            }
+        )
     return {"title": tr("Where the time goes"), "rows": rows, "text": _phase_text(found)}
 
 

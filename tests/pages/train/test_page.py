@@ -252,3 +252,19 @@ def test_points_of_the_running_episode_are_shown_and_not_kept_twice():
     found.poll()
     assert [step for step, _ in found.shown()] == [1, 2, 3, 4] and len(found.points) == 2
     assert np.diff([step for step, _ in found.shown()]).tolist() == [1, 1, 1]
+
+
+def test_a_training_that_was_stopped_at_other_settings_can_be_resumed_there():
+    at = open_at(**FAST)
+    state = Training(Settings("residual", 100, "sgd", {"lr": 0.05})).state()
+    at.session_state[live.KEY] = Live(
+        Settings("residual", 100, "sgd", {"lr": 0.05}), 1, points=[(1, 2.3)], state=state, stopping=True
+    )
+    at.run()
+    assert strip(at)["run"]["label"] == "Resume" and "Resume continues bit for bit" in curve(at)["text"]
+    at.session_state["lr"] = 0.07
+    at.run()
+    text = curve(at)["text"]
+    assert strip(at)["run"]["label"] == "Train" and "Resume continues" not in text
+    assert text.startswith("At other settings: residual, batch 100, sgd, lr 0.05. Stopped.")
+    assert "It can be resumed at its own settings." in text

@@ -57,6 +57,8 @@ def test_a_record_says_what_one_graph_gains(with_record):
     f = facts(with_record)
     assert (f["graph"], f["one_by_one"], f["eager"], f["gain"]) == ("80 µs", "200 µs", "400 µs", "2.5")
     assert strip.phases(with_record)["rows"][3]["share"] == pytest.approx(0.6)
+    here = replace(with_record, measured=TIMED.measured)  # a processor launches nothing
+    assert sum(row["share"] for row in strip.phases(here)["rows"]) == pytest.approx(1)
     assert [bar["title"] for bar in strip.time(with_record)["bars"]] == [
         "launches one by one",
         "one CUDA graph",
