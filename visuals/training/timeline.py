@@ -62,7 +62,7 @@ def _column(row: np.ndarray, most: int) -> Iterator[str]:
     for role, nbytes in zip(reversed(ROLES), reversed(row.tolist()), strict=True):
         if nbytes:
             faint = " kt-faint" if role in FAINT else ""
-            yield f'<i class="kt-{HUES[role]}{faint}" style="height: {100 * nbytes / most:.2f}%"></i>'
+            yield f'<i style="height:{100 * nbytes / most:.2f}%" class="kt-{HUES[role]}{faint}"></i>'
 
 
 __all__ = ["html", "measured", "peak", "rows"]

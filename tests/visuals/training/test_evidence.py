@@ -121,7 +121,7 @@ def test_a_column_is_as_high_as_its_bytes(sizes):
     sizes = np.array(sizes)
     most = max(1, int(sizes.sum(axis=1).max()))
     for row in sizes:
-        shares = [float(v) for v in re.findall(r"height: ([\d.]+)%", "".join(timeline._column(row, most)))]
+        shares = [float(v) for v in re.findall(r"height:([\d.]+)%", "".join(timeline._column(row, most)))]
         assert len(shares) == np.count_nonzero(row)
         assert sum(shares) == pytest.approx(100 * row.sum() / most, abs=0.04)
 
