@@ -62,6 +62,8 @@ LESSONS = {
     mark("layers"): (
         "relu",
         "relu-backward",
+        "gelu",
+        "gelu-backward",
         "bias",
         "bias-backward",
         "residual",

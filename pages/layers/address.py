@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
+from kernels.elementwise.shape import FORMS
 from kernels.i18n import cached, tr
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
@@ -39,7 +40,7 @@ WINDOWS = {"R": 32, "S": 32, "u": 32, "v": 32, "dilation_h": 32, "dilation_w": 3
 LIMITS = EXTENTS | WINDOWS
 PADS = {"pad_h": 16, "pad_w": 16}
 CHOICES = {
-    "keep": ("y", "bytes", "bits"), "layout": ("nchw", "nhwc"), "ceil": (0, 1), "include_pad": (1, 0),
+    "keep": ("y", "bytes", "bits"), "form": FORMS, "layout": ("nchw", "nhwc"), "ceil": (0, 1), "include_pad": (1, 0),
     "tokens": ("uniform", "zipf", "equal"),
 }  # fmt: skip
 

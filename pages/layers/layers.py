@@ -159,6 +159,17 @@ LAYERS: dict[str, Layer] = {
         both("relu", "relu", "res2-n64", ("scalar", "scalar"), "relu-backward"),
         scenes.elementwise, _maps, 1024, MAPS, {"keep": (mark("kept"), 118)},
     ),
+    "gelu": Layer(
+        mark("GELU"),
+        mark("GELU: a smooth curve in place of ReLU’s corner"),
+        mark(
+            'GELU computes <span class="kt-math">y = x · Φ(x)</span> for each element. Φ(x) is the share of normal random numbers below x. '
+            "The exact form uses erf, as BERT and PyTorch’s default do. GPT-2 approximates it by tanh. The backward pass needs x. "
+            "Memory limits these kernels too. The transformer in the lesson Train uses ReLU."
+        ),
+        both("gelu", "gelu", "gpt2", ("scalar", "scalar"), "gelu-backward"),
+        scenes.elementwise, _maps, 1024, MAPS, {"form": (mark("form"), 118)},
+    ),
     "bias": Layer(
         mark("bias"),
         mark("Bias: one number for each channel"),

@@ -31,7 +31,7 @@ class Stage:
     """What a lesson's stage plays and measures. Without a scene the strip stands alone.
 
     `link` puts the real size on the stage, if the page can show it. `orders` maps each order in which the stage can play to
-    its explanation. `chapter` is the open chapter of a story.
+    its explanation. `chapter` is the open chapter of a story. `curve`: recorded curves beside the strip's figures.
     """
 
     key: str
@@ -42,6 +42,7 @@ class Stage:
     link: Link | None = None
     orders: Mapping[str, str] = field(default_factory=dict)
     chapter: OpenChapter | None = None
+    curve: Mapping[str, Any] | None = None
 
     def draw(self) -> None:
         """Draws the stage and its strip, which is polled while something is measured or counted."""
@@ -106,7 +107,7 @@ def _draw(on_stage: Stage, polled: bool) -> None:
     stage.mount(
         on_stage.scene,
         on_stage.key,
-        strip=strip.strip(known, size, _run_state()),
+        strip=strip.strip(known, size, _run_state(), on_stage.curve),
         fit=True,
         orders=tuple(on_stage.orders.items()),
         **options,

@@ -141,7 +141,15 @@ rung = LADDER.rung(address.rung(topic, values))
 settings = run.options(LADDER, address.STAGE_SHAPE, (rung.name, rung.default_tiles), visible=False)
 sizes = Sizes(name, address.real)
 if "watch" in parts:
-    Stage("precision", address.scene(topic, values), settings, rung, sizes, chapter=chapter).draw()
+    Stage(
+        "precision",
+        address.scene(topic, values),
+        settings,
+        rung,
+        sizes,
+        chapter=chapter,
+        curve=address.curve(topic),
+    ).draw()
     if visible and topic != address.INSTRUCTIONS:
         quiet(about_strip(topic, values))
 if whole:

@@ -55,7 +55,8 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     if training:
         training.poll()
     found = evidence(values)
-    scene, _ = address.scene(values, found.node_ms, found.measured is not None)
+    held = {node: sum(sizes) for node, sizes in found.held.items()}
+    scene, _ = address.scene(values, found.node_ms, found.measured is not None, held)
     options: dict[str, Any] = {}
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"
@@ -87,7 +88,11 @@ def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
     same = _is_same(values, training)
     text = training.text()
     if training.stopping and not training.running:
-        text = tr("Stopped. {text} Resume continues bit for bit.", text=text)
+        text = (
+            tr("Stopped. {text} Resume continues bit for bit.", text=text)
+            if same
+            else tr("Stopped. {text} It can be resumed at its own settings.", text=text)
+        )
     if not same:
         text = tr("At other settings: {settings}. {text}", settings=named(training), text=text)
     return strip.Curve(
