@@ -23,7 +23,7 @@ LAUNCH, GRAPH = (
 GRAPH_RUNS = 20  # of a graph
 SAMPLES, SAMPLE_S = 15, 2e-3  # of a time; about the length of one sample
 MAX_RUNS = 50  # in a sample
-WHOLE = 1 << 24  # elements: a longer array repeats one of TILE elements, and parts of its result are compared
+WHOLE = 1 << 22  # elements: a longer array repeats one of TILE elements, and parts of its result are compared
 TILE = 1 << 20
 
 Run = Callable[[], None]

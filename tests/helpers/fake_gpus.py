@@ -137,7 +137,7 @@ class FakeGpus:
         self.connected: set[tuple[int, int]] = set()
         self._names = itertools.count()
         runtime = SimpleNamespace(
-            getDeviceCount=lambda: count, CUDARuntimeError=RuntimeError_, memcpyPeerAsync=self._copy,
+            getDeviceCount=lambda: count, getDeviceProperties=lambda rank: {"name": b"NVIDIA Pretence"}, CUDARuntimeError=RuntimeError_, memcpyPeerAsync=self._copy,
             deviceCanAccessPeer=lambda a, b: int((a, b) != apart), deviceEnablePeerAccess=self._connect,
         )  # fmt: skip
         self.cuda = SimpleNamespace(
@@ -167,6 +167,7 @@ class FakeGpus:
         def copy() -> None:
             b, state = self.memory.bytes, self.memory.state
             at, start = to - GLOBAL_BASE, source - GLOBAL_BASE
+            self.streams[stream - 1000].now += KERNEL_S
             b[at : at + nbytes], state[at : at + nbytes] = b[start : start + nbytes].copy(), 2
 
         self.streams[stream - 1000].queue(copy)
@@ -230,10 +231,11 @@ class FakeNccl:
     def groupEnd(self) -> None:
         for rank, calls in self.open.items():
             self.gpus.streams[rank].queue(Group(calls))
+        self.open = {}
 
 
 class Communicator:
-    """Any call is kept until the group ends."""
+    """Any call is kept until the group ends, or queued alone where there is no group."""
 
     def __init__(self, nccl: FakeNccl, rank: int):
         self._nccl, self._rank = nccl, rank
@@ -242,7 +244,13 @@ class Communicator:
         pass
 
     def __getattr__(self, name: str) -> Callable:
-        return lambda *args: self._nccl.open[self._rank].append((name, args))
+        def call(*args: Any) -> None:
+            if self._nccl.open:
+                self._nccl.open[self._rank].append((name, args))
+            else:
+                self._nccl.gpus.streams[self._rank].queue(Group([(name, args)]))
+
+        return call
 
 
 def nccl_calls(gpus: FakeGpus, of_ranks: list[list[tuple[str, tuple]]]) -> None:

@@ -80,6 +80,11 @@ class Devices:
         with self._cupy.cuda.Device(rank), self.streams[rank] as stream:
             yield stream
 
+    def name(self, rank: int) -> str:
+        """Returns the name of a GPU."""
+        name = self._cupy.cuda.runtime.getDeviceProperties(rank)["name"]
+        return name.decode() if isinstance(name, bytes) else name
+
     def empty(self, rank: int, size: int, dtype: Any) -> Any:
         """Returns an array on a GPU, its content unknown. RuleError if the memory is full."""
         with self.on(rank), refused_when_full():
