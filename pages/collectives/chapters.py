@@ -12,7 +12,7 @@ from visuals.collectives.evidence import facts as facts_of
 from visuals.strip.facts import Evidences, Facts
 
 MORE = 8  # GPUs, where a chapter asks what changes with more of them
-GROWTH = (1.1, 1.9, 3.5)  # between the answers to how many times as long MORE GPUs take
+GROWTH = (1.1, 2, 5)  # between the answers to how many times as long MORE GPUs take
 ASKED = (NAIVE, RING, TREE, ONE_SHOT)  # "which is fastest?"
 PORTS = (1.5, 1.75, 3.5)  # answers: times the array
 
@@ -86,6 +86,7 @@ def bytes_decide(evidences: Evidences) -> bool:
     return not latency_decides(evidences) and found.predicted_ms(RING) < found.predicted_ms(ONE_SHOT)
 
 
+SMALL = {"ranks": "3", "elements": "12"}  # three arrays are below each other at 1280 x 720
 CHAPTERS = (
     Chapter(
         mark("Every GPU needs the sum"),
@@ -93,6 +94,7 @@ CHAPTERS = (
             mark("{stage_ranks} GPUs train one network, each with images of its own. Each has [gradients](input) in its memory: {stage_elements} numbers here."),
             mark("All must change their weights in the same way. So each needs [the sum](output) of all {stage_ranks} arrays."),
         ),
+        SMALL,
         nudge=mark("Press Play: numbers move between the memories, round by round."),
     ),
     Chapter(
@@ -101,12 +103,12 @@ CHAPTERS = (
             mark("The plainest way: GPU 0 receives every array, adds them all and sends [the sum](output) back."),
             mark("Only one link is busy in each round. The others wait. The port of GPU 0 moves {stage_times} times the array."),
         ),
-        {"algorithm": NAIVE},
+        {"algorithm": NAIVE, **SMALL},
         step=1,
-        loop=(0, 7),
+        loop=(0, 5),
         question=Question(
             mark("Your guess: how long would {more} GPUs take, against {stage_ranks}?"),
-            (mark("The same"), mark("Up to 1.9 times"), mark("Up to 3.5 times"), mark("Longer")),
+            (mark("The same"), mark("Up to 2 times"), mark("Up to 5 times"), mark("Longer")),
             growth,
             mark("The model predicts {more_times} times as long: each further GPU adds two rounds with the whole array."),
         ),
@@ -118,8 +120,9 @@ CHAPTERS = (
             mark("Each array is cut into {stage_ranks} chunks. In each round every GPU sends one chunk to the next GPU, which [adds](output) it."),
             mark("After {half} rounds each GPU holds one complete chunk. This half is a reduce-scatter."),
         ),
+        SMALL,
         step=1,
-        loop=(0, 3),
+        loop=(0, 2),
         nudge=mark("Click a number to follow it from GPU to GPU."),
         holds=every_link_always,
     ),
@@ -129,8 +132,9 @@ CHAPTERS = (
             mark("The [complete chunks](output) go round once more. Each GPU copies what it receives: this half is an all-gather."),
             mark("In {stage_rounds} rounds each port moves {stage_times} times the array. All links are busy in every round."),
         ),
-        step=4,
-        loop=(4, 6),
+        SMALL,
+        step=3,
+        loop=(3, 4),
         question=Question(
             mark("Your guess: how much does each port move in a ring of {more} GPUs?"),
             (mark("1.5 times the array"), mark("1.75 times the array"), mark("3.5 times the array")),
@@ -157,7 +161,7 @@ CHAPTERS = (
             mark("One-shot has a single round. Every GPU reads the arrays of all others and [adds](output) them itself."),
             mark("At {real_length} latency is {real_waits} of the predicted time."),
         ),
-        {"algorithm": ONE_SHOT, "bytes": "64 KiB"},
+        {"algorithm": ONE_SHOT, "bytes": "64 KiB", **SMALL},
         step=1,
         size="real",
         question=Question(
@@ -174,8 +178,8 @@ CHAPTERS = (
             mark("At {real_length} latency is only {real_waits} of the predicted time. Now the bytes of each port count."),
             mark("The model predicts {real_predicted_ring} for a ring and {real_predicted_one_shot} for one-shot, which moves whole arrays."),
         ),
-        {"bytes": "1 GiB"},
-        step=6,
+        {"bytes": "1 GiB", **SMALL},
+        step=4,
         size="real",
         nudge=mark("In Explore, look for the length at which both lines of the chart cross."),
         holds=bytes_decide,
@@ -186,9 +190,9 @@ CHAPTERS = (
             mark("Both halves of a ring are collectives of their own. If each GPU updates only its chunk of the weights, an [all-gather](output) then gives them to all."),
             mark("A broadcast copies one array to all GPUs. An all-to-all moves a block from every GPU to every other."),
         ),
-        {"kind": ALL_GATHER},
+        {"kind": ALL_GATHER, **SMALL},
         step=1,
-        loop=(0, 3),
+        loop=(0, 2),
         nudge=mark("The lesson [train](/train) computes the gradients that are summed here."),
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from pages.parts.text import idea, note
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
 
 PAGE = "collectives/page.py"
-LINE = ((("ranks", "GPUs", 140), ("elements", "elements", 150)),)
+LINE = ((("ranks", "GPUs", 130), ("elements", "elements", 186)),)
 
 
 def links(name: str, label: str, titles: dict[str, str], chosen: str, values: address.Values) -> None:
@@ -41,7 +41,7 @@ def controls(values: address.Values) -> None:
         links("algorithm", tr("algorithm"), known, address.algorithm(values), values)
     with st.container(key="params", horizontal=True):
         numbers(address.FIELDS, LINE, address.BOUNDS)
-        select(address.FIELDS, "bytes", 170, tr("length in the strip"))
+        select(address.FIELDS, "bytes", 230, tr("length in the strip"))
 
 
 chapter = STORY.open()

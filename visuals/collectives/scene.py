@@ -27,7 +27,7 @@ from visuals.scene.parts import Captions, Flow, Group, Read, Reading, Source, Te
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 from visuals.scene.source import source_of
 
-MAX_FLOWS = 12  # arrows between the GPUs: more would cover the numbers
+MAX_FLOWS = 8  # arrows between the GPUs: more would cover the numbers
 LARGEST = 9  # of the numbers at the start
 
 
@@ -61,10 +61,10 @@ def _scene(shape: CollectiveShape) -> Scene:
         key=f"{shape.kind} {shape.algorithm} {shape.ranks} {shape.elements}",
         title=tr("{kind}, {algorithm}", kind=tr(TITLES[shape.kind]), algorithm=tr(ALGORITHM_TITLES[shape.algorithm])),
         tensors=tuple(
-            Tensor(f"gpu{r}", f"gpu{r}", tr("array of GPU {n}", n=r), "output", 1, 1, shape.elements, note=_note(shape) if not r else "")
+            Tensor(f"gpu{r}", f"gpu{r}", tr("memory of GPU {n}", n=r), "output", 1, 1, shape.elements, note=_note(shape) if not r else "")
             for r in range(shape.ranks)
         ),
-        groups=tuple(Group(((f"gpu{r}",),), "workspace", tr("memory of GPU {n}", n=r)) for r in range(shape.ranks)),
+        groups=tuple(Group(((f"gpu{r}",),), "workspace") for r in range(shape.ranks)),
         steps=steps, step_name=tr("round"), order_name=tr("round by round"),
         order_note=tr("All moves of a round happen together. On GPUs the slices of several rounds are under way at once."),
         writes=tuple(_writes(plan, states)), reads=tuple(_reads(plan, steps)), captions=_captions(plan),
@@ -171,7 +171,7 @@ def complete(plan: Schedule, states: Sequence[Sequence[np.ndarray]]) -> np.ndarr
 def _flows(plan: Schedule, steps: int) -> Iterator[Flow]:
     """Yields an arrow for each link that the schedule uses, if they are few."""
     links = plan.link_elements()
-    if len(links) > MAX_FLOWS:
+    if len(links) > min(MAX_FLOWS, 2 * (plan.shape.ranks - 1)):  # where all read from all, arrows only cross
         return
     for source, destination in links:
         labels = ["", *(_label(plan.shape, moves, (source, destination)) for moves in plan.rounds), ""]
