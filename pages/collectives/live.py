@@ -27,6 +27,7 @@ class Live:
     request: Exchange
     job: Job | None = None
     rows: dict[str, Row] = field(default_factory=dict)
+    counted: tuple[Row, ...] = ()  # of emulated GPUs
     error: str = ""
 
     @property
@@ -43,16 +44,28 @@ class Live:
         except JobError as error:
             self.error = str(error)
             return
+        self.counted = tuple(row for row in found if "same_bytes" in row)
         self.rows = {row["algorithm"]: row for row in found if "median_ms" in row}
         refused = [f"{row['algorithm']}: {row['refused']}" for row in found if "refused" in row]
         self.error = "; ".join(refused)
 
     def text(self) -> str:
-        """Returns how far the job is."""
+        """Returns how far the job is, or what was counted on emulated GPUs."""
         if not self.job:
-            return ""
+            return _counted(self.counted) if self.counted else ""
         ahead = worker().position(self.job)
         return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(self.job.text)
+
+
+def _counted(rows: tuple[Row, ...]) -> str:
+    """Returns what emulated GPUs did, in a sentence."""
+    if all(row["equal"] and row["same_bytes"] for row in rows):
+        return tr(
+            "Emulated: {n} kernels on {gpus} GPUs. All sums are right and equal bit for bit, all bytes as scheduled.",
+            n=len(rows), gpus=rows[0]["ranks"],
+        )  # fmt: skip
+    wrong = next(row["algorithm"] for row in rows if not (row["equal"] and row["same_bytes"]))
+    return tr("Emulated: {kernel} differs from its schedule.", kernel=wrong)
 
 
 def current() -> Live | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
 
+from kernels.collectives.shape import ALL_REDUCE
 from kernels.i18n import tr
 from kernels.jobs.exchange import Exchange
 from pages.collectives import address, live
@@ -52,6 +53,15 @@ def request(shape: Any) -> Exchange:
     return Exchange(shape.kind, shape.ranks, shape.elements)
 
 
+def pressed_request(values: Mapping[str, Any]) -> Exchange | None:
+    """Returns what the button runs: the collective at the length of the strip. Where the GPUs are missing, our kernels on
+    emulated GPUs with the arrays of the stage; None if there is no kernel for it."""
+    if not live.refusal(int(values["ranks"])):
+        return request(address.real(values))
+    shape = address.shape(values)
+    return replace(request(shape), emulated=True) if shape.kind == ALL_REDUCE else None
+
+
 def _draw(on_stage: CollectiveStage, polled: bool) -> None:
     values = on_stage.values
     if isinstance(pressed := stage.pressed(KEY), dict):  # before anything is drawn
@@ -66,20 +76,26 @@ def _draw(on_stage: CollectiveStage, polled: bool) -> None:
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": chapter.panel(found), "step": chapter.current.step, "play": playing}
         selected = chapter.current.size
-    data = strip.strip(found, selected, _run(values, running))
+    data = strip.strip(found, selected, _run(values, running), _label(values))
     stage.mount(address.scene(values), KEY, strip=data, fit=True, **options)
     if polled and not running.running and not url_is_stale():
         st.rerun()  # the polling ends, and the cards show the result
 
 
+def _label(values: Mapping[str, Any]) -> str:
+    """Returns the text of the button: without enough GPUs nothing is timed."""
+    return tr("Emulate") if live.refusal(int(values["ranks"])) else tr("Run here")
+
+
 def _run(values: Mapping[str, Any], running: live.Live | None) -> Run:
-    """Returns the state of the button. It measures at the length of the strip."""
-    same = running and running.request == request(address.real(values))
+    """Returns the state of the button."""
+    wanted = pressed_request(values)
     if running and running.running:
         return Run(True, True, running.job.share, running.text())
-    if why := live.refusal(int(values["ranks"])):
-        return Run(can=False, text=tr("Not measured here: {why}.", why=why))
-    return Run(error=running.error if same else "")
+    same = running if running and running.request == wanted else None
+    why = live.refusal(int(values["ranks"]))
+    text = (same and same.text()) or (why and tr("Not measured here: {why}.", why=why))
+    return Run(can=wanted is not None, text=text or "", error=same.error if same else "")
 
 
 def _act(on_stage: CollectiveStage, pressed: Mapping[str, Any]) -> None:
@@ -90,6 +106,6 @@ def _act(on_stage: CollectiveStage, pressed: Mapping[str, Any]) -> None:
         case {"do": "stop"}:
             live.stop()
             st.rerun()
-        case {"do": "run"} if not live.refusal(int(on_stage.values["ranks"])):
-            live.start(request(address.real(on_stage.values)))
+        case {"do": "run"} if wanted := pressed_request(on_stage.values):
+            live.start(wanted)
             st.rerun()

@@ -22,7 +22,17 @@ from kernels.collectives.shape import (
     CollectiveShape,
 )
 from kernels.i18n import cached, tr
-from visuals.collectives.captions import ALGORITHM_TITLES, CHAIN, END, MARKS, ROUNDS, START, TITLES
+from visuals.collectives.captions import (
+    ALGORITHM_TITLES,
+    CHAIN,
+    END,
+    MARKS,
+    PASS_LAST,
+    PASS_OWN,
+    ROUNDS,
+    START,
+    TITLES,
+)
 from visuals.scene.parts import Captions, Flow, Group, Read, Reading, Source, Tensor, Write
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 from visuals.scene.source import source_of
@@ -202,7 +212,7 @@ def _source(plan: Schedule) -> Source | None:
     kind = [0, *(1 if _adds(moves) else 2 for moves in plan.rounds), 3]
     marks = [start, adds, copies, end]
     if s.algorithm == RING and plan.rounds:
-        marks += ["pass_on(next_out, nullptr, in", "pass_on(next_out, out, out, in"]
+        marks += [PASS_OWN, PASS_LAST]
         kind[1] = 4  # the first chunk is the rank's own
         if s.ranks - 1 < len(plan.rounds):
             kind[s.ranks] = 5  # the sum is complete: it is stored, and sent on

@@ -14,14 +14,16 @@ from visuals.strip.strip import Run
 MAX_BARS = 6
 
 
-def strip(sizes: Mapping[str, CollectiveEvidence], selected: str, run: Run) -> dict[str, Any]:
-    """Returns the strip as data for the player. `sizes`: by key, "stage" and "real"."""
+def strip(
+    sizes: Mapping[str, CollectiveEvidence], selected: str, run: Run, label: str = ""
+) -> dict[str, Any]:
+    """Returns the strip as data for the player. `sizes`: by key, "stage" and "real"; `label`: of the button."""
     return {
         "sizes": [_size(key, evidence) for key, evidence in sizes.items()],
         "selected": selected,
         "run": {
             "can": run.can, "running": run.running, "share": run.share, "text": run.text, "error": run.error,
-            "label": tr("Stop") if run.running else tr("Run here"),
+            "label": tr("Stop") if run.running else label,
         },
         "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
     }  # fmt: skip

@@ -55,6 +55,12 @@ def test_an_algorithm_that_fails_says_why_and_the_others_run(fake, monkeypatch):
     assert all("median_ms" in row for name, row in rows.items() if name != RING)
 
 
+def test_emulated_gpus_count_and_verify_every_kernel():
+    rows = run(Exchange(ALL_REDUCE, 3, 10, emulated=True))
+    assert [row["algorithm"] for row in rows] == list(kernels.KERNELS)
+    assert all(row["equal"] and row["same_bytes"] for row in rows)
+
+
 def messages(request: Exchange) -> list[tuple]:
     """Returns what the process that runs jobs sends for a request."""
     sent, packed = [], [pickle.dumps(request)]

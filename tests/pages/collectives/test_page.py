@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import pytest
@@ -41,10 +42,29 @@ def test_alone_in_a_frame_it_is_the_stage():
     assert len(heads(open_at(view="watch"))) == 1
 
 
-def test_without_enough_gpus_there_is_no_button(monkeypatch):
+@pytest.fixture
+def one_gpu(monkeypatch):
     monkeypatch.setattr(live, "refusal", lambda ranks: f"{ranks} GPUs are needed, this machine has 1")
-    run = strip(open_at())["run"]
-    assert not run["can"] and run["text"] == "Not measured here: 4 GPUs are needed, this machine has 1."
+
+
+def test_without_enough_gpus_the_button_emulates(one_gpu):
+    at = open_at(ranks=2, elements=8)
+    run = strip(at)["run"]
+    assert run["can"] and run["label"] == "Emulate"
+    assert run["text"] == "Not measured here: 2 GPUs are needed, this machine has 1."
+    press(at, "run", size="real")
+    end = time.monotonic() + 60
+    while at.session_state[live.KEY].running:
+        assert time.monotonic() < end and not at.exception
+        time.sleep(0.05)
+        at.run()
+    at.run()
+    assert strip(at)["run"]["text"].startswith("Emulated: 4 kernels on 2 GPUs. All sums are right")
+
+
+def test_a_collective_without_a_kernel_has_no_button(one_gpu):
+    run = strip(open_at(kind="broadcast"))["run"]
+    assert not run["can"] and run["text"].startswith("Not measured here")
 
 
 class Done:
