@@ -32,7 +32,9 @@ class Array:
     def __init__(self, gpus: FakeGpus, offset: int, size: int, dtype: np.dtype):
         self._gpus, self._offset, self.size, self.dtype = gpus, offset, size, dtype
         self.nbytes = size * dtype.itemsize
-        self.data = SimpleNamespace(ptr=GLOBAL_BASE + offset, memset_async=self._memset)
+        self.data = SimpleNamespace(
+            ptr=GLOBAL_BASE + offset, memset_async=self._memset, copy_from_device_async=self._copy_from
+        )
 
     def __getitem__(self, part: slice) -> Array:
         begin, end, _ = part.indices(self.size)
@@ -53,6 +55,9 @@ class Array:
     def get(self, stream: Any) -> np.ndarray:
         stream.run()
         return self.bytes.copy().view(self.dtype)
+
+    def _copy_from(self, source: Any, nbytes: int, stream: Stream) -> None:
+        self._gpus._copy(self.data.ptr, stream.rank, source.ptr, stream.rank, nbytes, stream.ptr)
 
     def _memset(self, byte: int, nbytes: int, stream: Any) -> None:
         assert nbytes == self.nbytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernels.i18n import tr
+from kernels.i18n import tr, trn
 from visuals import units
 from visuals.collectives.captions import ALGORITHM_TITLES
 from visuals.collectives.evidence import CollectiveEvidence
@@ -113,14 +113,11 @@ def _port_text(evidence: CollectiveEvidence) -> str:
     moved, least = evidence.port_bytes, evidence.least_bytes
     if not moved:
         return tr("Nothing crosses a link.")
-    times = units.ratio(moved / evidence.shape.nbytes)
-    if moved <= least * 1.001:
-        return tr(
-            "{times} times the array, in {rounds} rounds. No algorithm needs less.",
-            times=times,
-            rounds=evidence.rounds,
-        )
-    return tr("{times} times the array, in {rounds} rounds.", times=times, rounds=evidence.rounds)
+    times, n = units.ratio(moved / evidence.shape.nbytes), evidence.rounds
+    text = trn(
+        "{times} times the array, in {n} round.", "{times} times the array, in {n} rounds.", n, times=times
+    )
+    return text + " " + tr("No algorithm needs less.") if moved <= least * 1.001 else text
 
 
 def limits(evidence: CollectiveEvidence) -> dict[str, Any]:

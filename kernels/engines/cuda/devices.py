@@ -45,9 +45,10 @@ def refusal(ranks: int) -> str:
 
 
 class Devices:
-    """GPUs 0 .. ranks - 1, each with a stream, that read and write each other's memory. RuleError says what is missing."""
+    """GPUs 0 .. ranks - 1, each with a stream. With `peers` they read and write each other's memory; NCCL does without.
+    RuleError says what is missing."""
 
-    def __init__(self, ranks: int):
+    def __init__(self, ranks: int, peers: bool = True):
         cupy = load()
         there = cupy.cuda.runtime.getDeviceCount()
         if there < ranks:
@@ -57,7 +58,7 @@ class Devices:
         for rank in range(ranks):
             with cupy.cuda.Device(rank):
                 self.streams.append(cupy.cuda.Stream(non_blocking=True))
-        for a, b in itertools.permutations(range(ranks), 2):
+        for a, b in itertools.permutations(range(ranks if peers else 0), 2):
             self._connect(a, b)
 
     def _connect(self, a: int, b: int) -> None:
@@ -157,8 +158,11 @@ class Devices:
         return launch
 
     def copy(self, to: Any, to_rank: int, source: Any, from_rank: int) -> None:
-        """Queue a copy of an array between two GPUs on the stream of the one that sends."""
+        """Queue a copy of an array between two GPUs, or within one, on the stream of the one that sends."""
         with self.on(from_rank) as stream:
+            if to_rank == from_rank:
+                to.data.copy_from_device_async(source.data, source.nbytes, stream)
+                return
             self._cupy.cuda.runtime.memcpyPeerAsync(
                 to.data.ptr, to_rank, source.data.ptr, from_rank, source.nbytes, stream.ptr
             )

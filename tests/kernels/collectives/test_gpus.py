@@ -118,6 +118,7 @@ def test_missing_gpus_and_links_are_named(fake):
     with pytest.raises(RuleError, match="GPU 2 cannot reach the memory of GPU 0"):
         Gpus(3, 16)
     Devices(2)
+    assert Devices(3, peers=False).ranks == 3
     Devices(2)  # peers that are connected already are no error
 
 
