@@ -53,10 +53,36 @@ class Link:
         return longer * ((self.latency / longer) ** p + (transfer / longer) ** p) ** (1 / p)
 
 
+@dataclass(frozen=True)
+class Regimes:
+    """A port with two ways to move bytes, as a library has that changes its protocol: rounds below `edge` bytes take the
+    time of `short`, others that of `long`."""
+
+    short: Link
+    long: Link
+    edge: float
+
+    @property
+    def start(self) -> float:
+        return self.short.start
+
+    @property
+    def latency(self) -> float:
+        return self.short.latency
+
+    @property
+    def bandwidth(self) -> float:
+        return self.long.bandwidth
+
+    def round_seconds(self, nbytes: float) -> float:
+        """Returns the seconds of a round whose busiest port moves so many bytes."""
+        return (self.short if nbytes < self.edge else self.long).round_seconds(nbytes)
+
+
 Traffic = tuple[tuple[int, float], ...]  # (rounds, bytes of the busiest port in each)
 
 
-def seconds(what: Schedule | Traffic, link: Link) -> float:
+def seconds(what: Schedule | Traffic, link: Link | Regimes) -> float:
     """Returns the predicted seconds of a schedule or of its traffic; 0 if nothing moves."""
     found = of_schedule(what) if isinstance(what, Schedule) else what
     if not found:
@@ -137,9 +163,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Fit:
-    """A link fitted to points. errors: predicted over measured, minus 1, of each point."""
+    """A link, or two, fitted to points. errors: predicted over measured, minus 1, of each point."""
 
-    link: Link
+    link: Link | Regimes
     errors: tuple[float, ...]
 
     @property
@@ -148,65 +174,115 @@ class Fit:
         return max(map(abs, self.errors), default=0.0)
 
 
+GOAL = 0.15  # of a measured time: how far a prediction may be off
+REGIME_POINTS = 5  # of each of two regimes: a link has three numbers
 OVERLAPS = (0.5, 1.0, 2.0)  # where the search begins
-STEPS = 200
-EPS = 1e-6
+OVERLAP_RANGE = (0.2, 8.0)
+STEPS, EPS, SMALL_STEP, MAX_DAMPING = 100, 1e-6, 1e-6, 1e6
 
 
 def fit(points: Sequence[Point], overlap: bool = True) -> Fit:
     """Returns the link that predicts the points best: least squares of the logarithm of time, so that 1 % of a short time
-    counts as much as 1 % of a long one. Levenberg and Marquardt's method from several first guesses.
+    counts as much as 1 % of a long one. If it is off by more than GOAL somewhere and the points are many, short and long
+    rounds get a link each (`Regimes`).
 
     Without `overlap`, latency and transfer add up. ValueError if fewer than two points are there.
     """
-    measured = [p for p in points if p.traffic and p.seconds > 0]
+    measured = sorted((p for p in points if p.traffic and p.seconds > 0), key=_longest)
     if len(measured) < 2:
         raise ValueError("a fit needs two points at least")
-    found = [_descend(measured, start, overlap) for start in (OVERLAPS if overlap else (1.0,))]
-    link = min(found, key=lambda link: float(np.sum(_residuals(measured, link) ** 2)))
+    link: Link | Regimes = _best(measured, OVERLAPS if overlap else ())
+    if overlap and len(measured) >= 2 * REGIME_POINTS and _worst(measured, link) > GOAL:
+        link = _two_regimes(measured)
     errors = tuple(seconds(p.traffic, link) / p.seconds - 1 if p.traffic else 0.0 for p in points)
     return Fit(link, errors)
 
 
-def _residuals(points: Sequence[Point], link: Link) -> np.ndarray:
-    return np.array([np.log(seconds(p.traffic, link) / p.seconds) for p in points])
+def _longest(point: Point) -> float:
+    """Returns the bytes of a point's longest round."""
+    return max(nbytes for _, nbytes in point.traffic)
 
 
-def _first(points: Sequence[Point], overlap: float) -> np.ndarray:
-    """Returns the logarithms of latency, bandwidth and overlap that the shortest and the fastest point suggest."""
-    latency = min(p.seconds / sum(n for n, _ in p.traffic) for p in points)
-    bandwidth = max(sum(n * b for n, b in p.traffic) / p.seconds for p in points)
-    return np.log([latency, bandwidth, overlap])
+def _worst(points: Sequence[Point], link: Link | Regimes) -> float:
+    return max(abs(seconds(p.traffic, link) / p.seconds - 1) for p in points)
 
 
-def _link(logs: np.ndarray) -> Link:
-    latency, bandwidth, overlap = (float(v) for v in np.exp(logs))
-    return Link(latency, bandwidth, overlap=overlap)
+def _two_regimes(points: Sequence[Point]) -> Regimes:
+    """Returns two links and the length between them, with the least squares of all such pairs."""
+    best, least = None, np.inf
+    for cut in range(REGIME_POINTS, len(points) - REGIME_POINTS + 1):
+        parts = points[:cut], points[cut:]
+        found = [_best(part, (1.0,)) for part in parts]
+        squares = sum(
+            float(np.sum(_Points(part).residuals(_logs(link)) ** 2))
+            for part, link in zip(parts, found, strict=True)
+        )
+        edge = float(np.sqrt(_longest(points[cut - 1]) * _longest(points[cut])))
+        if squares < least and _longest(points[cut - 1]) < _longest(points[cut]):
+            best, least = Regimes(*found, edge), squares
+    assert best is not None
+    return best
 
 
-def _descend(points: Sequence[Point], overlap: float, free: bool) -> Link:
-    """Returns the link at the end of a descent. `free`: the overlap may change."""
-    logs, damping, count = _first(points, overlap), 1e-2, 3 if free else 2
-    wrong = _residuals(points, _link(logs))
+class _Points:
+    """Points as arrays: rounds, bytes and point of each part of the traffic."""
+
+    def __init__(self, points: Sequence[Point]):
+        parts = [(n, count, nbytes) for n, p in enumerate(points) for count, nbytes in p.traffic]
+        self._of, self.rounds, self.bytes = (np.array(column) for column in zip(*parts, strict=True))
+        self.seconds = np.array([p.seconds for p in points])
+
+    def residuals(self, logs: np.ndarray) -> np.ndarray:
+        """Returns the logarithm of predicted over measured time of each point."""
+        latency, bandwidth, p = np.exp(logs)
+        transfer = self.bytes / bandwidth
+        longer = np.maximum(latency, transfer)
+        each = longer * ((latency / longer) ** p + (transfer / longer) ** p) ** (1 / p)
+        return np.log(np.bincount(self._of, self.rounds * each) / self.seconds)
+
+    def first(self, overlap: float) -> np.ndarray:
+        """Returns the logarithms of latency, bandwidth and overlap that the shortest and the fastest point suggest."""
+        latency = np.min(self.seconds / np.bincount(self._of, self.rounds))
+        bandwidth = np.max(np.bincount(self._of, self.rounds * self.bytes) / self.seconds)
+        return np.log([latency, bandwidth, overlap])
+
+
+def _logs(link: Link) -> np.ndarray:
+    return np.log([link.latency, link.bandwidth, link.overlap])
+
+
+def _best(points: Sequence[Point], overlaps: Sequence[float]) -> Link:
+    """Returns the best link of the descents that begin at these overlaps; without any the overlap stays 1."""
+    given = _Points(points)
+    found = [_descend(given, start, bool(overlaps)) for start in overlaps or (1.0,)]
+    logs = min(found, key=lambda logs: float(np.sum(given.residuals(logs) ** 2)))
+    latency, bandwidth, p = (float(v) for v in np.exp(logs))
+    return Link(latency, bandwidth, overlap=p)
+
+
+def _descend(points: _Points, overlap: float, free: bool) -> np.ndarray:
+    """Returns the logarithms at the end of a descent by Levenberg's and Marquardt's method. `free`: the overlap may change."""
+    logs, damping, count = points.first(overlap), 1e-2, 3 if free else 2
+    wrong = points.residuals(logs)
     for _ in range(STEPS):
-        slopes = np.empty((len(points), count))
+        slopes = np.empty((len(wrong), count))
         for n in range(count):
             moved = logs.copy()
             moved[n] += EPS
-            slopes[:, n] = (_residuals(points, _link(moved)) - wrong) / EPS
+            slopes[:, n] = (points.residuals(moved) - wrong) / EPS
         normal = slopes.T @ slopes
         step = np.zeros(3)
         step[:count] = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + EPS), -slopes.T @ wrong)
         tried = logs + np.clip(step, -1, 1)
-        tried[2] = np.clip(tried[2], np.log(0.2), np.log(8))
-        new = _residuals(points, _link(tried))
+        tried[2] = np.clip(tried[2], *np.log(OVERLAP_RANGE))
+        new = points.residuals(tried)
         if new @ new < wrong @ wrong:
-            small = np.abs(tried - logs).max() < 1e-9
+            small = np.abs(tried - logs).max() < SMALL_STEP
             logs, wrong, damping = tried, new, damping / 3
             if small:
                 break
         else:
             damping *= 4
-            if damping > 1e9:
+            if damping > MAX_DAMPING:
                 break
-    return _link(logs)
+    return logs

@@ -13,7 +13,7 @@ from typing import Any
 
 import kernels
 from kernels.collectives import cost
-from kernels.collectives.cost import Fit, Link, Point
+from kernels.collectives.cost import Fit, Link, Point, Regimes
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, RING, TREE
 
 FILE = Path(kernels.__file__).parent / "records" / "collectives.json"
@@ -78,13 +78,24 @@ def fitted(kind: str, algorithm: str, ranks: int) -> Fit | None:
 
 
 @cache
+def between(kind: str, algorithm: str, ranks: int) -> float | None:
+    """Returns the largest error at every second recorded length, predicted from a fit to the others; None if too few were
+    recorded."""
+    found = points(kind, algorithm, ranks)
+    if len(found) < 2 * MIN_POINTS:
+        return None
+    link = cost.fit(found[::2]).link
+    return max(abs(cost.seconds(p.traffic, link) / p.seconds - 1) for p in found[1::2])
+
+
+@cache
 def seen() -> Fit:
     """Returns the link of the two times in SEEN."""
     found = [Point(traffic(ALL_REDUCE, NCCL, 2, nbytes), seconds) for nbytes, seconds in SEEN]
     return cost.fit(found, overlap=False)
 
 
-def link(kind: str, algorithm: str, ranks: int) -> tuple[Link, str]:
+def link(kind: str, algorithm: str, ranks: int) -> tuple[Link | Regimes, str]:
     """Returns the link that predicts a collective, and the device that it was fitted on: that of its own recorded times,
     else of the all-reduce of the same algorithm over the most GPUs, else of NCCL's, else of SEEN."""
     tried = [(kind, algorithm, ranks)]
@@ -108,5 +119,5 @@ def elements_of(nbytes: int) -> int:
 
 def reset() -> None:
     """Forget what was read: for a file that has changed."""
-    for cached in (runs, fitted, seen):
+    for cached in (runs, fitted, between, seen):
         cached.cache_clear()

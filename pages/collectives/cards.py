@@ -84,11 +84,19 @@ def _fits(s: CollectiveShape, known: list) -> str:
     rows = []
     for name, n, worst in known:
         link = recorded.fitted(s.kind, name, s.ranks).link
+        held_out = recorded.between(s.kind, name, s.ranks)
         rows.append((
             tr(charts.ALGORITHM_TITLES[name]), units.time_(1e3 * link.latency), units.bandwidth(link.bandwidth), str(n),
-            units.share(worst),
+            units.share(worst), "–" if held_out is None else units.share(held_out),
         ))  # fmt: skip
-    head = (tr("algorithm"), tr("latency of a round"), tr("bandwidth"), tr("points"), tr("largest error"))
+    head = (
+        tr("algorithm"),
+        tr("latency of a round"),
+        tr("bandwidth"),
+        tr("points"),
+        tr("largest error"),
+        tr("of lengths left out"),
+    )
     return charts.table(head, rows, tr("Fits")) if rows else ""
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
 HEIGHT = 320
 STYLES = (("input", "solid", "circle"), ("output", "dash", "square"), ("filter", "dot", "diamond"),
           ("workspace", "dashdot", "triangle-up"), ("write", "longdash", "cross"), ("ink", "solid", "x"))  # fmt: skip
-GOAL = 0.15  # of a measured time: how far a prediction may be off
 
 
 def lines(kind: str, ranks: int) -> dict[str, list[tuple[int, float]]]:
@@ -75,10 +74,10 @@ def accuracy_text(found: Sequence[tuple[str, int, float]]) -> str:
             "No time of this many GPUs is recorded yet. The lines follow from two times of NCCL on two H200s."
         )
     name, n, worst = max(found, key=lambda one: one[2])
-    within = sum(error <= GOAL for _, _, error in found)
+    within = sum(error <= cost.GOAL for _, _, error in found)
     return tr(
         "{within} of {all} algorithms are predicted within {goal}. The largest error is {worst}, {name}, of {n} points.",
-        within=within, all=len(found), goal=units.share(GOAL), worst=units.share(worst),
+        within=within, all=len(found), goal=units.share(cost.GOAL), worst=units.share(worst),
         name=tr(ALGORITHM_TITLES[name]), n=n,
     )  # fmt: skip
 

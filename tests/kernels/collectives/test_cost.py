@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.collectives import cost, schedules
-from kernels.collectives.cost import Link, Point
+from kernels.collectives.cost import Link, Point, Regimes
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM
 
 PAIRS = [(kind, algorithm) for kind, algorithms in ALGORITHMS.items() for algorithm in algorithms]
@@ -65,8 +65,27 @@ def test_a_fit_predicts_sizes_between_its_points():
 
 
 def test_an_error_is_signed_and_of_its_point():
-    fit = cost.fit([*(_point(LINK, 2, n) for n in SIZES), _point(LINK, 2, SIZES[9], noise=1.0)])
-    assert fit.errors[-1] == pytest.approx(-0.5, abs=0.05) and fit.worst == pytest.approx(0.5, abs=0.05)
+    points = [*(_point(LINK, 2, n) for n in SIZES), _point(LINK, 2, SIZES[9], noise=1.0)]
+    fit = cost.fit(points)
+    for point, error in zip(points, fit.errors, strict=True):
+        assert cost.seconds(point.traffic, fit.link) == pytest.approx(point.seconds * (1 + error))
+    assert fit.errors[-1] == min(fit.errors) < -0.2 and fit.worst == max(map(abs, fit.errors))
+
+
+def test_a_change_of_protocol_gets_a_link_each():
+    """Short arrays at a quarter of the bandwidth and of the latency, as NCCL's protocol for them has."""
+    short, long = Link(2e-6, 2e10), Link(8e-6, 3.3e11, overlap=1.5)
+    times = [(n, min(_point(short, 2, n).seconds, _point(long, 2, n).seconds)) for n in SIZES]
+    points = [Point(cost.traffic(ALL_REDUCE, "ring", 2, n), s) for n, s in times]
+    fit = cost.fit(points)
+    assert isinstance(fit.link, Regimes) and fit.worst < 0.05
+    assert fit.link.latency == pytest.approx(2e-6, rel=0.1) and fit.link.bandwidth == pytest.approx(
+        3.3e11, rel=0.1
+    )
+    few = cost.fit(points[::3])
+    assert isinstance(few.link, Link)  # too few for six numbers
+    one = cost.fit([_point(LINK, 2, n) for n in SIZES])
+    assert isinstance(one.link, Link)
 
 
 def test_a_fit_needs_two_points():
