@@ -81,8 +81,7 @@ class Gpus:
         kernel = KERNELS[algorithm]
         defines = kernel.defines(self.ranks, elements, **constants)
         loaded = self._loaded(kernel, defines)
-        most = {} if most_blocks is None else {"most": most_blocks}
-        grid, block = (kernel.blocks(self.ranks, elements, **most), 1, 1), (kernel.threads, 1, 1)
+        grid, block = (kernel.blocks(self.ranks, elements, most_blocks), 1, 1), (kernel.threads, 1, 1)
         addresses = self._addresses(algorithm)
         args = [
             tuple(np.asarray(a) if a.dtype.names else a for a in given)

@@ -50,7 +50,7 @@ def vec(ranks: int, elements: int) -> int:
 @dataclass(frozen=True)
 class PeerKernel:
     """A kernel that all ranks run at once. source: its file. threads: of a block. vecs: accesses of a thread at least,
-    before another block is launched. whole: each rank's blocks share the whole array, not one chunk of it.
+    before another block is launched. most: blocks on each GPU. whole: a rank's blocks share the whole array, not a chunk.
     args: its own arguments, before rank, length and patience. constants: its defines beside RANKS and VEC."""
 
     algorithm: str
@@ -63,6 +63,7 @@ class PeerKernel:
     args: Callable[[int, Addresses], Args]
     constants: Mapping[str, int]
     kind: str = ALL_REDUCE
+    most: int = MAX_BLOCKS // 2
 
     @property
     def entry(self) -> str:
@@ -75,11 +76,11 @@ class PeerKernel:
             sorted({"RANKS": ranks, "VEC": vec(ranks, elements), **self.constants, **constants}.items())
         )
 
-    def blocks(self, ranks: int, elements: int, most: int = MAX_BLOCKS // 2) -> int:
-        """Returns the blocks on each GPU: enough for the length, at most `most`."""
+    def blocks(self, ranks: int, elements: int, most: int | None = None) -> int:
+        """Returns the blocks on each GPU: enough for the length, at most `most`, by default the kernel's own."""
         length = elements // vec(ranks, elements)
         part = length if self.whole else ceil(length, ranks)
-        return max(1, min(most, MAX_BLOCKS, ceil(part, self.threads * self.vecs)))
+        return max(1, min(most or self.most, MAX_BLOCKS, ceil(part, self.threads * self.vecs)))
 
     def arguments(
         self, rank: int, ranks: int, elements: int, addresses: Addresses, patience: int | None = None

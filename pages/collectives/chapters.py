@@ -13,7 +13,7 @@ from visuals.strip.facts import Evidences, Facts
 
 MORE = 8  # GPUs, where a chapter asks what changes with more of them
 GROWTH = (1.1, 2, 5)  # between the answers to how many times as long MORE GPUs take
-ASKED = (NAIVE, RING, TREE, ONE_SHOT)  # "which is fastest?"
+CHOICES = (NAIVE, RING, TREE, ONE_SHOT)  # "which is fastest?"
 PORTS = (1.5, 1.75, 3.5)  # answers: times the array
 
 
@@ -52,9 +52,9 @@ def ring_port(evidences: Evidences) -> int | None:
 
 
 def fastest(evidences: Evidences) -> int | None:
-    """Returns which of ASKED is predicted to be the fastest at the strip's length."""
+    """Returns which of CHOICES is predicted to be the fastest at the strip's length."""
     found = evidences["real"]
-    return min(range(len(ASKED)), key=lambda n: found.predicted_ms(ASKED[n]))
+    return min(range(len(CHOICES)), key=lambda n: found.predicted_ms(CHOICES[n]))
 
 
 def one_link_at_a_time(evidences: Evidences) -> bool:
