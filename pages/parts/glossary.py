@@ -48,7 +48,7 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("thread", mark("thread, threads"), mark("A thread is one run of the kernel’s code, with an index of its own."), "threads", "one.thread.for.each.element", "w-------"),
         Term("warp", mark("warp, warps"), mark("A warp is 32 threads that execute the same instruction at the same time."), "threads", "32.threads", "wwwwwwww/wwwwwwww/wwwwwwww/wwwwwwww"),
         Term("lane", mark("lane, lanes"), mark("A lane is one of the 32 threads of a warp."), "threads", "32.lanes", "--------/--w-----/--------/--------"),
-        Term("block", mark("block, blocks"), mark("A block is a group of threads that run on one SM and use its shared memory together."), "threads", "form.blocks", "wwww----/wwww----/--------/--------", ("winograd", "fusion")),
+        Term("block", mark("block, blocks"), mark("A block is a group of threads that run on one SM and use its shared memory together."), "threads", "form.blocks", "wwww----/wwww----/--------/--------", ("winograd", "fusion", "collectives")),
         Term("grid", mark("grid, grids"), mark("The grid is all blocks of one kernel launch."), "threads", "a.grid", "iiii-iiii/iiii-iiii/---------/iiii-iiii/iiii-iiii"),
         Term("launch", mark("launch, launches"), mark("A launch starts a kernel on the GPU. It takes time even if the kernel does nothing."), "fusion", "each.launch"),
         Term("sm", mark("SM, SMs"), mark("An SM (streaming multiprocessor) is one of the GPU’s processors. It has registers and shared memory of its own."), "threads", "form.blocks"),
@@ -133,12 +133,17 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("lossscaling", mark("loss scaling"), mark("Loss scaling multiplies the loss by a large factor. Small gradients then do not become 0 in FP16."), "layers", "loss.scaling"),
         Term("master", mark("master weights"), mark("Master weights are an FP32 copy of FP16 weights. The optimiser changes this copy, so small steps are not lost."), "layers", "master.weights"),
         Term("quantisation", mark("quantisation"), mark("Quantisation rounds numbers to a few integer values, such as INT8, with a common scale."), "tiling", "quantisation"),
-        Term("scatter", mark("scatter"), mark("In a scatter each thread writes or adds to places that its data selects. Several threads can hit one place."), "layers", "This.is.a.scatter", "--w-----/--w--w--"),
-        Term("gather", mark("gather"), mark("In a gather each thread reads from several places and writes to one of its own."), "layers", "This.is.a.gather", "r--r----/-r---r--"),
+        Term("scatter", mark("scatter"), mark("In a scatter each thread writes or adds to places that its data selects. Several threads can hit one place."), "layers", "This.is.a.scatter", "--w-----/--w--w--", ("collectives",)),
+        Term("gather", mark("gather"), mark("In a gather each thread reads from several places and writes to one of its own."), "layers", "This.is.a.gather", "r--r----/-r---r--", ("collectives",)),
         Term("batch", mark("batch, batches"), mark("The batch is the number of images that go through a network in one step."), "train", "The.batch.is", "iiii/iiii/iiii/iiii"),
         Term("rate", mark("learning rate"), mark("The learning rate says how far an optimiser moves each weight in one step."), "train", "The.learning.rate.says"),
         Term("cudagraph", mark("CUDA graph, CUDA graphs"), mark("A CUDA graph holds many launches. The processor submits all of them at once."), "train", "A.CUDA.graph"),
         Term("softmax", mark("softmax"), mark("Softmax turns a row of numbers into positive weights that add up to 1."), "softmax", "Softmax.turns"),
+    ),
+    mark("Many GPUs"): (
+        Term("reducescatter", mark("reduce-scatter"), mark("A reduce-scatter adds the arrays of all GPUs. Each GPU keeps one chunk of the sum."), "collectives", "is.a.reduce-scatter", "ww------/rr------/rr------"),
+        Term("allgather", mark("all-gather"), mark("In an all-gather every GPU has one chunk and receives those of all others."), "collectives", "is.an.all-gather", "rrww----/wwrr----"),
+        Term("latency", mark("latency"), mark("Latency is the time until the first byte arrives, however few bytes follow."), "collectives", "its.latency"),
     ),
 }  # fmt: skip
 TERMS = {term.key: term for terms in GROUPS.values() for term in terms}

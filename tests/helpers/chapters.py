@@ -12,6 +12,7 @@ from kernels.cases import Case
 from pages._lessons import LESSONS, Lesson
 from pages.parts.chapters import Chapter, OpenChapter, Story, fields
 from tests.helpers.page_runner import heads, open_page
+from visuals.collectives.evidence import CollectiveEvidence
 from visuals.strip.facts import Evidences
 from visuals.training.evidence import RECORDED, StepEvidence
 
@@ -54,6 +55,8 @@ def _counts_are_to_come(chapter: Chapter, evidences: Evidences) -> bool:
 def unmeasured(evidences: Evidences, chapter: Chapter | None = None) -> Case | str | None:
     """Returns what is on the stage if no recording has it; of a training step only if the chapter has a figure of it."""
     found = evidences["stage"]
+    if isinstance(found, CollectiveEvidence):  # its chapters speak of what the model predicts
+        return None
     if isinstance(found, StepEvidence):
         names = {name for text in every_text(chapter) for name in fields(text)} if chapter else set()
         recorded = {f"stage_{name}" for name in RECORDED}
