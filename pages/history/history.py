@@ -93,7 +93,8 @@ LESSONS = {
         "merge-heads",
     ),
     mark("precision"): ("instruction-rate",),
-    mark("attention"): ("attention", "attention-loops", "attention-lse", "attention-backward"),
+    mark("attention"): ("attention", "attention-loops", "attention-lse"),
+    mark("attention backward"): ("attention-backward",),
     mark("fusion"): ("fusion",),
 }
 OTHERS = mark("others")  # of another version of the app
