@@ -39,7 +39,10 @@ ARITHMETIC = Work(
 )
 SUBLINEAR_MEMORY = Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174")
 FLASH_ATTENTION = Work(
-    "Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"
+    "Dao et al.",
+    "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
+    2022,
+    "2205.14135",
 )
 FLASH_ATTENTION_2 = Work(
     "Dao",

@@ -33,7 +33,7 @@ CAPTION = mark(
     "N = {N}. With P and dS in memory: [{squares}](workspace), {per_key} numbers for each query. Flash attention keeps L and D: "
     "[{rows}](output), two numbers for each query."
 )
-TOO_LARGE = mark("P and dS need more than the {memory} of {device}.")
+TOO_LARGE = mark("P and dS need more than the {memory} of one {device}.")
 
 
 def kept(rung: str, s: BackwardShape) -> int:

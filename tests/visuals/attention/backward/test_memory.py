@@ -58,7 +58,7 @@ def test_the_caption_names_the_device_only_where_the_matrices_do_not_fit(monkeyp
     monkeypatch.setattr(memory, "capacity", lambda: ("GPU", size))
     scene = memory_scene(REAL)
     at = LENGTHS.index(REAL.N)
-    named = ["of GPU" in scene.caption(step) for step in range(scene.steps)]
+    named = ["of one GPU" in scene.caption(step) for step in range(scene.steps)]
     assert named == [step > at for step in range(scene.steps)]
 
 
