@@ -108,9 +108,6 @@ DINPUT = Ladder(
             capability=ampere,
             cpu_title=mark("Winograd in steps"),
             cpu_tiles=("M",),
-            no_scene=mark(
-                "the picture is that of Winograd in steps in the forward pass, with dy for x and turned filters"
-            ),
         ),
         *library.DATA_RUNGS,
     ),
@@ -195,7 +192,6 @@ DWEIGHT = Ladder(
             capability=ampere,
             cpu_title=mark("Winograd in steps"),
             cpu_tiles=("M",),
-            no_scene=mark("the transforms are those of Winograd in steps in the forward pass, turned round"),
         ),
         *library.FILTER_RUNGS,
     ),
