@@ -30,6 +30,7 @@ from visuals.conv.winograd.part import NONFUSED
 from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
 from visuals.embedding.steps import STEPS as EMBEDDING_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
+from visuals.heads.scene import RUNGS as HEADS_SCENES
 from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
 from visuals.pooling.scene import PLANS as POOLING_PLANS
@@ -57,6 +58,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     NORM_SCENES,
     LINEAR_SCENES,
     EMBEDDING_STEPS,
+    HEADS_SCENES,
     INSTRUCTION_SCENES,
 )  # fmt: skip
 SHOWN = {name for names in SCENES for name in names}

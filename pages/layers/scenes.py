@@ -13,6 +13,7 @@ from visuals.cross_entropy.scene import cross_entropy_scene
 from visuals.elementwise.plan import as_forward
 from visuals.elementwise.scene import elementwise_scene
 from visuals.embedding.scene import embedding_scene
+from visuals.heads.scene import heads_scene
 from visuals.linear.scene import linear_scene
 from visuals.norm.scene import norm_scene
 from visuals.optimizer.scene import optimizer_scene
@@ -56,6 +57,10 @@ def linear(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
 
 def embedding(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
     return embedding_scene(rung, s, tiles, _inputs(rung, s, tiles, 0))
+
+
+def heads(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    return heads_scene(rung, s, tiles, _inputs(rung, s, tiles, 0))
 
 
 def _inputs(rung: str, s: Any, tiles: Mapping[str, int], decimals: int = 1) -> dict[str, np.ndarray]:
