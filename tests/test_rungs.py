@@ -21,6 +21,7 @@ from kernels.optimizer import ladder as optimizer_ladder
 from kernels.records import recordings
 from kernels.runner import run
 from visuals.attention.backward.scene import SCENES as ATTENTION_BACKWARD_SCENES
+from visuals.attention.lse import SCENES as LSE_SCENES
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
 from visuals.conv.backward.scene import SCENES as BACKWARD_SCENES
 from visuals.conv.backward.transpose import WORDINGS as TRANSPOSE_SCENES
@@ -46,6 +47,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     GEMM_PLANS,
     ATTENTION_SCENES,
     ATTENTION_BACKWARD_SCENES,
+    LSE_SCENES,
     (f"softmax/{name}" for name in STEP_FUNCTIONS),
     FUSION_PLANS,
     ("add/vector", "add/matrix", "add/matrix-transposed", "stride/copy", "banks/plain", "banks/padded"),

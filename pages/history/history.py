@@ -91,9 +91,10 @@ LESSONS = {
         "embedding-backward",
         "split-heads",
         "merge-heads",
+        "attention-lse",
     ),
     mark("precision"): ("instruction-rate",),
-    mark("attention"): ("attention", "attention-loops", "attention-lse"),
+    mark("attention"): ("attention", "attention-loops"),
     mark("attention backward"): ("attention-backward",),
     mark("fusion"): ("fusion",),
 }

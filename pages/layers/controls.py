@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from kernels.attention.lse.shape import LseShape
 from kernels.cross_entropy.shape import CrossEntropyShape
 from kernels.embedding.shape import EmbeddingShape
 from kernels.heads.shape import HeadsShape
@@ -176,6 +177,9 @@ def name(s: Any) -> str:
         return f"{_count(s.M)}×{_count(s.N)}×{_count(s.K)}"
     if isinstance(s, EmbeddingShape):
         return tr("{count} tokens, table {rows}×{columns}", count=_count(s.M), rows=_count(s.V), columns=s.d)
+    if isinstance(s, LseShape):
+        heads = trn("{n} head of {d}", "{n} heads of {d}", s.heads, d=s.d)
+        return tr("N = {N}, {heads}", N=_count(s.N), heads=heads) + (", " + tr("causal")) * bool(s.causal)
     if isinstance(s, HeadsShape):
         tokens = trn("{n} token", "{n} tokens", s.N * s.T)
         return tr("{tokens}, {parts} × {h} heads of {d}", tokens=tokens, parts=s.parts, h=s.h, d=s.d)

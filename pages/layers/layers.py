@@ -17,6 +17,7 @@ from kernels.model.rung import Ladder
 from kernels.optimizer.shape import OptimizerShape, sizes_text
 from pages.layers import scenes
 from pages.parts.controls import Group
+from visuals.attention import lse_story
 from visuals.charts.story import Story
 from visuals.cross_entropy import story as cross_entropy_story
 from visuals.elementwise import story as elementwise_story
@@ -34,6 +35,7 @@ SPLIT, MERGE = "split", "merge"
 STORIES: Mapping[str, Story] = {
     **elementwise_story.STORIES, **pooling_story.POOLING, **cross_entropy_story.STORIES, **optimizer_story.STORIES,
     **norm_story.STORIES, **linear_story.STORIES, **embedding_story.STORIES, **heads_story.STORIES,
+    **lse_story.STORIES,
 }  # fmt: skip
 
 
@@ -129,6 +131,10 @@ def _short_rows(s: Any) -> Any:
 
 def _products(s: Any) -> Any:
     return s.with_(M=min(s.M, 6), N=min(s.N, 8), K=min(s.K, 10))
+
+
+def _head(s: Any) -> Any:
+    return s.with_(B=1, H=1, N=min(s.N, 16), d=min(s.d, 8))
 
 
 def _heads(s: Any) -> Any:
@@ -279,6 +285,18 @@ LAYERS: dict[str, Layer] = {
             MERGE: Pass("merge-heads", "elements", "merge-heads-toy-qkv", "merge-heads-large"),
         },
         scenes.heads, _heads, 640, ((("N", "N", 78),), (("T", "T", 92), ("h", "h", 72), ("d", "d", 78))), {"parts": (mark("parts"), 104)},
+    ),
+    "attention": Layer(
+        mark("attention, with L"),
+        mark("Attention in training: one more number for each query"),
+        mark(
+            'The backward pass needs every weight again. So the forward pass also stores <span class="kt-math">L = m + log(l)</span>, the '
+            "logarithm of each row’s sum of exponentials: one number for each query, where the weights would be N. Then "
+            '<span class="kt-math">P = exp(S − L)</span>.'
+        ),
+        {FORWARD: Pass("attention-lse", "blocked", "lse-toy", "lse-2048")},
+        scenes.attention, _head, 1024,
+        ((("B", "B", 64), ("H", "H", 70)), (("N", "N", 92), ("d", "d", 70))), {"causal": (mark("causal"), 112)},
     ),
     "embedding": Layer(
         mark("embedding"),

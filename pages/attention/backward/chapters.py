@@ -135,6 +135,7 @@ CHAPTERS = (
             NAIVE, "real",
             mark("It takes {real_time}. {real_against_naive} Each block reads all of Q and dO for a single key."),
         ),
+        nudge=mark("In Explore of [layers](/layers), the layer “attention, with L” shows how the forward pass stores L."),
     ),
     Chapter(
         mark("Keys stay, queries pass by"),
