@@ -87,14 +87,14 @@ RUN = mark(
 OTHERS = mark("The other threads copy the other {0} numbers in the same way.")
 LOAD_ROW = mark(
     "Block {0}: load {1} of each thread. Threads read [x](input) one after another, {bytes} bytes each, and keep them in "
-    "[v](workspace)."
+    "[v](input)."
 )
 STORE_HEAD = mark(
     "The threads with head {0}{part} store theirs: each token’s numbers become a row of plane {1} of [{name}](output)."
 )
 LOAD_HEAD = mark(
     "Load {1} of the threads with head {0}{part}: they read rows of plane {2} of [{name}](input), {bytes} bytes each, into "
-    "[v](workspace)."
+    "[v](input)."
 )
 STORE_ROW = mark("Block {0}: the threads store load {1}. The stores of [y](output) are one after another.")
 LINES = {  # by rung: kind of step, its line
@@ -257,7 +257,7 @@ class Steps:
             )
         if rows:
             note = tr("one row per load, {n} threads", n=columns // width(s))
-            found.append(Tensor("v", "v", "v", "workspace", 1, rows, columns, note=note))
+            found.append(Tensor("v", "v", "v", "input", 1, rows, columns, note=note))
         return tuple(found)
 
 
