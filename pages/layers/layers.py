@@ -291,7 +291,7 @@ LAYERS: dict[str, Layer] = {
         mark("Attention in training: one more number for each query"),
         mark(
             'The backward pass needs every weight again. So the forward pass also stores <span class="kt-math">L = m + log(l)</span>, the '
-            "logarithm of each row’s sum of exponentials: one number for each query, where the weights would be N. Then "
+            "logarithm of each row’s sum of exponentials. That is one number for each query instead of N weights. Then "
             '<span class="kt-math">P = exp(S − L)</span>.'
         ),
         {FORWARD: Pass("attention-lse", "blocked", "lse-toy", "lse-2048")},

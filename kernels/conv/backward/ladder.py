@@ -179,8 +179,8 @@ DWEIGHT = Ladder(
             name="conv-dweight/winograd",
             title=mark("Winograd in steps"),
             idea=mark(
-                "The forward pass's transforms, each on its other side: tiles of the output gradient and of the input, one "
-                "matrix product per position summed over all tiles, then 3×3 taps."
+                "The forward pass's transforms, each on its other side. Tiles of the output gradient and of the input are "
+                "transformed. One matrix product per position sums over all tiles. Then 3×3 taps are made of the sums."
             ),
             build=dweight_winograd.build,
             cost=dweight_winograd.cost,

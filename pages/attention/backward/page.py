@@ -37,8 +37,8 @@ if whole:
             'The gradient <span class="kt-input">dO</span> of each output goes back to all that made it: '
             '<span class="kt-output">dV</span>, <span class="kt-output">dK</span> and <span class="kt-output">dQ</span>. This needs '
             'the weights <span class="kt-workspace">P</span> of the forward pass, an N × N matrix for each head. Flash attention does not keep '
-            'them. It keeps one number for each query, <span class="kt-math">L</span>, the logarithm of the row’s sum, and computes '
-            '<span class="kt-math">P = exp(S − L)</span> again for a tile at a time.'
+            'them. It keeps one number for each query, <span class="kt-math">L</span>, the logarithm of its row’s sum of exponentials. '
+            'A tile of weights, <span class="kt-math">P = exp(S − L)</span>, is computed again when it is needed.'
         )
     )
 if {"run", "why"} & parts:
