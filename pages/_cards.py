@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pages.attention import address as attention_address
+from pages.attention.backward import address as attention_backward_address
 from pages.collectives import address as collectives_address
 from pages.conv import address as conv_address
 from pages.conv import scenes
@@ -96,6 +97,7 @@ CARDS = (
     Card("train/page.py", train_address.card, {}, 24),
     Card("precision/page.py", precision_address.card, {"topic": "gradients"}, 12),
     Card("attention/page.py", attention_address.card, {}, 13),
+    Card("attention/backward/page.py", attention_backward_address.card, {}, 9),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
     Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),
 )  # fmt: skip

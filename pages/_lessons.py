@@ -26,7 +26,7 @@ class Lesson:
 # The menus of the bar: their lessons by path. A lesson in none of them is a link of its own.
 GROUPS = {
     mark("convolution"): ("direct", "im2col", "implicit", "winograd", "fft", "choose", "backward"),
-    mark("attention"): ("softmax", "attention"),
+    mark("attention"): ("softmax", "attention", "attention_backward"),
     mark("training"): ("layers", "train", "precision", "fusion"),
     mark("Around the kernel"): ("collectives",),
 }
@@ -87,6 +87,10 @@ LESSONS = (
     Lesson(
         "attention/page.py", "attention", mark("attention"), "pages.attention.chapters",
         mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"), level=2,
+    ),
+    Lesson(
+        "attention/backward/page.py", "attention_backward", mark("attention backward"), "pages.attention.backward.chapters",
+        mark("How do gradients flow back without N × N weights?"), ("attention", "layers"), level=2,
     ),
     Lesson(
         "fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters",

@@ -38,6 +38,18 @@ ARITHMETIC = Work(
     "Dumoulin, Visin", "A guide to convolution arithmetic for deep learning", 2016, "1603.07285"
 )
 SUBLINEAR_MEMORY = Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174")
+FLASH_ATTENTION = Work(
+    "Dao et al.",
+    "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
+    2022,
+    "2205.14135",
+)
+FLASH_ATTENTION_2 = Work(
+    "Dao",
+    "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
+    2023,
+    "2307.08691",
+)
 MIXED_PRECISION = Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740")
 BACK_PROPAGATION = Work(
     "Rumelhart, Hinton, Williams",
@@ -106,8 +118,13 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
     ),
     "attention": (
         Work("Vaswani et al.", "Attention Is All You Need", 2017, "1706.03762"),
-        Work("Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"),
-        Work("Dao", "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, "2307.08691"),
+        FLASH_ATTENTION,
+        FLASH_ATTENTION_2,
+    ),
+    "attention_backward": (
+        FLASH_ATTENTION,
+        FLASH_ATTENTION_2,
+        SUBLINEAR_MEMORY,
     ),
     "collectives": (
         Work("Patarasuk, Yuan", "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009, "10.1016/j.jpdc.2008.09.002"),

@@ -170,7 +170,7 @@ CHAPTERS = (
         step=5,
         loop=(5, 9),
         size="real",
-        nudge=mark("Next, [fusion](/fusion) applies the same idea to chains of small kernels: keep values out of memory."),
+        nudge=mark("Next, [attention backward](/attention_backward): training needs the weights again, and they were never stored."),
     ),
 )  # fmt: skip
 

@@ -104,6 +104,7 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("tap", mark("tap, taps"), mark("A tap is one weight of a filter."), "winograd", "taps", "f--/---/---"),
         Term("atomic", mark("atomic addition, atomic additions, atomics"), mark("An atomic addition reads, adds and writes a value in one step. Additions to one address happen one after the other."), "backward", "atomic.additions", "w-------/w-------/w-------/w-------"),
         Term("transposed", mark("transposed convolution, transposed convolutions"), mark("A transposed convolution spreads each pixel over a window of a larger image. It is the gradient of a convolution’s input."), "backward", "transposed.convolution.spreads", "i---ooo/----ooo/----ooo"),
+        Term("logsumexp", mark("log-sum-exp"), mark("The log-sum-exp of a row is the logarithm of the sum of its exponentials. With it, each weight follows from its score."), "attention_backward", "log-sum-exp"),
         Term("spectrum", mark("spectrum, spectra"), mark("A spectrum holds the strength and the phase of each wave in an image."), "fft", "spectra"),
         Term("magnitude", mark("magnitude, magnitudes"), mark("The magnitude of a complex number is its length as an arrow: how strong the wave is."), "fft", "the.magnitude"),
         Term("phase", mark("phase, phases"), mark("The phase of a complex number is its angle as an arrow: where the wave begins."), "fft", "the.phase", "", ("backward",)),

@@ -150,6 +150,7 @@ OF_LESSONS = {
     ("backward",): ("conv-dinput", "conv-dweight", "conv-transpose"),
     ("softmax",): ("softmax",),
     ("attention",): ("attention",),
+    ("attention_backward",): ("attention-backward",),
     ("fusion",): ("fusion",),
 }
 
@@ -204,6 +205,7 @@ CLEAR = {
     "choose": ("five ways", r"\{fastest\}", "workspace_im2col", "the best everywhere"),
     "softmax": ("add up to 1", "infinity", "overflows", "barrier", "exp\\(old m − new m\\)", "exchange", "into registers"),
     "attention": ("one query first", "sum \\[l\\]", "N × N is the problem", "scores of one query", "tile of Bc keys", "map_waves", "When m grows", "timeline", "tensor cores"),
+    "attention_backward": ("dO", "row of \\[P\\]", "P · \\(dP − D\\)", "real_moved_naive", "stage_rows", "log-sum-exp", "queries pass by", "atomic additions", "second kernel", "tensor cores"),
     "fusion": ("four kernels in a row", "8 bytes go through memory", "stays in a register", "limits the four kernels", "trip instead of three", "map_fused", "batch norm costs nothing"),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import mark, tr
 from visuals.attention.parts import fill_templates
-from visuals.attention.plan import Plan
+from visuals.attention.plan import LSE, Plan
 from visuals.scene.recorder import StepKinds
 
 # {0} ... are a step's numbers; names in braces are filled once per rung.
@@ -71,14 +71,23 @@ HALVES = MappingProxyType(FP32 | {
     "total": mark("The {LANES} lanes of a row add their parts of l. For query {0}: l = {1}."),
 })  # fmt: skip
 
+LSE_STEP = mark(
+    "The first lane of a row stores [L](output) = (m + log2 l) · ln 2, the logarithm of the sum of exponentials. m is kept for powers of "
+    "2. For query {0}: ({1} + {2}) · 0.6931 = {3}. Numbers written: {4}."
+)
+
 # Whole rows are stored in shared memory, but at most the columns of Q are drawn.
 PADDED = mark("Columns up to {DP} are filled with zeros (not drawn).")
 
+_SCORES_IN_REGISTERS = mark(
+    "Each lane (thread of a warp) computes {TM} × {TN} of the scores of the tile and keeps them in registers. The score of query {0} "
+    "and key {1} is {2}."
+)
 _SCORES = MappingProxyType({
     "attention/flash": mark("Each thread computes one of the scores of the tile, a row of {Q} times a row of {K}. It keeps the score in a register. "
     "The score of query {0} and key {1} is {2}."),
-    "attention/flash-registers": mark("Each lane (thread of a warp) computes {TM} × {TN} of the scores of the tile and keeps them in registers. The score of query {0} "
-    "and key {1} is {2}."),
+    "attention/flash-registers": _SCORES_IN_REGISTERS,
+    LSE: _SCORES_IN_REGISTERS,
     "attention/flash-mma": mark("Each warp computes its rows of the scores of the tile on the tensor cores, 16 columns of {Q} and {K} at a time. It "
     "keeps them in registers. The score of query {0} and key {1} is {2}, before the factor {F}."),
 })  # fmt: skip
@@ -123,9 +132,14 @@ LINES = MappingProxyType({
 })  # fmt: skip
 
 
+LINES = MappingProxyType({**LINES, LSE: {**LINES["attention/flash-registers"], "L": "L[query] ="}})
+
+
 def templates_of(plan: Plan, s: AttentionShape, factor: float) -> StepKinds:
     """Returns the templates of a rung at a shape, each with the number of its line in `list(LINES[rung])`."""
     templates = (HALVES if plan.halves else FP32) | {"scores": _SCORES[plan.rung]}
+    if plan.rung == LSE:
+        templates |= {"L": LSE_STEP}
     scale = "|scale|" if plan.halves and s.factor < 0 else "scale"  # the sign goes to Q
     values = {
         "EXP": "2^" if plan.binary else "exp", "F": f"{factor:.4g}", "LANES": plan.lanes, "TN": plan.Bc // plan.lanes,

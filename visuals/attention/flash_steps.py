@@ -13,6 +13,7 @@ from visuals.attention import flash_captions
 from visuals.attention.flash_numbers import Tile, compute_block, stored_by
 from visuals.attention.parts import MAX_WHOLE, grid
 from visuals.attention.plan import Part, Plan
+from visuals.scene.parts import Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import WORD
 
@@ -46,7 +47,18 @@ class Steps:
         for block in range(blocks) if s.N <= MAX_WHOLE else ():
             if block not in part.blocks:
                 queries = range(block * plan.Br, min(block * plan.Br + plan.Br, s.N))
-                self._store(queries.start, compute_block(s, plan, self.head, queries).O)
+                self._store_block(compute_block(s, plan, self.head, queries))
+
+    def _store_block(self, w) -> None:
+        """Records what a block that is not followed stores."""
+        self._store(w.q0, w.O)
+
+    def more_tensors(self) -> tuple[Tensor, ...]:
+        """Returns the tensors of global memory beside Q, K, V and O."""
+        return ()
+
+    def _row_sums(self, w) -> None:
+        """Records what a block stores of each row beside O."""
 
     # -- a block ------------------------------------------------------------------------------------
     def _block(self, w) -> None:
@@ -84,6 +96,7 @@ class Steps:
         last = w.last
         self._step("total", i, last.l[row])
         r.put("l", last.l)
+        self._row_sums(w)
         queries = range(self.q0, self.q0 + self.inside)
         more_bytes = WORD * sum(self._visible_keys(q) + s.N for q in queries)
         args = i, last.O[row, 0], last.l[row], w.O[row, 0], self.inside * s.d, more_bytes
