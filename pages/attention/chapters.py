@@ -55,7 +55,7 @@ CHAPTERS = (
         mark("Scores become weights"),
         (
             mark("Softmax turns each row of S into weights [P](workspace) that add up to 1. Row i of the [output](output) is the mean of all values, with the weights of row i."),
-            mark("A row has two numbers to keep: its largest score [m](workspace), and the sum [l](workspace) of exp(score − m)."),
+            mark("A row has two numbers to keep: its largest score [m](workspace), so that no exp overflows, and the sum [l](workspace) of exp(score − m)."),
             mark("The row is read three times: for m, for l, and for the weights."),
         ),
         NAIVE,
@@ -69,7 +69,7 @@ CHAPTERS = (
         mark("N × N is the problem"),
         (
             mark("At {real_shape}, Q, K and V together are {real_inputs}. S alone is {real_scores}, and P is as large."),
-            mark("Both are written to global memory and read back. The last version here first copies tiles into shared memory."),
+            mark("Both are written to global memory and read back. The kernels on the stage copy tiles into shared memory first, but they store S and P too."),
         ),
         {"rung": "blocked"},
         step=3,
@@ -134,7 +134,7 @@ CHAPTERS = (
         (
             mark("Softmax needs the maximum of the whole row, but the block has seen only a part of it."),
             mark("So it keeps a running maximum [m](workspace) and a running sum [l](workspace). When m grows, l and the output so far are multiplied by exp(old m − new m)."),
-            mark("At the end the result is that of the whole row, up to rounding."),
+            mark("At the end the result is that of the whole row, up to rounding: each weight exp(s − old m) became exp(s − new m)."),
         ),
         FLASH,
         step=14,

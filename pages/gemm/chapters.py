@@ -156,7 +156,7 @@ CHAPTERS = (
         mark("Wide loads, no conflicts"),
         (
             mark("Shared memory has 32 banks. Two lanes that want different words of one bank must wait for each other."),
-            mark("This kernel loads four floats at a time and shifts each row of the tile, so that its stores meet no conflict."),
+            mark("This kernel loads four floats in one instruction, and shifts each row of the tile so that its stores meet no conflict."),
             mark("{real_against_vectorized}"),
         ),
         WIDE | {"rung": "bank-free", "TM": "4", "TN": "4"},
