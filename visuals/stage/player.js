@@ -7,7 +7,7 @@ import { boxOf, stepAt } from "./diagram.js";
 import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
-import { pagePart, report } from "./frame.js";
+import { embedded, pagePart, report } from "./frame.js";
 import { listen } from "./input.js";
 import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
@@ -204,8 +204,9 @@ class Player {
     root.dataset.hide = [...(data.hide || []), params.hide || ""].join(" ");
     if (!data.param) return;
     const query = new URLSearchParams(location.search);
-    root.toggleAttribute("data-present", query.get("present") === "1");
-    this.fills = query.get("present") === "1" || (query.get("embed") === "true" && (chapter || query.get("view") === "watch"));
+    const present = root.toggleAttribute("data-present", query.get("present") === "1");
+    if (present && !embedded) root.focus(); // a clicker works without a click
+    this.fills = present || (query.get("embed") === "true" && (chapter || query.get("view") === "watch"));
     root.classList.toggle("fills", Boolean(this.fills));
     this.t = clamp(Math.trunc(params.step ?? data.step ?? 0), 0, this.scene.steps - 1);
     this.speed = params.speed || 1;
@@ -243,10 +244,9 @@ class Player {
   arrange() {
     const { part, root, scene } = this, box = part["canvas-box"];
     if (!scene || !this.theme) return;
-    const present = root.hasAttribute("data-present");
-    const scale = present ? clamp(Math.min(innerWidth / 1100, innerHeight / 620), 1, 2.4) : this.data.still ? 0.85 : 1;
+    const scale = root.hasAttribute("data-present") ? clamp(Math.min(innerWidth / 1100, innerHeight / 620), 1, 2.4) : this.data.still ? 0.85 : 1;
     root.style.setProperty("--scale", scale);
-    const stacked = getComputedStyle(part.body).gridTemplateColumns.split(" ").length < 2;
+    const stacked = !/ /.test(getComputedStyle(part.body).gridTemplateColumns);
     const fits = Boolean(this.data.fit) && !this.fills && !stacked;
     root.classList.toggle("fits", fits);
     const fills = fits || (this.fills && (!stacked || getComputedStyle(root.querySelector(".side-panel")).display === "none"));
