@@ -9,7 +9,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 from kernels.model.rung import Ladder
 from pages.conv import address, controls
-from pages.parts import lesson, run, sources
+from pages.parts import every_step, lesson, run, sources
 from pages.parts.chapters import NO_STORY, Story
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
@@ -58,6 +58,7 @@ def draw_with_orders(
             link,
             {} if chapter else translated,
             chapter,
+            every_step.shown(bool(folds and folds(inputs.shape))),
         ).draw()
     if whole:
         idea(about)

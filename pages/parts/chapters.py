@@ -21,6 +21,7 @@ from pages import _language
 from pages._lessons import LESSONS, Lesson
 from pages.parts import address, glossary, query
 from pages.parts.address import CHAPTER, EXPLORE, STORY, VIEW
+from pages.parts.every_step import STEPS
 from visuals.strip import facts as figures
 from visuals.strip.facts import Evidences, Facts, Right
 
@@ -261,7 +262,7 @@ def go_to_chapter(at: int, story: Story) -> None:
     """Opens a chapter of the story, from 0, if there is one. It sets the stage anew."""
     if at not in range(len(story.chapters)):
         return
-    for name in (*address.STAGE, PLAY, *story.parameters):
+    for name in (*address.STAGE, PLAY, STEPS, *story.parameters):
         st.query_params.pop(name, None)
     st.query_params[CHAPTER] = str(at + 1)
     st.rerun()

@@ -62,6 +62,7 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("hbm", mark("HBM"), mark("HBM is the kind of memory chip, beside the GPU chip, that holds global memory."), "fusion", "global.memory"),
         Term("cache", mark("cache, caches"), mark("A cache keeps copies of data that was used lately, near the SMs."), "direct", "caches"),
         Term("l2", mark("L2"), mark("L2 is the cache that all SMs share."), "direct", "caches"),
+        Term("l1", mark("L1 cache"), mark("The L1 cache is a small cache of one SM. Its chip also holds the SM’s shared memory."), "threads", "L1.cache"),
         Term("shared", mark("shared memory"), mark("Shared memory is a small, fast memory on the SM for the threads of one block."), "tiling", "shared.memory"),
         Term("register", mark("register, registers"), mark("A register holds one value of one thread. No memory is faster."), "tiling", "in.registers"),
         Term("sector", mark("sector, sectors"), mark("A sector is 32 bytes, the unit in which the memory system moves data."), "threads", "sectors.of.32.bytes", "rrrrrrrr"),

@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from kernels.model.rung import Rung
-from pages.parts import counts, run
+from pages.parts import counts, every_step, run
 from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.query import url_is_stale, write
@@ -43,6 +43,7 @@ class Stage:
     orders: Mapping[str, str] = field(default_factory=dict)
     chapter: OpenChapter | None = None
     curve: Mapping[str, Any] | None = None
+    every_step: bool | None = None  # whether it shows repeated steps one by one; None: it folds none
 
     def draw(self) -> None:
         """Draws the stage and its strip, which is polled while something is measured or counted."""
@@ -101,6 +102,8 @@ def _draw(on_stage: Stage, polled: bool) -> None:
     size, options = on_stage.first_size(by_size), {}
     if chapter := on_stage.chapter:
         panel = chapter.panel({one.key: one.evidence for one in known})
+        if on_stage.every_step:
+            panel["loop"] = None  # it counts folded steps
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
         known = [_without(one, chapter.to_come - {short(rung.name)}) for one in known]
@@ -110,8 +113,17 @@ def _draw(on_stage: Stage, polled: bool) -> None:
         strip=strip.strip(known, size, _run_state(), on_stage.curve),
         fit=True,
         orders=tuple(on_stage.orders.items()),
+        every_step=_every_step(on_stage),
         **options,
     )
+
+
+def _every_step(on_stage: Stage) -> tuple[bool, str] | None:
+    """Returns what visuals.stage.mount needs for the button that opens or folds repeated steps."""
+    shown, scene = on_stage.every_step, on_stage.scene
+    if shown is None or not scene or not (shown or scene.folds):
+        return None
+    return shown, every_step.label()
 
 
 def _without(size: Size, hidden: Set[str]) -> Size:
@@ -128,6 +140,9 @@ def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSett
             go_to_chapter(number, on_stage.chapter.story)
         case {"do": "order", "order": order} if order in on_stage.orders:
             _play_in(order, on_stage.orders)
+        case {"do": "steps"} if on_stage.every_step is not None:
+            every_step.change()
+            st.rerun()
         case {"do": "put", "size": size} if size in by_size and on_stage.link:
             on_stage.link.put(by_size[size].shape)
         case {"do": "size", "size": size} if choose(size, on_stage.first_size(by_size)):

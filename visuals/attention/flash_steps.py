@@ -89,6 +89,8 @@ class Steps:
         ahead = plan.stages - 1
         for n in range(min(ahead, len(self.visible_tiles))):
             self._fetch(n)
+        if plan.halves:
+            self._step("barrier", 1)
         for n, tile in enumerate(self.visible_tiles):
             self._tile(n, tile)
         self._rest()
@@ -157,7 +159,11 @@ class Steps:
         else:
             if not loads_K_early or n == 0:
                 self._load("K", n)
+            if loads_K_early:
+                self._step("barrier", n + 1)
             self._load("V", n)
+            if not loads_K_early:
+                self._step("barrier", n + 1)
         self._scores(n, tile)
         self._maximum(tile, previous)
         if plan.halves and previous:
@@ -166,12 +172,17 @@ class Steps:
         self._sums(tile, previous)
         if not plan.halves and previous:
             self._shrink(tile, previous)
-        if loads_K_early and n + 1 < len(self.visible_tiles):
-            self._load("K", n + 1, "K-next")
+        if loads_K_early:
+            self._step("barrier-done", n + 1, tile=tile)
+            if n + 1 < len(self.visible_tiles):
+                self._load("K", n + 1, "K-next")
         self._step("O", self.i, tile.shrunk[self.row, 0], tile.O[self.row, 0], tile=tile)
         self.r.look("Ps", np.arange(tile.P.size))
         self.r.look("Vs", self._stage(n))
         self.r.put("o", tile.O[:, : self.part.cols])
+        if not loads_K_early:
+            is_last = plan.halves and n + 1 == self.w.visited
+            self._step("barrier-last" if is_last else "barrier-done", n + 1)
 
     def _fetch(self, n: int) -> None:
         """Records the loads of K and V of tile n, if it is shown."""

@@ -55,7 +55,8 @@ if "watch" in parts:
     scene, reason = address.scene(selection, every_step.every_step())
     if reason and not (visible and selection.broken):  # a broken rule is already named beside the tile sizes
         note(reason)
-    Stage("backward", scene, settings, selection.rung, sizes, link, chapter=chapter).draw()
+    opens = every_step.shown(address.folds(selection.rung.name))
+    Stage("backward", scene, settings, selection.rung, sizes, link, chapter=chapter, every_step=opens).draw()
 if whole:
     idea(tr(IDEAS[gradient]))
 if {"run", "why"} & parts:
