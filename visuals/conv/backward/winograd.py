@@ -223,7 +223,7 @@ def dweight_kinds(parts: int) -> frame.Kinds:
     return {
         "dy": ("d[i][j] = inside", tr("Image {0}, tile {1}: a thread for each filter loads its tile of [dy](workspace). {2} values are outside the output and zero.")),
         "u": ("transform_back_2d(AT, d, u)", tr("It stores [U](workspace) = A dY Aᵀ: {2} numbers for {3}. The forward pass ended with Aᵀ Z A, and its gradient goes back through A.")),
-        "u-zeros": ("bool inside", tr("{0} threads beyond the last tile store zeros, so that a row of [U](workspace) has a multiple of 4 numbers.")),
+        "u-zeros": ("inside = tile < tiles.count", tr("{0} threads beyond the last tile store zeros, so that a row of [U](workspace) has a multiple of 4 numbers.")),
         "x": ("load_tile(input", tr("Image {0}, tile {1}: a thread for each map loads the pixels of [x](input) that these outputs read. {2} are in the padding: zeros.")),
         "v": ("transform_2d(BT, d, v)", tr("It stores [V](input) = Bᵀ d B, as in the forward pass: {2} numbers, one in each of {2} matrices.")),
         "v-zeros": ("tile < tiles.count, d)", tr("{0} threads beyond the last tile store zeros, as in U.")),
