@@ -26,7 +26,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kernels.collectives import cost, recorded
 from kernels.collectives import gpus as collective_gpus
+from kernels.collectives.cost import Point
 from kernels.collectives.gpus import GRAPH, LAUNCH, NCCL, Gpus
 from kernels.collectives.kernels import KERNELS, OUT
 from kernels.collectives.shape import (
@@ -397,6 +399,27 @@ def summary(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"ERROR {error['what']}: {error['error']}"
 
 
+def goals(run: Mapping[str, Any]) -> Iterator[str]:
+    """Yields how our all-reduce compares with NCCL's launched in the same way, and how far the cost model is off."""
+    times: dict[tuple[str, str, int], float] = {}
+    points: dict[str, list[Point]] = {}
+    for row in run["rows"]:
+        if row["kind"] == ALL_REDUCE:
+            name, nbytes = row["algorithm"], row["bytes"]
+            times[name, row["launch"], nbytes] = row["median_ms"]
+            if row["launch"] == LAUNCH:
+                traffic = recorded.traffic(ALL_REDUCE, name, row["ranks"], nbytes)
+                points.setdefault(name, []).append(Point(traffic, row["median_ms"] / 1e3))
+    for (name, launch, nbytes), ms in times.items():
+        theirs = times.get((NCCL, launch, nbytes))
+        if name != NCCL and theirs and (nbytes >= 64 * MIB or nbytes == 64 * KIB):
+            yield f"{name}, {nbytes:,} bytes, {launch}: {theirs / ms:.2f} of NCCL's speed"
+    for name, found in points.items():
+        if len(found) >= recorded.MIN_POINTS:
+            fit = cost.fit(found)
+            yield f"model of {name}: at most {100 * fit.worst:.1f} % off at {len(found)} lengths ({fit.link})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -418,7 +441,7 @@ def main() -> None:
     run = collected(lines, options.commit or commit())
     older = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else []
     options.out.write_text(json.dumps(merged(older, run), indent=0) + "\n", encoding="utf-8")
-    print("\n".join(summary(run)))
+    print("\n".join([*summary(run), *goals(run)]))
 
 
 if __name__ == "__main__":

@@ -160,6 +160,7 @@ class Gpus:
         self._whole.clear()
         self._flags.clear()
         self._kernels.clear()
+        self.devices.free()
 
 
 # -- verified, then timed ------------------------------------------------------------------------

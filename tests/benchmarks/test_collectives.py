@@ -149,3 +149,22 @@ def test_a_run_replaces_an_older_one_of_the_same_machine():
     other = old | {"machine": {"ranks": 4}}
     assert bench.merged([old, other], run) == [other, run]
     assert bench.collected(iter([("machine", {"devices": "Error: none"})]), "abc")["device"] == "unknown"
+
+
+def test_goals_compare_with_nccl_and_name_the_error_of_the_model():
+    def row(algorithm, nbytes, ms):
+        return {
+            "kind": ALL_REDUCE,
+            "algorithm": algorithm,
+            "launch": "launch",
+            "ranks": 2,
+            "bytes": nbytes,
+            "median_ms": ms,
+        }
+
+    sizes = [bench.KIB << n for n in range(21)]
+    rows = [row(NCCL, n, 0.02 + n / 3e8) for n in sizes] + [row(RING, n, 0.04 + 2 * n / 3e8) for n in sizes]
+    found = list(bench.goals({"rows": rows}))
+    assert "ring, 65,536 bytes, launch: 0.50 of NCCL's speed" in found
+    assert sum("of NCCL's speed" in line for line in found) == 1 + 5
+    assert sum(line.startswith("model of") and "at most 0.0 % off at 21" in line for line in found) == 2

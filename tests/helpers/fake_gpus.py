@@ -141,6 +141,7 @@ class FakeGpus:
         self.hangs = False
         self.connected: set[tuple[int, int]] = set()
         self._names = itertools.count()
+        self.freed: list[int] = []  # the GPUs whose unused memory was given back
         runtime = SimpleNamespace(
             getDeviceCount=lambda: count, getDeviceProperties=lambda rank: {"name": b"NVIDIA Pretence"}, CUDARuntimeError=RuntimeError_, memcpyPeerAsync=self._copy,
             deviceCanAccessPeer=lambda a, b: int((a, b) != apart), deviceEnablePeerAccess=self._connect,
@@ -167,6 +168,9 @@ class FakeGpus:
         offset = self.memory.add(f"array {next(self._names)}", size * dtype.itemsize, b"")
         self.memory.state[offset : offset + size * dtype.itemsize] = 1
         return Array(self, offset, size, dtype)
+
+    def get_default_memory_pool(self) -> Any:
+        return SimpleNamespace(free_all_blocks=lambda: self.freed.append(self.current[-1]))
 
     def _copy(self, to: int, to_rank: int, source: int, from_rank: int, nbytes: int, stream: int) -> None:
         def copy() -> None:

@@ -91,6 +91,12 @@ class Devices:
         with self.on(rank), refused_when_full():
             return self._cupy.empty(size, dtype)
 
+    def free(self) -> None:
+        """Give the memory of arrays that are no longer used back to the GPUs: other runs of this process need it."""
+        for rank in range(self.ranks):
+            with self.on(rank):
+                self._cupy.get_default_memory_pool().free_all_blocks()
+
     def fill(self, rank: int, array: Any, byte: int) -> None:
         """Queue a fill of every byte: 0xFF makes float32 NaN."""
         with self.on(rank) as stream:

@@ -38,6 +38,7 @@ def test_rows_of_every_algorithm(fake):
     rows = run(Exchange(ALL_REDUCE, 2, 16))
     assert [row["algorithm"] for row in rows] == [*kernels.KERNELS, NCCL]
     assert all(row["median_ms"] > 0 and row["device"] == "NVIDIA Pretence" for row in rows)
+    assert fake.freed == [0, 1]
     assert [row["algorithm"] for row in run(Exchange(BROADCAST, 2, 16))] == [NCCL]
 
 
