@@ -8,7 +8,7 @@ Training Trillion Parameter Models", arXiv 1910.02054).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, RI
 from kernels.parallel.plan import Plan
 from kernels.parallel.rank import Range, Rank, open_rank, ranges_of, written
 from kernels.training import step
-from kernels.training.graph import BACKWARD, STATE, UPDATE, Graph, Node
+from kernels.training.graph import BACKWARD, FORWARD, STATE, UPDATE, Graph, Node
 from kernels.training.networks import IMAGE
 from kernels.training.step import CHUNKS, FACTOR, GRADIENTS, LABELS, WEIGHTS
 
@@ -78,6 +78,33 @@ def buckets(graph: Graph, bucket_bytes: int) -> tuple[Bucket, ...]:
     return tuple(found)
 
 
+class Gathers:
+    """When each bucket of sharded weights is gathered and dropped in a step: before the first node of a phase that uses one
+    of its weights, and after the last."""
+
+    def __init__(self, graph: Graph, found: Sequence[Bucket]):
+        self.before: dict[str, list[int]] = {}  # buckets by the name of a node
+        self.after: dict[str, list[int]] = {}
+        for phase in (FORWARD, BACKWARD):
+            nodes = [node for node in graph.nodes if node.phase == phase]
+            for n, bucket in enumerate(found):
+                wanted = {name.removeprefix("d ") for name in bucket.names}
+                using = [node for node in nodes if wanted & set(node.tensors.values())]
+                if using:
+                    self.before.setdefault(using[0].name, []).append(n)
+                    self.after.setdefault(using[-1].name, []).append(n)
+        self._nodes = [node.name for node in graph.nodes]
+
+    def together(self) -> list[frozenset[int]]:
+        """Returns the buckets that are whole at the same time, during each node."""
+        found, now = [], set()
+        for name in self._nodes:
+            now |= set(self.before.get(name, ()))
+            found.append(frozenset(now))
+            now -= set(self.after.get(name, ()))
+        return found
+
+
 def replica(plan: Plan, rungs: Mapping[str, str] = step.ON_GPU, **factors: float) -> Graph:
     """Returns the graph of one rank's step: its part of the images."""
     return step.build(plan.layers, plan.batch // plan.gpus, rungs, plan.optimizer, **factors)
@@ -133,6 +160,7 @@ class _Work:
 
     def __post_init__(self):
         self.buckets = buckets(self.graph, self.plan.bucket_bytes)
+        self.gathers = Gathers(self.graph, self.buckets)
         self.states = [t.name for t in self.graph.of_kind(STATE)]
         if self.plan.zero >= 1:
             for name in self.states:
@@ -176,20 +204,15 @@ class _Work:
             rank.arrays[CHUNKS][...] = _within(self.graph.chunks, shard)
 
     def gather_weights(self, node: Node) -> None:
-        """Gathers, of sharded weights, those that a node uses."""
-        if self.plan.zero < 3 or node.phase == UPDATE:
-            return
-        for bucket in self._used(node):
-            self._gather(bucket)
+        """Gathers sharded weights before the first node that uses them."""
+        if self.plan.zero >= 3:
+            for n in self.gathers.before.get(node.name, ()):
+                self._gather(self.buckets[n])
 
     def drop_weights(self, node: Node) -> None:
-        """Gives the gathered weights back."""
-        if self.plan.zero >= 3 and node.phase != UPDATE:
-            self._keep_shards(WEIGHTS, self._used(node))
-
-    def _used(self, node: Node) -> list[Bucket]:
-        used = set(node.tensors.values())
-        return [b for b in self.buckets if any(name.removeprefix("d ") in used for name in b.names)]
+        """Gives gathered weights back after the last node that uses them."""
+        if self.plan.zero >= 3:
+            self._keep_shards(WEIGHTS, [self.buckets[n] for n in self.gathers.after.get(node.name, ())])
 
     def _gather(self, bucket: Bucket) -> None:
         for rank, result in zip(self.ranks, self._collective(ALL_GATHER, WEIGHTS, bucket), strict=True):
@@ -213,7 +236,12 @@ def _within(chunks: Array, shard: Sequence[Range]) -> Array:
     return found
 
 
-def shard_elements(found: Sequence[Bucket], rank: int, ranks: int) -> int:
-    """Returns the elements of a rank's shard of all buckets."""
-    cuts = [list(pairwise(bounds(bucket.elements, ranks)))[rank] for bucket in found]
-    return sum(stop - first for first, stop in cuts)
+def shard_elements(found: Sequence[Bucket], rank: int, ranks: int, whole: Collection[int] = ()) -> int:
+    """Returns the elements that a rank holds of all buckets: its shards, and all of the `whole` ones."""
+    return sum(
+        bucket.elements if n in whole else _sizes(bucket, ranks)[rank] for n, bucket in enumerate(found)
+    )
+
+
+def _sizes(bucket: Bucket, ranks: int) -> list[int]:
+    return [stop - first for first, stop in pairwise(bounds(bucket.elements, ranks))]

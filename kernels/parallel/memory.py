@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -70,24 +70,25 @@ def holdings(plan: Plan, costs: tuple[tuple[str, float], ...] = ()) -> tuple[Hol
     if plan.way == TENSOR:
         return (holding(graph, graph.nodes, {}),) * plan.gpus
     found = data.buckets(graph, plan.bucket_bytes)
-    shards = [ITEM * data.shard_elements(found, n, plan.gpus) for n in range(plan.gpus)]
-    by_shard = {
-        shard: holding(graph, graph.nodes, _sharded(plan, graph, shard, found)) for shard in set(shards)
-    }
-    return tuple(by_shard[shard] for shard in shards)
+    sizes = [_sharded(plan, graph, found, rank) for rank in range(plan.gpus)]
+    different = {tuple(each.items()): each for each in sizes}
+    by_sizes = {key: holding(graph, graph.nodes, each) for key, each in different.items()}
+    return tuple(by_sizes[tuple(each.items())] for each in sizes)
 
 
-def _sharded(plan: Plan, graph: Graph, shard: int, found: Sequence[data.Bucket]) -> dict[str, int]:
-    """Returns the bytes of what is sharded: the shard, and where a whole bucket passes through, the largest bucket."""
-    through = max(bucket.nbytes for bucket in found)
-    whole = graph.tensors[WEIGHTS].buffer(False).nbytes
+def _sharded(plan: Plan, graph: Graph, found: Sequence[data.Bucket], rank: int) -> dict[str, int]:
+    """Returns the bytes of what is sharded: the shards, and the whole of each bucket that is gathered or not yet reduced."""
+
+    def held(whole: Collection[int] = ()) -> int:
+        return ITEM * data.shard_elements(found, rank, plan.gpus, whole)
+
     sizes: dict[str, int] = {}
     if plan.zero >= 1:
-        sizes |= {t.name: shard for t in graph.of_kind(STATE)}
+        sizes |= {t.name: held() for t in graph.of_kind(STATE)}
     if plan.zero >= 2:
-        sizes[GRADIENTS] = min(whole, shard + through)
+        sizes[GRADIENTS] = max(held({n}) for n in range(len(found)))
     if plan.zero >= 3:
-        sizes[WEIGHTS] = min(whole, shard + through)
+        sizes[WEIGHTS] = max(map(held, data.Gathers(graph, found).together()))
     return sizes
 
 

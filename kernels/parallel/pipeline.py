@@ -135,9 +135,20 @@ class Stages:
                     found.setdefault(tensor, self.of_layer[node.layer])
         return found
 
+    @cached_property
+    def _phases(self) -> dict[str, str]:
+        return {t: node.phase for node in reversed(self.graph.nodes) for t in written(node)}
+
+    def phase_of(self, tensor: str) -> str:
+        """Returns the pass that computes a tensor."""
+        return self._phases[tensor]
+
     def received(self, stage: int, turn: Turn) -> list[str]:
-        """Returns the tensors that a turn uses and another stage computes."""
+        """Returns the tensors that a turn uses and another stage computes. On the way back the stage still has those that
+        it received forward."""
         mine = {t for node in self.nodes(stage, turn) for t in written(node)}
+        if turn.phase == BACKWARD:
+            mine.update(self.received(stage, Turn(FORWARD, turn.micro)))
         used = dict.fromkeys(t for node in self.nodes(stage, turn) for t in read(node))
         return [t for t in used if t not in mine and self.writers.get(t, stage) != stage]
 

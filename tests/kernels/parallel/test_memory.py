@@ -78,6 +78,7 @@ def test_1f1b_holds_fewer_activations_than_gpipe_where_it_holds_fewer_micro_batc
     assert whole * 0.98 < weights <= whole
 
 
+@pytest.mark.slow
 def test_every_byte_of_a_moment_is_there():
     for way in WAYS:
         for each in holdings("lenet5", way, 2, bucket_bytes=1_000):
