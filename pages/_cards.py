@@ -19,6 +19,7 @@ from pages.gemm import address as gemm_address
 from pages.gemm.scene import gemm
 from pages.layers import address as layers_address
 from pages.memory import address as memory_address
+from pages.parallel import address as parallel_address
 from pages.parts.query import explored
 from pages.precision import address as precision_address
 from pages.softmax import address as softmax_address
@@ -96,5 +97,6 @@ CARDS = (
     Card("precision/page.py", precision_address.card, {"topic": "gradients"}, 12),
     Card("attention/page.py", attention_address.card, {}, 13),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
+    Card("parallel/page.py", parallel_address.card, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
 )  # fmt: skip
 BY_PAGE = {card.page: card for card in CARDS}

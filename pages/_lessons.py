@@ -28,6 +28,7 @@ GROUPS = {
     mark("convolution"): ("direct", "im2col", "implicit", "winograd", "fft", "choose", "backward"),
     mark("attention"): ("softmax", "attention"),
     mark("training"): ("layers", "train", "precision", "fusion"),
+    mark("Around the kernel"): ("parallel",),
 }
 
 LESSONS = (
@@ -90,6 +91,10 @@ LESSONS = (
     Lesson(
         "fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters",
         mark("When is one kernel better than four?"), ("direct",), level=1,
+    ),
+    Lesson(
+        "parallel/page.py", "parallel", mark("parallel training"), "pages.parallel.chapters",
+        mark("How do many GPUs train one network?"), ("train",), level=2,
     ),
 )  # fmt: skip
 

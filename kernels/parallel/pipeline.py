@@ -1,7 +1,7 @@
 """Pipeline parallel training on a processor: each rank has a few layers, and the images go through them in micro-batches.
 
 GPipe runs all micro-batches forward, then all back (Huang et al., arXiv 1811.06965; here both in the same order). 1F1B
-alternates as soon as a stage can, so that it holds fewer activations (Narayanan et al., "PipeDream", arXiv 1806.03377).
+alternates as soon as a stage can, so that it holds fewer activations (Harlap et al., "PipeDream", arXiv 1806.03377).
 The nodes are those of gradient accumulation over as many parts, so the numbers are the same bit by bit.
 """
 

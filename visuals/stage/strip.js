@@ -130,8 +130,8 @@ function shape(name, attributes) {
 }
 
 // Loss and accuracy over the epochs; points are shares of the width and the height. Recorded curves are dashed.
-function curvePart({ title, badge: source, lines, top, epochs, text, stale, error, aria }) {
-  const part = element("div", `strip-curve ${stale ? "stale-curve" : ""}`), head = element("h3", "", `${title} `);
+function curvePart({ title, badge: source, lines, top, first = "0", epochs, text, stale, error, aria, secret }) {
+  const part = element("div", `strip-curve ${stale ? "stale-curve" : ""} ${secret ? "secret" : ""}`), head = element("h3", "", `${title} `);
   if (source) head.append(badge(source));
   const picture = shape("svg", { viewBox: `0 0 ${CURVE_WIDTH} ${CURVE_HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": aria });
   for (const y of [0.5, CURVE_HEIGHT / 2, CURVE_HEIGHT - 0.5]) picture.append(shape("line", { x1: 0, x2: CURVE_WIDTH, y1: y, y2: y, class: "curve-grid" }));
@@ -142,7 +142,7 @@ function curvePart({ title, badge: source, lines, top, epochs, text, stale, erro
   const box = element("div", "curve-box"), ends = element("p", "curve-ends");
   const keys = element("span", "curve-keys");
   for (const { role, name } of lines) if (name) keys.append(element("span", `curve-key curve-key-${role}`, name), " ");
-  ends.append(element("span", "", "0"), keys, element("span", "", epochs));
+  ends.append(element("span", "", first), keys, element("span", "", epochs));
   box.append(element("span", "curve-top", top), picture, element("span", "curve-right", "100 %"));
   part.append(head, box, ends, element("p", error ? "strip-error" : "strip-text", error || text));
   return part;
