@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -45,7 +46,11 @@ def images_of(plan: Plan) -> int:
 
 def check(plan: Plan, seed: int = 0) -> Check:
     """Returns the comparison of a plan's step at a few images."""
-    plan = replace(plan, batch=images_of(plan))
+    return _check(replace(plan, batch=images_of(plan)), seed)
+
+
+@lru_cache(maxsize=64)
+def _check(plan: Plan, seed: int) -> Check:
     found, _ = digits.load(plan.layers.size)
     images, labels, factors = found.images[: plan.batch], found.labels[: plan.batch], RATE[plan.optimizer]
     graph = step.build(plan.layers, plan.batch, step.ON_CPU, plan.optimizer, **factors)

@@ -9,12 +9,12 @@ import streamlit as st
 
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.parallel import links
-from kernels.parallel.check import Check, check
+from kernels.parallel.check import Check
 from kernels.parallel.memory import HELD
 from kernels.parallel.plan import PIPELINES, TENSOR, WAYS
 from kernels.parallel.timeline import LINK, SEND
 from kernels.training.networks import NETWORKS
-from pages.parallel import address
+from pages.parallel import address, stage
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from visuals import units
 from visuals.parallel import recorded
@@ -22,7 +22,6 @@ from visuals.parallel.evidence import ParallelEvidence, facts
 from visuals.parallel.scene import COLLECTIVES
 from visuals.training.plan import NAMES
 
-KEY = "parallel_check"  # in the session: what was checked here, and its result
 ASSUMPTIONS = (
     mark("A kernel’s time has a fixed part and a part that grows with the images. Both come from two batches, recorded on an {device}."),
     mark("All launches of a step are in one CUDA graph, so launching takes no time between kernels."),
@@ -129,11 +128,18 @@ def same_numbers(found: ParallelEvidence) -> None:
         ),
         paragraph(_about_numbers(found), "why"),
     )
-    if st.button(tr("Compare here, on this processor"), key="compare"):
-        st.session_state[KEY] = (found.plan, check(found.plan))
-    done = st.session_state.get(KEY)
-    if done and done[0] == found.plan:
-        together(f"<p>{units.badge('measured', tr('here'))}</p>", paragraph(result_text(found, done[1])))
+    result = stage.checked(found)
+    if result is None:
+        together(
+            paragraph(
+                tr(
+                    "Press Compare under the picture: this processor runs the step for all GPUs, with a few images."
+                )
+            )
+        )
+        return
+    here = units.badge("measured", tr("here"))
+    together(f"<p>{here}</p>", paragraph(result_text(found, result)))
 
 
 def _about_numbers(found: ParallelEvidence) -> str:

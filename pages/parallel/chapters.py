@@ -109,12 +109,12 @@ CHAPTERS = (
     Chapter(
         mark("One step on four GPUs"),
         (
-            mark("Each row is a GPU, and each box is as long as its work. Thin rows show what moves between GPUs."),
-            mark("One GPU needs {stage_one} for these {stage_batch} images. Here {stage_gpus} GPUs need {stage_time}."),
-            mark("Boxes are kernels recorded on an {stage_device}; the step is predicted."),
+            mark("Each row is a GPU, and each box is as long as its work: kernels recorded on an {stage_device}."),
+            mark("One GPU needs {stage_one} for these {stage_batch} images, {stage_gpus} GPUs need {stage_time}."),
+            mark("Thin rows show what moves between them. All times here are predicted."),
         ),
         LARGE,
-        step=34,
+        step=30,
         nudge=mark("Press Play: every GPU runs the same kernels, on other images."),
     ),
     Chapter(

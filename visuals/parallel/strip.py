@@ -6,9 +6,10 @@ from __future__ import annotations
 from math import log
 from typing import Any
 
-from kernels.i18n import mark, tr
+from kernels.i18n import decimal, mark, tr
 from kernels.parallel import links
 from kernels.parallel import timeline as timelines
+from kernels.parallel.check import Check
 from kernels.parallel.plan import PIPELINES
 from kernels.parallel.timeline import LINK
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE
@@ -20,8 +21,8 @@ from visuals.training.plan import FAINT, HUES, NAMES, ROLES
 TOPOLOGIES = {links.NODES: ("output", mark("nodes of 8")), links.FLAT: ("write", mark("one ring"))}
 
 
-def strip(evidence: ParallelEvidence) -> dict[str, Any]:
-    """Returns the strip as data for the player."""
+def strip(evidence: ParallelEvidence, checked: Check | None = None) -> dict[str, Any]:
+    """Returns the strip as data for the player. `checked`: what a comparison on this processor found."""
     size = {
         "key": "stage",
         "label": _shape(evidence),
@@ -36,9 +37,19 @@ def strip(evidence: ParallelEvidence) -> dict[str, Any]:
     return {
         "sizes": [size],
         "selected": "stage",
-        "run": {"can": False, "running": False, "share": 0.0, "text": "", "error": "", "label": ""},
+        "run": {"can": True, "running": False, "share": 0.0, "text": _checked_text(checked), "error": "", "label": tr("Compare")},
         "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
     }  # fmt: skip
+
+
+def _checked_text(checked: Check | None) -> str:
+    """Returns what a comparison found, in a few words; "" without one."""
+    if checked is None:
+        return ""
+    if checked.parts_error == 0:
+        return tr("a step in parts, bit by bit")
+    error = checked.error if checked.right or checked.parts_error is None else checked.parts_error
+    return tr("equal within {error}", error=decimal(f"{error:.1g}"))
 
 
 def _shape(evidence: ParallelEvidence) -> str:

@@ -12,7 +12,7 @@ from kernels.parallel.check import LIMIT, check, images_of
 from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, WAYS, ZERO_3, Plan
 from kernels.training.networks import NETWORKS
 from pages.parallel import address, cards
-from tests.helpers.page_runner import heads, links, open_page, stages, strip, texts
+from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
 from visuals.parallel.evidence import ParallelEvidence
 
 open_at = partial(open_page, "parallel/page.py")
@@ -96,8 +96,10 @@ def test_a_comparison_has_images_for_every_gpu_and_micro_batch(gpus, micro):
     assert count % gpus == 0 and count % micro == 0 and count <= 120
 
 
-def test_the_button_compares_here_and_shows_the_result():
+def test_compare_runs_the_step_here_and_shows_the_result():
     at = open_at(way=TENSOR, network="lenet5")
-    at.button(key="compare").click().run()
+    assert strip(at)["run"] == {"can": True, "running": False, "share": 0.0, "text": "", "error": "", "label": "Compare"}  # fmt: skip
+    press(at, "run")
     assert not at.exception
     assert "24 images: the weights differ from one GPU’s float64 step by at most" in texts(at)
+    assert strip(at)["run"]["text"].startswith("equal within")
