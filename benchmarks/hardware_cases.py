@@ -13,6 +13,7 @@ from benchmarks.hardware_case import Case
 
 # Sources that are no cases, by the beginning of their path, and why.
 EXCLUDED = {
+    "collectives/": "they run on several GPUs at once, which Nsight Compute would let wait for each other for ever",
     "machine/": "they measure the device: no memory counter has anything to count",
 }
 

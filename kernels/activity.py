@@ -12,10 +12,12 @@ VERIFYING = mark("verifying {kernel}")
 TIMING = mark("timing {n} kernels in turn")
 TRAINING = mark("training, step {step}")
 NODES = mark("timing each kernel of the step")
+EXCHANGING = mark("exchanging between the GPUs")
 DONE = mark("done")
 
 TEMPLATES = {
-    text: text for text in (WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, DONE)
+    text: text
+    for text in (WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, EXCHANGING, DONE)
 }
 
 

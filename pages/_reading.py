@@ -116,6 +116,11 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         Work("Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"),
         Work("Dao", "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, "2307.08691"),
     ),
+    "collectives": (
+        Work("Patarasuk, Yuan", "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009, "10.1016/j.jpdc.2008.09.002"),
+        Work("Thakur, Rabenseifner, Gropp", "Optimization of Collective Communication Operations in MPICH", 2005, "10.1177/1094342005051521"),
+        Work("NVIDIA", "NCCL documentation: Collective Operations", 2015, "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html"),
+    ),
     "fusion": (
         Work("Filipovič et al.", "Optimizing CUDA Code By Kernel Fusion: Application on BLAS", 2013, "1305.1183"),
     ),

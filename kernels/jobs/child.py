@@ -17,8 +17,10 @@ from typing import Any
 
 from kernels import engines
 from kernels.activity import STARTING, VERIFYING
+from kernels.engines.cuda.devices import DevicesHung
 from kernels.jobs import faults, framing
 from kernels.jobs.episode import Episode, train
+from kernels.jobs.exchange import Exchange, exchange
 from kernels.jobs.job import Request, Rows
 from kernels.ladders import find
 from kernels.machine.timing import Budget
@@ -31,7 +33,7 @@ from kernels.runner import Progress, VerificationError, compare
 Handler = Callable[[Request, Progress], Rows]
 Part = Callable[[Any], None]  # called with what a run sends before its end
 # Requests of other kinds, each with what runs it.
-HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {Episode: train}
+HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {Episode: train, Exchange: exchange}
 current_commit = cache(commit)
 
 
@@ -104,6 +106,8 @@ def _handle_one(packed: bytes, send: Callable[..., None], handler: Handler) -> b
         return True
     except (RuleError, ShapeError, VerificationError) as e:
         text, usable = str(e), True
+    except DevicesHung as e:
+        text, usable = str(e), False
     except Exception as e:
         text, usable = _error_text(e, request, activity), not faults.is_gpu_error(e)
     send("error", text, usable)
