@@ -87,5 +87,5 @@ def _difference(graph: Graph, got: np.ndarray, right: np.ndarray) -> float:
     """Returns the largest difference of a weight, over the largest weight; infinite if one is no number."""
     views = [view for view in graph.views if view.of == WEIGHTS]
     largest = max(float(np.abs(view.cut(right)).max()) for view in views)
-    worst = max(float(np.abs(view.cut(got) - view.cut(right)).max()) for view in views)
+    worst = float(np.max([np.abs(view.cut(got) - view.cut(right)).max() for view in views]))  # NaN stays NaN
     return worst / largest if math.isfinite(worst) else math.inf

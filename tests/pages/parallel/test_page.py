@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels.parallel import check as checks
 from kernels.parallel.check import LIMIT, check, images_of
 from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, WAYS, ZERO_3, Plan
 from kernels.training.networks import NETWORKS
@@ -87,6 +88,19 @@ def test_the_comparison_tells_that_batch_norm_is_not_the_same():
     result = check(plan)
     assert not result.right and result.parts_error == 0
     assert "bit by bit" in cards.result_text(ParallelEvidence(plan), result)
+
+
+def test_a_weight_that_is_no_number_is_infinitely_wrong(monkeypatch):
+    real = checks.tensor.train
+
+    def broken(plan, *args, **factors):
+        outcome = real(plan, *args, **factors)
+        outcome.weights[0][-130] = float("nan")
+        return outcome
+
+    monkeypatch.setattr(checks.tensor, "train", broken)
+    result = check(Plan("lenet5", TENSOR, 2, 64), seed=7)
+    assert result.error == float("inf") and not result.right
 
 
 @settings(max_examples=30, deadline=None)
