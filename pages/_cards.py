@@ -21,6 +21,7 @@ from pages.gemm import address as gemm_address
 from pages.gemm.scene import gemm
 from pages.layers import address as layers_address
 from pages.memory import address as memory_address
+from pages.parallel import address as parallel_address
 from pages.parts.query import explored
 from pages.precision import address as precision_address
 from pages.softmax import address as softmax_address
@@ -99,6 +100,7 @@ CARDS = (
     Card("attention/page.py", attention_address.card, {}, 13),
     Card("attention/backward/page.py", attention_backward_address.card, {}, 9),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
+    Card("parallel/page.py", parallel_address.card, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
     Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),
 )  # fmt: skip
 BY_PAGE = {card.page: card for card in CARDS}

@@ -28,7 +28,7 @@ GROUPS = {
     mark("convolution"): ("direct", "im2col", "implicit", "winograd", "fft", "choose", "backward"),
     mark("attention"): ("softmax", "attention", "attention_backward"),
     mark("training"): ("layers", "train", "precision", "fusion"),
-    mark("Around the kernel"): ("collectives",),
+    mark("Around the kernel"): ("collectives", "parallel"),
 }
 
 LESSONS = (
@@ -99,6 +99,10 @@ LESSONS = (
     Lesson(
         "collectives/page.py", "collectives", mark("many GPUs"), "pages.collectives.chapters",
         mark("How do many GPUs form one sum?"), ("train",), level=2,
+    ),
+    Lesson(
+        "parallel/page.py", "parallel", mark("parallel training"), "pages.parallel.chapters",
+        mark("How do many GPUs train one network?"), ("train", "collectives"), level=2,
     ),
 )  # fmt: skip
 

@@ -111,6 +111,13 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         BACK_PROPAGATION,
         MIXED_PRECISION,
     ),
+    "parallel": (
+        Work("Huang et al.", "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", 2018, "1811.06965"),
+        Work("Harlap et al.", "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", 2018, "1806.03377"),
+        Work("Shoeybi et al.", "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019, "1909.08053"),
+        Work("Rajbhandari et al.", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2019, "1910.02054"),
+        Work("Li et al.", "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", 2020, "2006.15704"),
+    ),
     "precision": (
         MIXED_PRECISION,
         Work("Micikevicius et al.", "FP8 Formats for Deep Learning", 2022, "2209.05433"),

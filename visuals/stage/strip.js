@@ -130,7 +130,7 @@ function shape(name, attributes) {
 }
 
 // Loss and accuracy over the epochs; points are shares of the width and the height. Recorded curves are dashed.
-function curvePart({ title, badge: source, lines, top, right, epochs, text, kind, error, aria }) {
+function curvePart({ title, badge: source, lines, top, right, first = "0", epochs, text, kind, error, aria }) {
   const part = element("div", `strip-curve ${kind}`), head = element("h2", "", `${title} `);
   if (source) head.append(badge(source));
   const picture = shape("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": aria });
@@ -141,7 +141,7 @@ function curvePart({ title, badge: source, lines, top, right, epochs, text, kind
   }
   const box = element("div", "curve-box"), ends = element("p", "curve-ends"), keys = element("span", "curve-keys");
   for (const { role, name } of lines) if (name) keys.append(element("span", `curve-key curve-key-${role}`, name), " ");
-  ends.append(element("span", "", "0"), keys, element("span", "", epochs));
+  ends.append(element("span", "", first), keys, element("span", "", epochs));
   box.append(element("span", "curve-top", top), picture, element("span", "curve-right", right));
   part.append(head, box, ends, element("p", error ? "strip-error" : "strip-text", error || text));
   return part;

@@ -99,7 +99,7 @@ export class StripFigure {
   }
 
   // Lines over a range of steps; points are shares of the width and the height. Recorded lines are dashed.
-  paintCurve(ctx, { lines, top, right, epochs }, x, y, width, tokens, write) {
+  paintCurve(ctx, { lines, top, right, first = "0", epochs }, x, y, width, tokens, write) {
     const { unit } = this, height = CURVE * unit;
     const line = (points, colour, thick, dash = []) => {
       Object.assign(ctx, { strokeStyle: colour, lineWidth: thick * unit });
@@ -114,7 +114,7 @@ export class StripFigure {
     const axis = (text, hue, at, down, align) => write(text, at, y + down, { px: 11, hue }, align);
     axis(top, "dim", x + 2 * unit, 2 * unit, "left");
     if (right) axis(right, "dim", x + width - 2 * unit, 2 * unit, "right");
-    axis("0", "dim", x, height + 3 * unit, "left");
+    axis(first, "dim", x, height + 3 * unit, "left");
     axis(epochs, "dim", x + width, height + 3 * unit, "right");
   }
 
