@@ -22,6 +22,7 @@ from kernels.jobs import faults, framing
 from kernels.jobs.episode import Episode, train
 from kernels.jobs.exchange import Exchange, exchange
 from kernels.jobs.job import Request, Rows
+from kernels.jobs.transfer import SizesRun, TransferRun, sizes, transfer
 from kernels.ladders import find
 from kernels.machine.timing import Budget
 from kernels.model.program import RuleError
@@ -33,7 +34,12 @@ from kernels.runner import Progress, VerificationError, compare
 Handler = Callable[[Request, Progress], Rows]
 Part = Callable[[Any], None]  # called with what a run sends before its end
 # Requests of other kinds, each with what runs it.
-HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {Episode: train, Exchange: exchange}
+HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {
+    Episode: train,
+    Exchange: exchange,
+    TransferRun: transfer,
+    SizesRun: sizes,
+}
 current_commit = cache(commit)
 
 

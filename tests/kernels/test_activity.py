@@ -11,7 +11,7 @@ def test_every_text_of_a_run_is_translated(template, monkeypatch):
     monkeypatch.setattr("kernels.i18n.tr", lambda message, **fields: f"<{message}> {fields}")
     fields = {
         name: value
-        for name, value in {"kernel": "im2col", "n": "3", "step": "7"}.items()
+        for name, value in {"kernel": "im2col", "n": "3", "step": "7", "all": "9"}.items()
         if f"{{{name}}}" in template
     }
     assert activity.shown(template.format(**fields)) == f"<{template}> {fields}"

@@ -1,0 +1,47 @@
+"""The recorded transfers: kernels/records/transfers.json, which benchmarks.transfers writes; a list of records.
+
+A record has device, driver, date, n and any of: copies {way: [{"bytes", "ms", "p20_ms", "p80_ms", "n"}]}, costs (ms of calls),
+scenarios {key: {"settings", "total_ms", "p20_ms", "p80_ms", "n", "timeline", "ops", "error"}}, pieces [{"n", "total_ms", ...}],
+leak {"memory", "log"}, crossover {work: [{"size", "gpu_ms", ...}]}, and failed {what: text}. What a record lacks was not measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kernels
+from kernels.transfers.operations import Timeline
+
+FILE = Path(kernels.__file__).parent / "records" / "transfers.json"
+Record = Mapping[str, Any]
+
+
+@cache
+def records() -> tuple[Record, ...]:
+    """Returns all records; none if nothing was recorded."""
+    return tuple(json.loads(FILE.read_text("utf-8"))) if FILE.exists() else ()
+
+
+def newest() -> Record | None:
+    """Returns the newest record, or None."""
+    return max(records(), key=lambda record: record["date"], default=None)
+
+
+def scenario(key: str, rows: int, n: int) -> Record | None:
+    """Returns what the newest record has of a scenario at exactly this size, or None."""
+    found = (newest() or {}).get("scenarios", {}).get(key)
+    same = found and found["settings"] == {"rows": rows, "n": n} and "timeline" in found
+    return found if same else None
+
+
+def timeline(found: Record) -> Timeline:
+    return Timeline.from_json(found["timeline"])
+
+
+def curve() -> list[Mapping[str, Any]]:
+    """Returns the recorded totals over the number of pieces, [] if there are none."""
+    return list((newest() or {}).get("pieces", ()))
