@@ -52,8 +52,10 @@ class Stage:
         counting = counts.next_poll_s(_counting(self.settings))
         every = run.POLL_S if job else None if self.chapter else counting
         draw_stage(_draw, self, self.key, self.chapter, every)
+        waiting = st.container()  # always: what follows keeps its place in the page
         if self.chapter and counting is not None and not job:
-            st.fragment(_rerun_when_counted, run_every=counting)(self.settings)
+            with waiting:
+                st.fragment(_rerun_when_counted, run_every=counting)(self.settings)
         _let_the_browser_paint()
 
     def by_size(self) -> dict[str, RunSettings]:
