@@ -210,7 +210,7 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than cuBLAS, also with FP16?"),
             "gemm/cublas-fp16", "real",
-            mark("{real_against_cublas_fp16} The library uses newer instructions of this GPU. {real_against_wmma}"),
+            mark("{real_against_cublas_fp16} {real_against_wmma}"),
         ),
         nudge=mark("Next, [direct](/direct) shows what a convolution computes, and [im2col](/im2col) turns it into this product."),
     ),

@@ -9,7 +9,7 @@ from pages.parts import autotune, lesson, run, sources
 from pages.parts.every_step import every_step, shown
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.gemm import story
 
 PAGE, LADDER = "gemm/page.py", LADDERS["gemm"]
@@ -30,8 +30,8 @@ if "watch" in parts:
     orders = gemm_orders(rung.name)
     tiles = tuple(query.tiles.items())
     scene, reason = gemm(shape, rung.name, tiles, chosen("order", orders), every_step())
-    if reason and not query.broken:  # a broken rule is already named beside the tile sizes
-        note(reason)
+    # A broken rule is already named beside the tile sizes.
+    note_in_place("" if query.broken else reason)
     opens = shown(controls.folds(shape, rung.name, query.tiles))
     Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter, opens).draw()
 if whole:

@@ -198,5 +198,6 @@ def part_note(lesson: Lesson) -> None:
     """Writes which part of the shape the stage shows, if it does not show all of it."""
     shape = lesson.selection.shape
     part = address.staged(lesson.layer, shape)
-    if part != shape:
-        quiet(tr("The stage shows a part of {shape}: {part}.", shape=name(shape), part=name(part)))
+    with st.container():  # also without the line: the stage keeps its place in the page
+        if part != shape:
+            quiet(tr("The stage shows a part of {shape}: {part}.", shape=name(shape), part=name(part)))

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from kernels.i18n import tr
-from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.query import url_is_stale
 from pages.train import address, live
 from pages.train.live import Live
@@ -32,7 +32,7 @@ class TrainStage:
         """Draws the stage and its strip. They are polled while the network trains."""
         training = live.current()
         polled = bool(training and training.running)
-        st.fragment(_draw, run_every=POLL_S if polled else None)(self, polled)
+        draw_stage(_draw, self, KEY, self.chapter, POLL_S if polled else None)
 
 
 def evidence(values: Mapping[str, Any]) -> StepEvidence:
@@ -132,8 +132,9 @@ def _act(on_stage: TrainStage, pressed: Mapping[str, Any]) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     training, values = live.current(), on_stage.values
     match pressed:
-        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter:
+        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
             go_to_chapter(number, on_stage.chapter.story)
+            st.rerun()
         case {"do": "stop"} if training:
             live.stop(training)
             st.rerun()

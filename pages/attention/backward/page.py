@@ -9,7 +9,7 @@ from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.sizes import shown
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.attention.backward.inputs import KINDS
 from visuals.attention.backward.story import BACKWARD
 
@@ -28,8 +28,8 @@ if "watch" in parts:
     values, orders = chosen(address.VALUES, KINDS), address.orders()
     order, tiles = chosen("order", orders), tuple(query.tiles.items())
     scene, reason = address.scene(query.shape, query.rung.name, tiles, values, order)
-    if reason and not query.broken:  # a broken rule is already named beside the tile sizes
-        note(reason)
+    # A broken rule is already named beside the tile sizes.
+    note_in_place("" if query.broken else reason)
     Stage("attention_backward", scene, settings, query.rung, sizes, link, orders, chapter=chapter).draw()
 if whole:
     idea(
