@@ -1,19 +1,19 @@
 """The links between GPUs and the time of a collective over them, predicted.
 
 Inside a node of eight GPUs: NVLink. Two of its constants follow from NCCL's all-reduce on two H200s, 26 us for 64 KiB and
-325 GB/s for 1 GiB, and one from copies between them, 393 GB/s. The latency of a hop is that which NCCL 2.28 assumes (its
-src/graph/tuning.cc: 3.4 us over NVLink, 14 us over a network). Between nodes: a network card of 400 Gbit/s for each GPU, as
+325 GB/s for 1 GiB, and one from copies between them, 393 GB/s. The latency of a hop is that which NCCL's tuning assumes
+(src/graph/tuning.cc, its protocol Simple: 3.4 us over NVLink, 14 us over a network). Between nodes: a network card of 400 Gbit/s for each GPU, as
 in a DGX H200.
 """
 
 from __future__ import annotations
 
 from kernels.collectives.cost import Link, seconds, traffic
+from kernels.collectives.recorded import SEEN
 from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, RING, TREE
 
 NODE = 8  # GPUs that NVLink joins
-KIB_64, GIB = 64 * 2**10, 2**30
-SMALL_S, LARGE_BANDWIDTH = 26e-6, 325e9  # NCCL's all-reduce on two H200s: of KIB_64, of GIB (bus bandwidth)
+(KIB_64, SMALL_S), (GIB, LARGE_S) = SEEN  # bytes and seconds of NCCL's all-reduce on two H200s
 COPY_BANDWIDTH = 393e9  # bytes per second from one H200's memory to another's
 HOP_S, NETWORK_HOP_S = 3.4e-6, 14e-6
 NETWORK_BANDWIDTH = 400e9 / 8
@@ -22,7 +22,7 @@ NETWORK_BANDWIDTH = 400e9 / 8
 def _nvlink() -> Link:
     """Returns the link at which an all-reduce over two GPUs takes the two measured times."""
     rounds = 2
-    bandwidth = (GIB - KIB_64) / (GIB / LARGE_BANDWIDTH - SMALL_S)
+    bandwidth = (GIB - KIB_64) / (LARGE_S - SMALL_S)
     return Link(HOP_S, bandwidth, SMALL_S - KIB_64 / bandwidth - rounds * HOP_S)
 
 

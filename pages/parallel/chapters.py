@@ -124,7 +124,8 @@ CHAPTERS = (
             mark("Filled boxes are what a GPU holds, dashed ones what others hold."),
         ),
         LARGE | {"picture": "memory", "optimizer": "adam"},
-        step=3,
+        step=0,
+        nudge=mark("Press Play: one role of memory after the other is filled."),
         question=Question(
             mark("Your guess: what is split over the GPUs?"),
             tuple(NAMES[role] for role in SPLIT_ASKED),
@@ -204,7 +205,7 @@ CHAPTERS = (
             mark("Next it splits the [gradients](output), then the [weights](filter). A layer’s weights are gathered before it runs."),
         ),
         TRANSFORMER | {"way": ZERO_3, "picture": "memory", "optimizer": "adam", "batch": "32", "bucket": "10"},
-        step=3,
+        step=0,
         question=Question(
             mark("In how many parts is Adam’s state split here?"),
             tuple(map(str, PARTS)),

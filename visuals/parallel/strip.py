@@ -10,7 +10,7 @@ from kernels.i18n import decimal, mark, tr
 from kernels.parallel import links
 from kernels.parallel import timeline as timelines
 from kernels.parallel.check import Check
-from kernels.parallel.plan import PIPELINES
+from kernels.parallel.plan import DATA, PIPELINES
 from kernels.parallel.timeline import LINK
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE
 from visuals import units
@@ -59,7 +59,9 @@ def _shape(evidence: ParallelEvidence) -> str:
 def time(evidence: ParallelEvidence) -> dict[str, Any]:
     """Returns the time of the step, recorded or else predicted, and those of the same step on other numbers of GPUs."""
     found = {n: evidence.with_gpus(n) for n in SHOWN_GPUS}
-    us = {n: step_us(each) for n, each in found.items() if each} | {1: evidence.one_us}
+    us = {n: step_us(each) for n, each in found.items() if each}
+    if evidence.plan.way != DATA:
+        us[1] = evidence.one_us  # of the plain step
     longest = max(us.values())
     row = evidence.record
     kind = (
@@ -76,7 +78,7 @@ def time(evidence: ParallelEvidence) -> dict[str, Any]:
         "name": tr("One step of {network}, {way}", network=evidence.title, way=evidence.way),
         "text": _time_text(evidence),
         "bars": [
-            {"title": tr("{n} GPU", n=n) if n == 1 else tr("{n} GPUs", n=n), "share": t / longest, "text": units.time_(t / 1e3), "current": n == evidence.plan.gpus}
+            {"title": tr("{n} GPU", n=n) if n == 1 else tr("{n} GPUs", n=n), "share": t / longest, "text": units.time_(t / 1e3), "current": n == evidence.plan.gpus, "hint": _hint(found[n])}
             for n, t in us.items()
         ],
     }  # fmt: skip
@@ -87,11 +89,21 @@ def step_us(evidence: ParallelEvidence) -> float:
     return evidence.record["step_us"] if evidence.record else evidence.timeline.total
 
 
+def _hint(evidence: ParallelEvidence | None) -> str:
+    """Returns whether a time is recorded or predicted."""
+    return tr("recorded") if evidence and evidence.record else tr("predicted")
+
+
 def _time_text(evidence: ParallelEvidence) -> str:
     fields = {
         "efficiency": units.share(timelines.efficiency(evidence.plan)),
         "one": units.time_(evidence.one_us / 1e3),
     }
+    one = evidence.with_gpus(1)
+    if evidence.record and one and one.record:
+        us = one.record["step_us"]
+        measured = units.share(us / (evidence.plan.gpus * evidence.record["step_us"]))
+        return tr("Recorded efficiency {measured}, predicted {efficiency}: one GPU takes {one}.", measured=measured, **fields | {"one": units.time_(us / 1e3)})  # fmt: skip
     if not recorded.rows():
         return tr("Efficiency {efficiency}: one GPU takes {one}. On several GPUs it is not recorded yet.", **fields)  # fmt: skip
     return tr("Predicted efficiency {efficiency}: one GPU takes {one}.", **fields)

@@ -174,6 +174,13 @@ def test_a_recorded_step_replaces_the_predicted_time(monkeypatch):
     (size,) = strip(ParallelEvidence(plan))["sizes"]
     assert size["time"]["value"] == "321 µs" and size["time"]["badge"]["kind"] == "recorded"
     assert recorded.recorded(plan, overlap=False)["step_us"] == 9.0
+    assert "redicted efficiency" in size["time"]["text"]
+    both = (row, row | {"gpus": 1, "step_us": 577.8})
+    monkeypatch.setattr(recorded, "rows", lambda: both)
+    (size,) = strip(ParallelEvidence(plan))["sizes"]
+    assert size["time"]["text"].startswith("Recorded efficiency 90 %")  # 577.8 / (2 * 321)
+    hints = {bar["title"]: bar["hint"] for bar in size["time"]["bars"]}
+    assert hints == {"1 GPU": "recorded", "2 GPUs": "recorded", "4 GPUs": "predicted", "8 GPUs": "predicted"}
 
 
 def test_activations_are_split_and_an_all_reduce_moves_all_gradients():
