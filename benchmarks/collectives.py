@@ -371,7 +371,7 @@ def collected(lines: Iterator[tuple[str, dict[str, Any]]], at: str) -> dict[str,
         else:
             found[names[what]].append(content)
     devices_ = found["machine"].get("devices")
-    device = devices_[0] if isinstance(devices_, list) else "unknown"
+    device = devices_[0] if isinstance(devices_, list) and devices_ else "unknown"
     same = {"device": device, "date": datetime.now(UTC).date().isoformat(), "commit": at}
     return found | same
 
