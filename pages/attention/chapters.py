@@ -11,7 +11,8 @@ from visuals.gpu_map import facts as map_facts
 from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts, slower_than
 
-NAIVE, FLASH = {"rung": "naive"}, {"rung": "flash"}
+FLASH = {"rung": "flash"}
+NAIVE = {"rung": "naive", "N": "8", "BLOCK": "16"}  # few enough scores to print their numbers
 REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
 
 
@@ -46,7 +47,7 @@ CHAPTERS = (
             mark("Take one query first: its dot product with each key is a score, and the scores are row 0 of [S](workspace). All N queries together give N × N scores."),
         ),
         NAIVE,
-        loop=(0, 7),
+        loop=(0, 3),
         pin="S:0",
         size="real",
         nudge=mark("Each score is multiplied by 1/√d, so that long rows do not give larger scores."),
@@ -59,8 +60,8 @@ CHAPTERS = (
             mark("The row is read three times: for m, for l, and for the weights."),
         ),
         NAIVE,
-        step=8,
-        loop=(8, 60),
+        step=4,
+        loop=(4, 32),
         pin="m:0",
         size="real",
         nudge=mark("Go to the last step and point at the output: its weighted mean is spelled out."),

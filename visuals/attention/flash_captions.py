@@ -130,7 +130,7 @@ LINES = MappingProxyType({
         shrink="o[n] *= rescale", O="o[n] += tile_p", total="l += __shfl_xor_sync", store="= o[n] / l",
     ),
     "attention/flash-registers": _lines(
-        barrier="__syncthreads();  // K is loaded", barrier_done="__syncthreads();  // V and P are there",
+        barrier=("__syncthreads();", 0), barrier_done=("__syncthreads();", 1),
         start="*(float4*)&tile_q[row][dim] = q", K="load_tile<DP + 4>(tile_k[0], K, N", K_next="load_tile<DP + 4>(tile_k[0], K + (size_t)",
         V="load_tile<DP>(tile_v[0]",
         scores="s[i][n] += q[i].x", mask_causal="s[i][n] = -INFINITE", mask_end="s[i][n] = -INFINITE", max="m[i] = new_m",
@@ -138,7 +138,7 @@ LINES = MappingProxyType({
         store="store4(O, O",
     ),
     "attention/flash-mma": _lines(
-        barrier=("__syncthreads();", 0), barrier_done="__syncthreads();  // the next tile", barrier_last="__syncthreads();  // the next tile",
+        barrier=("__syncthreads();", 0), barrier_done=("__syncthreads();", 1), barrier_last=("__syncthreads();", 1),
         start="load_tile<Br>(tile_q", K="load_tile<Bc>(tile_k", K_next="load_tile<Bc>(tile_k", V="load_tile<Bc>(tile_v", scores="add_scores(s",
         mask_causal="hide_keys(s", mask_end="hide_keys(s", max="update_maxima(s", P="compute_weights(p", l="compute_weights(p", shrink="scale_rows(o", O="add_values(o",
         total="sum += __shfl_xor_sync", store="store_row(O",
