@@ -314,9 +314,13 @@ SOFTMAX = tuple(
 )
 
 # -- elementwise layers ------------------------------------------------------------------------------------
-# Aligned maps; maps of an odd size with small blocks. Each with what ReLU keeps, and in both layouts.
+# Aligned maps; maps of an odd size with small blocks. Each with what ReLU keeps, in both forms of GELU, and in both layouts.
 _ALIGNED, _UNALIGNED = (2, 8, 16, 16), (3, 5, 7, 11)
-_FIELDS = {"relu": {"keep": ("y", "bytes", "bits")}, "bias": {"layout": ("nchw", "nhwc")}}
+_FIELDS = {
+    "relu": {"keep": ("y", "bytes", "bits")},
+    "bias": {"layout": ("nchw", "nhwc")},
+    "gelu": {"form": ("erf", "tanh")},
+}
 
 
 def _elementwise(ladder: Ladder, rung: Rung) -> Iterator[Case]:

@@ -125,7 +125,7 @@ MEMORY = {
 }
 # Maps with planes of an odd size, and rows; each layer's other fields in ELEMENTWISE_FIELDS.
 ELEMENTWISE = ((3, 5, 7, 9), (1, 3, 1, 1), (37, 70, 1, 1))
-ELEMENTWISE_FIELDS = {"keep": ("y", "bytes", "bits"), "layout": ("nchw", "nhwc")}
+ELEMENTWISE_FIELDS = {"keep": ("y", "bytes", "bits"), "form": ("erf", "tanh"), "layout": ("nchw", "nhwc")}
 OPTIMIZER = "1 63 300 4099"
 
 # The windows of the presets, on small planes with rows of whole float4 if theirs have them; and two windows more.

@@ -144,7 +144,7 @@ def main() -> None:
             browser, app.url, folder, "explore-light", "layers?view=explore&layer=linear&step=4", "light"
         )
         first_screen(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
-        first_screen(browser, app.url, folder, "attention-light", "attention?step=12", "light")
+        first_screen(browser, app.url, folder, "attention-light", "attention?view=story&chapter=7", "light")
         first_screen(
             browser, app.url, folder, "train-light", "train?network=residual&batch=256&step=45", "light"
         )

@@ -1,10 +1,11 @@
 """Training steps on a GPU: ours launch by launch, as one CUDA graph, and PyTorch's. Loss and accuracy over epochs.
 
-    python -m benchmarks.training OUT.json [--batches 32,256] [--epochs 10] [--no-compile] [NETWORK ...]
+    python -m benchmarks.training OUT.json [--batches 32,256] [--optimizer adam] [--epochs 10] [--no-compile] [NETWORK ...]
 
 Writes a list of rows as in kernels/records/training.json, and prints a table. Times are microseconds of a whole step, or of
 a node's launches. A node is timed hot: many runs of it in one CUDA graph. A whole step is timed by the host's clock: many
-steps queued one behind the other, then waited for. It includes what the host needs to queue them.
+steps queued one behind the other, then waited for. It includes what the host needs to queue them. Adam's factors change from
+step to step: they are set in the one graph before each launch of it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ import numpy as np
 from kernels.engines import cuda
 from kernels.engines.cuda.timing import sampler
 from kernels.machine.timing import Budget, interleave
+from kernels.model.program import Program
 from kernels.training import digits, loop, step
 from kernels.training.graph import Graph, node_program
+from kernels.training.held import held
 from kernels.training.networks import NETWORKS
 from kernels.training.step import Memory
 
@@ -49,18 +52,22 @@ def step_us(run: Callable[[], None], wait: Callable[[], None]) -> tuple[float, l
 
 
 # -- ours ---------------------------------------------------------------------------------------------
-def ours(network: str, batch: int, memory: Memory) -> dict[str, Any]:
+def ours(network: str, batch: int, memory: Memory, optimizer: str = "sgd") -> dict[str, Any]:
     """Returns the times and the memory of our step."""
-    graph, program = step.cached(network, batch, False, "sgd", tuple(SETTINGS.items()), memory)
+    settings = loop.Settings(network, batch, optimizer, SETTINGS, memory=memory)
+    graph, program = loop.step_of(settings, 0, "cuda")
     images, _ = digits.load(NETWORKS[network].size)
     session = cuda.open(program, step.inputs(graph, images.images[:batch], images.labels[:batch]))
     session.verify_run()
     with session.stream:
         one_by_one, samples = step_us(session.run, session.stream.synchronize)
-        session.stream.begin_capture()
-        session.run()
-        captured = session.stream.end_capture()
-        whole, graph_samples = step_us(lambda: captured.launch(session.stream), session.stream.synchronize)
+        captured, later = session.captured(), programs(settings)
+
+        def replay() -> None:
+            captured.update(next(later))
+            captured.launch(session.stream)
+
+        whole, graph_samples = step_us(replay, session.stream.synchronize)
         nodes = node_us(session, graph) if memory == Memory() else {}
     row = {
         "one_by_one_us": round(one_by_one, 2), "one_by_one_samples": samples, "graph_us": round(whole, 2),
@@ -68,7 +75,15 @@ def ours(network: str, batch: int, memory: Memory) -> dict[str, Any]:
         "node_us": nodes,
     }  # fmt: skip
     session.close()
-    return row
+    return row | {
+        "held": held(graph, step.inputs(graph, images.images[:batch], images.labels[:batch]), "cuda")
+    }
+
+
+def programs(settings: loop.Settings) -> Iterator[Program]:
+    """Returns the programs of the steps that `step_us` runs, made before the clock starts: those of SGD are one."""
+    count = WARM_UP + REPEATS * STEPS
+    return iter([loop.step_of(settings, n, "cuda")[1] for n in range(1, count + 1)])
 
 
 def node_us(session: Any, graph: Graph) -> dict[str, float]:
@@ -101,7 +116,7 @@ def curve(network: str, epochs: int) -> dict[str, Any]:
 
 
 # -- PyTorch --------------------------------------------------------------------------------------------
-def pytorch(network: str, batch: int, compile: bool) -> Iterator[tuple[str, Any]]:
+def pytorch(network: str, batch: int, compile: bool, adam: bool = False) -> Iterator[tuple[str, Any]]:
     """Yields a name of a row and the microseconds of PyTorch's step: eager, compiled, and compiled with CUDA graphs."""
     import torch
 
@@ -115,7 +130,8 @@ def pytorch(network: str, batch: int, compile: bool) -> Iterator[tuple[str, Any]
     def stepper(wrapped: Callable[[Any], Any]) -> Callable[[], None]:
         module = torch_networks.build(network).cuda()
         forward = wrapped(module)
-        optimizer = torch.optim.SGD(module.parameters(), lr=SETTINGS["lr"], momentum=0.9, fused=True)
+        factors = {"lr": SETTINGS["lr"], "fused": True} | ({} if adam else {"momentum": 0.9})
+        optimizer = (torch.optim.Adam if adam else torch.optim.SGD)(module.parameters(), **factors)
 
         def run() -> None:
             optimizer.zero_grad(set_to_none=True)
@@ -142,6 +158,7 @@ def main() -> None:
     arguments.add_argument("out", type=Path)
     arguments.add_argument("networks", nargs="*", default=list(NETWORKS))
     arguments.add_argument("--batches", default="32,256")
+    arguments.add_argument("--optimizer", choices=list(step.OPTIMIZERS), default="sgd")
     arguments.add_argument("--epochs", type=int, default=10)
     arguments.add_argument("--no-compile", action="store_true")
     args = arguments.parse_args()
@@ -149,16 +166,18 @@ def main() -> None:
     rows = []
     for network in args.networks:
         for batch in batches:
-            theirs = dict(pytorch(network, batch, not args.no_compile and batch == batches[0]))
+            theirs = dict(
+                pytorch(network, batch, not args.no_compile and batch == batches[0], args.optimizer == "adam")
+            )
             for memory in SAVED:
                 row = {
-                    "network": network, "batch": batch, "optimizer": "sgd", "memory": asdict(memory),
+                    "network": network, "batch": batch, "optimizer": args.optimizer, "memory": asdict(memory),
                     "device": cuda.status().text, "date": datetime.now(UTC).date().isoformat(), **cuda.conditions(),
-                    **ours(network, batch, memory),
+                    **ours(network, batch, memory, args.optimizer),
                 }  # fmt: skip
                 if memory == Memory():
                     row |= theirs
-                    if batch == batches[0] and args.epochs:
+                    if batch == batches[0] and args.epochs and args.optimizer == "sgd":
                         row["curve"] = curve(network, args.epochs)
                 rows.append(row)
                 shown = {k: row.get(k) for k in ("one_by_one_us", "graph_us", "eager_us", "compile_us", "compile_graph_us", "peak_bytes")}  # fmt: skip

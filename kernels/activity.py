@@ -12,6 +12,7 @@ VERIFYING = mark("verifying {kernel}")
 TIMING = mark("timing {n} kernels in turn")
 TRAINING = mark("training, step {step}")
 NODES = mark("timing each kernel of the step")
+EXCHANGING = mark("exchanging between the GPUs")
 TRANSFERS = mark("moving data, run {n} of {all}")
 SIZES = mark("timing size {n} of {all}")
 DONE = mark("done")
@@ -19,19 +20,9 @@ DONE = mark("done")
 TEMPLATES = {
     text: text
     for text in (
-        WAITING,
-        STARTING,
-        REFERENCE,
-        CEILINGS,
-        VERIFYING,
-        TIMING,
-        TRAINING,
-        NODES,
-        TRANSFERS,
-        SIZES,
-        DONE,
+        WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, EXCHANGING, TRANSFERS, SIZES, DONE,
     )
-}
+}  # fmt: skip
 
 
 def shown(text: str) -> str:

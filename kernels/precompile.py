@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels import sources
+from kernels.collectives import kernels as collectives
 from kernels.engines.emulator import ptx_archive
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.precompiled import FOLDER, Defines, archive_entry, options
@@ -21,7 +22,7 @@ from kernels.model.rung import Ladder, Rung
 def kernels() -> Iterator[tuple[str, str, Defines]]:
     """Yields (source, entry, defines) of every kernel that is compiled ahead: of every rung at every preset with the
     default tile sizes. The tile sizes of Rung.tile_sets are added once for each element type and sequence of kernels,
-    at the first preset that has them."""
+    at the first preset that has them. The kernels of several GPUs follow."""
     steps = (
         step
         for ladder in LADDERS.values()
@@ -31,6 +32,7 @@ def kernels() -> Iterator[tuple[str, str, Defines]]:
         if isinstance(step, Launch)
     )
     yield from dict.fromkeys((step.source, step.entry, step.defines) for step in steps)
+    yield from collectives.compiled()
 
 
 def _settings(ladder: Ladder, rung: Rung) -> Iterator[tuple[Any, Tiles]]:

@@ -14,6 +14,7 @@ from kernels import engines
 from kernels.cases import Case
 from kernels.conv import networks
 from kernels.conv import presets as conv_presets
+from kernels.conv.backward import presets as backward_presets
 from kernels.conv.shape import ConvShape
 from kernels.ladders import LADDERS, ladder_of
 from kernels.machine.timing import Budget
@@ -26,9 +27,16 @@ from kernels.records.jsontext import RowError, canonical, load
 from kernels.records.row import digest_of, kernel_digest
 from kernels.runner import VerificationError, compare
 
-# Presets of the ladder "conv" that are recorded only if their group is named: cold, at the default tile sizes, with few
-# samples, in brief rows (records.brief). They are many, and a map or a sum needs only their times.
-GROUPS = {"grid": conv_presets.CONV_GRID, "networks": networks.LAYERS}
+# Presets that are recorded only if their group is named: cold, at the default tile sizes.
+GROUPS = {
+    "grid": conv_presets.CONV_GRID,
+    "networks": networks.LAYERS,
+    "padding": conv_presets.CONV_PADDING,
+    "backward-padding": backward_presets.BACKWARD_PADDING,
+}
+BACKWARD = {"backward-padding": ("conv-dinput", "conv-dweight")}  # the ladders of a group; else "conv"
+# With few samples, in brief rows (records.brief): they are many, and a map or a sum needs only their times.
+BRIEF = ("grid", "networks")
 FEW = 30  # samples
 
 
@@ -69,7 +77,7 @@ class Sweep:
                             wanted = swept or not (tiles or mode == "hot")
                             if wanted and not (tiles and mode == "hot"):  # tile sizes are compared cold
                                 yield Group(ladder, tuple(rungs), shape, tiles, mode)
-        yield from self._brief()
+        yield from self._by_name()
 
     def _of_cases(self) -> Iterator[Group]:
         """At the shape of each case every rung at its default tiles, then the case's rung at its own tiles."""
@@ -82,11 +90,18 @@ class Sweep:
                 if case.tiles != ladder_of(case.rung).rung(case.rung).default_tiles:
                     yield Group(ladder_of(case.rung), (case.rung,), case.shape, dict(case.tiles), mode)
 
-    def _brief(self) -> Iterator[Group]:
-        ladder = LADDERS["conv"]
-        for shape in dict.fromkeys(p.shape for name in self.presets for p in GROUPS.get(name, {}).values()):
-            if rungs := [rung.name for rung in availability.supported_rungs(ladder, self.engine, shape)]:
-                yield Group(ladder, tuple(rungs), shape, {}, "cold", brief=True)
+    def _by_name(self) -> Iterator[Group]:
+        """Each comparison of the groups that are named. A shape that two of them share comes once."""
+        seen = set()
+        for name in self.presets:
+            for preset in GROUPS.get(name, {}).values():
+                for ladder in (LADDERS[of] for of in BACKWARD.get(name, ("conv",))):
+                    setting = ladder.name, preset.shape
+                    rungs = availability.supported_rungs(ladder, self.engine, preset.shape)
+                    if rungs and setting not in seen:
+                        names = tuple(rung.name for rung in rungs)
+                        yield Group(ladder, names, preset.shape, {}, "cold", brief=name in BRIEF)
+                    seen.add(setting)
 
 
 @dataclass(frozen=True)

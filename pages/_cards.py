@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pages.attention import address as attention_address
+from pages.attention.backward import address as attention_backward_address
+from pages.collectives import address as collectives_address
 from pages.conv import address as conv_address
 from pages.conv import scenes
 from pages.conv.backward import address as backward_address
@@ -19,6 +21,7 @@ from pages.gemm import address as gemm_address
 from pages.gemm.scene import gemm
 from pages.layers import address as layers_address
 from pages.memory import address as memory_address
+from pages.parallel import address as parallel_address
 from pages.parts.query import explored
 from pages.precision import address as precision_address
 from pages.softmax import address as softmax_address
@@ -95,6 +98,9 @@ CARDS = (
     Card("train/page.py", train_address.card, {}, 24),
     Card("precision/page.py", precision_address.card, {"topic": "gradients"}, 12),
     Card("attention/page.py", attention_address.card, {}, 13),
+    Card("attention/backward/page.py", attention_backward_address.card, {}, 9),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
+    Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),
+    Card("parallel/page.py", parallel_address.card, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
 )  # fmt: skip
 BY_PAGE = {card.page: card for card in CARDS}

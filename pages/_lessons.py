@@ -26,9 +26,9 @@ class Lesson:
 # The menus of the bar: their lessons by path. A lesson in none of them is a link of its own.
 GROUPS = {
     mark("convolution"): ("direct", "im2col", "implicit", "winograd", "fft", "choose", "backward"),
-    mark("attention"): ("softmax", "attention"),
+    mark("attention"): ("softmax", "attention", "attention_backward"),
     mark("training"): ("layers", "train", "precision", "fusion"),
-    mark("Around the kernel"): ("transfers", "offload"),
+    mark("Around the kernel"): ("transfers", "collectives", "parallel"),
 }
 
 LESSONS = (
@@ -89,12 +89,24 @@ LESSONS = (
         mark("How do N × N scores stay out of memory?"), ("tiling", "softmax"), level=2,
     ),
     Lesson(
+        "attention/backward/page.py", "attention_backward", mark("attention backward"), "pages.attention.backward.chapters",
+        mark("How do gradients flow back without N × N weights?"), ("attention", "layers"), level=2,
+    ),
+    Lesson(
         "fusion/page.py", "fusion", mark("fusion"), "pages.fusion.chapters",
         mark("When is one kernel better than four?"), ("direct",), level=1,
     ),
     Lesson(
         "transfers/page.py", "transfers", mark("moving data"), "pages.transfers.chapters",
         mark("What happens before and after a kernel?"), ("threads",), level=1,
+    ),
+    Lesson(
+        "collectives/page.py", "collectives", mark("many GPUs"), "pages.collectives.chapters",
+        mark("How do many GPUs form one sum?"), ("train",), level=2,
+    ),
+    Lesson(
+        "parallel/page.py", "parallel", mark("parallel training"), "pages.parallel.chapters",
+        mark("How do many GPUs train one network?"), ("train", "collectives"), level=2,
     ),
 )  # fmt: skip
 

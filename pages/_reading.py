@@ -38,6 +38,18 @@ ARITHMETIC = Work(
     "Dumoulin, Visin", "A guide to convolution arithmetic for deep learning", 2016, "1603.07285"
 )
 SUBLINEAR_MEMORY = Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174")
+FLASH_ATTENTION = Work(
+    "Dao et al.",
+    "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
+    2022,
+    "2205.14135",
+)
+FLASH_ATTENTION_2 = Work(
+    "Dao",
+    "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
+    2023,
+    "2307.08691",
+)
 MIXED_PRECISION = Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740")
 BACK_PROPAGATION = Work(
     "Rumelhart, Hinton, Williams",
@@ -99,6 +111,13 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         BACK_PROPAGATION,
         MIXED_PRECISION,
     ),
+    "parallel": (
+        Work("Huang et al.", "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", 2018, "1811.06965"),
+        Work("Harlap et al.", "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", 2018, "1806.03377"),
+        Work("Shoeybi et al.", "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019, "1909.08053"),
+        Work("Rajbhandari et al.", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2019, "1910.02054"),
+        Work("Li et al.", "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", 2020, "2006.15704"),
+    ),
     "precision": (
         MIXED_PRECISION,
         Work("Micikevicius et al.", "FP8 Formats for Deep Learning", 2022, "2209.05433"),
@@ -106,8 +125,18 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
     ),
     "attention": (
         Work("Vaswani et al.", "Attention Is All You Need", 2017, "1706.03762"),
-        Work("Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"),
-        Work("Dao", "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, "2307.08691"),
+        FLASH_ATTENTION,
+        FLASH_ATTENTION_2,
+    ),
+    "attention_backward": (
+        FLASH_ATTENTION,
+        FLASH_ATTENTION_2,
+        SUBLINEAR_MEMORY,
+    ),
+    "collectives": (
+        Work("Patarasuk, Yuan", "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009, "10.1016/j.jpdc.2008.09.002"),
+        Work("Thakur, Rabenseifner, Gropp", "Optimization of Collective Communication Operations in MPICH", 2005, "10.1177/1094342005051521"),
+        Work("NVIDIA", "NCCL documentation: Collective Operations", 2015, "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html"),
     ),
     "fusion": (
         Work("Filipovič et al.", "Optimizing CUDA Code By Kernel Fusion: Application on BLAS", 2013, "1305.1183"),

@@ -17,7 +17,7 @@ FORBIDDEN = {
     "visuals": {"pages"},
 }
 TOPICS = {
-    "attention", "conv", "cross_entropy", "elementwise", "embedding", "fusion", "gemm", "heads", "linear", "memory", "norm",
+    "attention", "collectives", "conv", "cross_entropy", "elementwise", "embedding", "fusion", "gemm", "heads", "linear", "memory", "norm",
     "optimizer", "pooling", "softmax",
 }  # fmt: skip
 # Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.

@@ -108,8 +108,8 @@ CONV_LAYER_PRESETS: dict[str, Preset] = {
 }  # fmt: skip
 
 
-# Padding that differs at the two ends of an axis, and 1-D layers (H = R = 1). Nothing of them is recorded: cuDNN pads
-# both ends equally.
+# Padding that differs at the two ends of an axis, and 1-D layers (H = R = 1). A sweep records them if it names their group
+# (kernels.sweep). cuDNN pads both ends equally, so it runs none whose ends differ.
 CONV_PADDING: dict[str, Preset] = {
     preset.key: preset
     for preset in (

@@ -7,9 +7,11 @@ arrays.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.elementwise import normal
 from kernels.elementwise.shape import WORD
 
 IN_CACHE = 2**16  # elements at a time that stay in a cache: 256 KB
@@ -43,6 +45,29 @@ def relu_backward_bits(dy: np.ndarray, mask: np.ndarray, dx: np.ndarray, count) 
         part, out = (array.reshape(-1)[first : first + IN_CACHE] for array in (dy, dx))
         bits = np.unpackbits(words.view(np.uint8), count=part.size, bitorder="little")
         np.multiply(part, bits, out=out)
+
+
+# -- GELU ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Gelu:
+    """GELU in one of its forms, a few elements at a time."""
+
+    form: str
+
+    def __call__(self, x: np.ndarray, y: np.ndarray, count) -> None:
+        for of_x, out in _few(x, y):
+            np.multiply(of_x, normal.share_below(of_x, self.form), out=out)
+
+
+@dataclass(frozen=True)
+class GeluBackward:
+    """The gradient of GELU in one of its forms, a few elements at a time."""
+
+    form: str
+
+    def __call__(self, dy: np.ndarray, x: np.ndarray, dx: np.ndarray, count) -> None:
+        for of_dy, of_x, out in _few(dy, x, dx):
+            np.multiply(of_dy, normal.slope(of_x, self.form), out=out)
 
 
 # -- bias ------------------------------------------------------------------------------------------

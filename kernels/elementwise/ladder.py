@@ -1,7 +1,9 @@
-"""Elementwise layers and their gradients: ReLU, bias, and the addition at the end of a residual block.
+"""Elementwise layers and their gradients: ReLU, GELU, bias, and the addition at the end of a residual block.
 
 relu               y = max(x, 0); what is kept for the backward pass: y, a mask of bytes, a mask of bits.
 relu-backward      dx from dy and what was kept.
+gelu               y = x times the share of normal numbers below x: by erf, or by tanh.
+gelu-backward      dx from dy and x.
 bias               y = x + b, one number per channel.
 bias-backward      db, a sum over everything but the channel: atomics, block sums, two launches.
 residual           y = max(a + b, 0).
@@ -17,15 +19,19 @@ from typing import Any
 import numpy as np
 
 from kernels.elementwise import cpu, library, reference
-from kernels.elementwise.presets import presets, row_presets
-from kernels.elementwise.reference import SUM_TOLERANCE, TOLERANCE
+from kernels.elementwise.presets import mlp_presets, presets, row_presets
+from kernels.elementwise.reference import GELU_TOLERANCE, SUM_TOLERANCE, TOLERANCE
 from kernels.elementwise.shape import (
     BITS,
     BYTES,
+    FORMS,
     KEPT,
     OUTPUT,
+    TANH,
     BiasBackwardShape,
     BiasShape,
+    GeluBackwardShape,
+    GeluShape,
     MapsShape,
     ReluBackwardShape,
     ReluShape,
@@ -104,12 +110,12 @@ def _wide(source: str, s: MapsShape, tiles: Tiles, args: tuple, function, **defi
 
 
 def _torch(ladder: str, title: str, idea: str, buffers, bind, rule=no_rules, tolerance=TOLERANCE) -> Rung:
-    """Returns the rung of one call of PyTorch on the buffers; `bind` gets the layout too if the shape has one."""
+    """Returns the rung of one call of PyTorch on the buffers; `bind` gets the layout or the form too if the shape has one."""
 
     def build(s: MapsShape, tiles: Tiles) -> Program:
         found = buffers(s)
-        layout = (np.bytes_(s.layout.encode()),) if isinstance(s, BiasShape) else ()
-        args = *(b.name for b in found), *layout
+        option = getattr(s, "layout", getattr(s, "form", ""))
+        args = *(b.name for b in found), *([np.bytes_(option.encode())] if option else ())
         return Program(found, (LibraryCall(f"torch_{ladder.replace('-', '_')}", args, None, bind),))
 
     return Rung(
@@ -231,6 +237,86 @@ RELU_BACKWARD = Ladder(
             "relu-backward", mark("PyTorch’s gradient of ReLU"),
             mark("threshold_backward, which PyTorch’s autograd calls. It reads y."),
             relu_backward_buffers, library.ReluBackward, only_y,
+        ),
+    ),
+)  # fmt: skip
+
+
+# -- GELU ------------------------------------------------------------------------------------------
+def gelu_buffers(s: GeluShape) -> tuple[Buffer, ...]:
+    return Buffer("x", INPUT, s.maps), Buffer("y", model.OUTPUT, s.maps)
+
+
+def gelu_backward_buffers(s: GeluShape) -> tuple[Buffer, ...]:
+    return *(Buffer(name, INPUT, s.maps) for name in ("dy", "x")), Buffer("dx", model.OUTPUT, s.maps)
+
+
+def _gelu(source: str, launch_of: Callable, buffers_of: Callable, function: Callable) -> Callable:
+    """Returns the builder of a rung: one launch in the form of the shape."""
+
+    def build(s: GeluShape, tiles: Tiles) -> Program:
+        names = tuple(b.name for b in buffers_of(s))
+        step = launch_of(source, s, tiles, names, function(s.form), FORM=FORMS.index(s.form))
+        return Program(buffers_of(s), (step,))
+
+    return build
+
+
+GELU_RUNG = rung_factory("gelu", cost, GELU_TOLERANCE)
+GELU = Ladder(
+    name="gelu",
+    shape=GeluShape,
+    parse=parser(GeluShape),
+    reference=reference.gelu,
+    presets=presets("gelu", GeluShape, tanh={"form": TANH}) | mlp_presets("gelu", GeluShape, tanh={"form": TANH}),
+    swept=("gelu-gpt2",),
+    rungs=(
+        GELU_RUNG(
+            "scalar",
+            mark("one thread per element"),
+            mark("Each thread computes one element: an erf or a tanh, and a product."),
+            _gelu("19_gelu", _scalar, gelu_buffers, cpu.Gelu), rules, BLOCKS, SMALL, cpu_title=mark("GELU, a few elements at a time"),
+        ),
+        GELU_RUNG(
+            "float4",
+            mark("float4, several per thread"),
+            mark("A thread loads several float4 (16 bytes) before it uses the first."),
+            _gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu), rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
+        ),
+        _torch(
+            "gelu", mark("PyTorch GELU"), mark("torch.nn.functional.gelu: exact, or approximated by tanh."),
+            gelu_buffers, library.Gelu, tolerance=GELU_TOLERANCE,
+        ),
+    ),
+)  # fmt: skip
+
+GELU_BACKWARD_RUNG = rung_factory("gelu-backward", cost, GELU_TOLERANCE)
+GELU_BACKWARD = Ladder(
+    name="gelu-backward",
+    shape=GeluBackwardShape,
+    parse=parser(GeluBackwardShape),
+    reference=reference.gelu_backward,
+    presets=presets("gelu-backward", GeluBackwardShape, tanh={"form": TANH})
+    | mlp_presets("gelu-backward", GeluBackwardShape, tanh={"form": TANH}),
+    swept=("gelu-backward-gpt2",),
+    rungs=(
+        GELU_BACKWARD_RUNG(
+            "scalar",
+            mark("one thread per element"),
+            mark("dx = dy times the slope of GELU at x. The slope is computed again from x."),
+            _gelu("21_gelu_backward", _scalar, gelu_backward_buffers, cpu.GeluBackward), rules, BLOCKS, SMALL,
+            cpu_title=mark("gradient of GELU, a few elements at a time"),
+        ),
+        GELU_BACKWARD_RUNG(
+            "float4",
+            mark("float4, several per thread"),
+            mark("A thread loads several float4 of dy and of x before it uses the first."),
+            _gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward), rules, WIDE, WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
+        ),
+        _torch(
+            "gelu-backward", mark("PyTorch’s gradient of GELU"), mark("gelu_backward, which PyTorch’s autograd calls. It reads x."),
+            gelu_backward_buffers, library.GeluBackward, tolerance=GELU_TOLERANCE,
         ),
     ),
 )  # fmt: skip
@@ -500,4 +586,4 @@ RESIDUAL_BACKWARD = Ladder(
     ),
 )  # fmt: skip
 
-LADDERS = (RELU, RELU_BACKWARD, BIAS, BIAS_BACKWARD, RESIDUAL, RESIDUAL_BACKWARD)
+LADDERS = (RELU, RELU_BACKWARD, GELU, GELU_BACKWARD, BIAS, BIAS_BACKWARD, RESIDUAL, RESIDUAL_BACKWARD)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from kernels.libraries.torch import Call
 
 
@@ -19,6 +22,28 @@ class ReluBackward(Call):
     def run(self) -> None:
         dy, y, dx = self.tensors
         self.torch.ops.aten.threshold_backward.grad_input(dy, y, 0, grad_input=dx)
+
+
+class Gelu(Call):
+    """torch.nn.functional.gelu in the form of the last argument. It can write to y."""
+
+    APPROXIMATE: ClassVar[Mapping[str, str]] = {"erf": "none", "tanh": "tanh"}
+
+    def __init__(self, *args):
+        super().__init__(*args[:-1])
+        self.approximate = self.APPROXIMATE[bytes(args[-1]).decode()]
+
+    def run(self) -> None:
+        x, y = self.tensors
+        self.torch.ops.aten.gelu.out(x, approximate=self.approximate, out=y)
+
+
+class GeluBackward(Gelu):
+    """The function that PyTorch's autograd calls for the gradient of GELU, from x."""
+
+    def run(self) -> None:
+        dy, x, dx = self.tensors
+        self.torch.ops.aten.gelu_backward.grad_input(dy, x, approximate=self.approximate, grad_input=dx)
 
 
 class Bias(Call):

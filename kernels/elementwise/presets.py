@@ -50,6 +50,15 @@ def presets(ladder: str, shape: type[MapsShape], **by_key: Mapping[str, str]) ->
     return {preset.key: preset for preset in found}
 
 
+def mlp_presets(ladder: str, shape: type[MapsShape], **by_key: Mapping[str, str]) -> dict[str, Preset]:
+    """Returns the wide layer of GPT-2's MLP as presets: as it is, and for each name of `by_key` with these other fields."""
+    label, extents, source = _ROWS["gpt2"]
+    found = [Preset(f"{ladder}-gpt2", label, shape(*extents), source)]
+    for name, fields in by_key.items():
+        found.append(Preset(f"{ladder}-{name}-gpt2", f"{label}, {name}", shape(*extents, **fields), source))
+    return {preset.key: preset for preset in found}
+
+
 def row_presets(ladder: str, shape: type[MapsShape]) -> dict[str, Preset]:
     """Returns the presets of a bias whose channels are neighbours in memory."""
     return {

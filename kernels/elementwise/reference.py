@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from kernels.elementwise import normal
 from kernels.elementwise.shape import (
     BITS,
+    ERF,
     OUTPUT,
     WORD,
     BiasBackwardShape,
     BiasShape,
+    GeluBackwardShape,
+    GeluShape,
     ReluBackwardShape,
     ReluShape,
     ResidualBackwardShape,
@@ -21,6 +25,8 @@ from kernels.elementwise.shape import (
 from kernels.model.verify import Reference
 
 TOLERANCE = 2.0**-22  # a few roundings of float32, as a fraction of the scale
+GELU_TOLERANCE = 2.0**-20  # and those of erf, tanh and exp
+TINY = 2.0**-126  # smaller results may become 0
 SUM_TOLERANCE = 1e-5  # of a sum over many elements
 
 
@@ -56,6 +62,20 @@ def relu_backward(s: ReluBackwardShape, dy: np.ndarray, **kept: np.ndarray) -> R
     (of_x,) = kept.values()
     dx = np.where(is_positive(s, of_x), dy.astype(np.float64), 0)
     return dx, np.abs(dx)
+
+
+def gelu(s: GeluShape, x: np.ndarray) -> Reference:
+    """Returns y and its scale: that of x, because 1 + erf cancels below 0. Smaller results may become 0."""
+    x = x.astype(np.float64)
+    return x * normal.share_below(x, s.form), np.abs(x) + TINY / GELU_TOLERANCE
+
+
+def gelu_backward(s: GeluBackwardShape, dy: np.ndarray, x: np.ndarray) -> Reference:
+    """Returns dx and its scale: the slope is a difference, by tanh one of numbers that are as large as its inner slope."""
+    dy, x = dy.astype(np.float64), x.astype(np.float64)
+    at = np.minimum(np.abs(x), normal.FLAT / 2)
+    terms = 1 + at if s.form == ERF else 1 + at * normal.SCALE * (1 + 3 * normal.CUBE * at * at)
+    return dy * normal.slope(x, s.form), np.abs(dy) * terms + TINY / GELU_TOLERANCE
 
 
 def _of_channels(s: BiasShape, b: np.ndarray) -> np.ndarray:

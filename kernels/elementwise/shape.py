@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from kernels.model.shape import INT_MAX, Shape, ShapeError, integer, one_of, par
 
 EXTENTS = ("N", "C", "P", "Q")
 OUTPUT, BYTES, BITS = KEPT = ("y", "bytes", "bits")  # what ReLU keeps for its backward pass
+ERF, TANH = FORMS = ("erf", "tanh")  # how GELU is computed
 NCHW, NHWC = LAYOUTS = ("nchw", "nhwc")
 WORD = 32  # bits of a word of a mask
 
@@ -92,6 +93,35 @@ class ReluBackwardShape(ReluShape):
     @property
     def bytes(self) -> int:
         return super().bytes + (4 * self.elements if self.keep == OUTPUT else 0)
+
+
+@dataclass(frozen=True)
+class GeluShape(MapsShape):
+    """y = x times the share of normal numbers below x (arXiv 1606.08415). `form`: exact by erf, or approximated by tanh. An
+    erf, a tanh and an exponential count as one operation each."""
+
+    FORM_OPERATIONS: ClassVar[Mapping[str, int]] = {ERF: 5, TANH: 9}
+
+    form: str = ERF
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check(("form",), one_of, FORMS)
+
+    @property
+    def flops(self) -> int:
+        return self.FORM_OPERATIONS[self.form] * self.elements
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} {self.form}"
+
+
+@dataclass(frozen=True)
+class GeluBackwardShape(GeluShape):
+    """dx = dy times the slope of GELU at x, which is kept: y does not say which x it came from."""
+
+    PASSES: ClassVar[int] = 3
+    FORM_OPERATIONS: ClassVar[Mapping[str, int]] = {ERF: 11, TANH: 18}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ ALLOCATED = {
 }  # the stages before the first step, by role
 COPIED = ("h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned")  # between host and device
 AHEAD = "ahead"
+RESOLUTION = 16 * 2**10  # bytes: what is traced beyond the buffers counts from here on
 
 
 class Session(Protocol):
@@ -43,6 +44,9 @@ class Session(Protocol):
         """Runs a program on the buffers once and waits for its end: the session's own, or one that differs from it in
         the arguments of its steps only. Of an engine that measures."""
 
+    def replay(self, program: Program) -> None:
+        """As `execute`, with as few submissions to the device as it needs."""
+
     def close(self) -> None: ...
 
 
@@ -65,6 +69,11 @@ class Engine(Protocol):
         progress: Callable[[float], None],
     ) -> list[Timed]: ...
 
+    def allocate_by_need(
+        self, program: Program, inputs: Mapping[str, np.ndarray], lives: Mapping[str, tuple[int, int]]
+    ) -> list[Allocated]:
+        """Runs a program once. Each workspace buffer exists from its first to its last step, as `lives` says."""
+
     def conditions(self) -> dict: ...
 
     def ceilings(self) -> dict: ...
@@ -80,6 +89,14 @@ class Timed:
     samples_ms: tuple[float, ...]
     parts_ms: tuple[tuple[str, float], ...]
     queued: str = ""
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """The bytes that were allocated while one step ran: those of each buffer, and what the step allocated beyond them."""
+
+    buffers: Mapping[str, int]
+    other: int
 
 
 def total_bytes(stage: Mapping[str, Any]) -> int:

@@ -29,9 +29,6 @@ HEADS = np.dtype(
     [(name, "i4") for name in _BY]
     + [(f"{part}_{name}", kind) for name in _BY for part, kind in (("multiplier", "u4"), ("shift", "i4"))]
 )  # Heads in cuda/heads.cuh
-NO_SCENE = mark(
-    "an index becomes an address in another order of axes, as on the stage of NCHW to NHWC (layout/along-w)"
-)
 
 
 def buffers(ladder: str, s: HeadsShape) -> tuple[Buffer, ...]:
@@ -103,12 +100,12 @@ def _rungs(ladder: str, sources: tuple[str, str], functions: tuple, bind: type, 
     )
     yield Rung(
         f"{ladder}/elements", mark("one thread per number"), IDEA, elements, cost, rules,
-        0.0, BLOCKS, sets=({"BLOCK": 32},), cpu_title=mark("head after head"), no_scene=NO_SCENE,
+        0.0, BLOCKS, sets=({"BLOCK": 32},), cpu_title=mark("head after head"),
     )  # fmt: skip
     yield Rung(
         f"{ladder}/float4", mark("16 bytes a load, several at a time"), IDEA_WIDE, wide, cost, rules,
         0.0, WIDE, sets=({"BLOCK": 32, "PER": 1}, {"BLOCK": 128}, {"PER": 2}),
-        cpu_title=mark("all heads at once, axes exchanged"), no_scene=NO_SCENE,
+        cpu_title=mark("all heads at once, axes exchanged"),
     )  # fmt: skip
     yield Rung(
         f"{ladder}/library", mark("PyTorch copy"), library_idea, _build_library(ladder, bind), library_cost, no_rules,

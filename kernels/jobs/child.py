@@ -17,8 +17,10 @@ from typing import Any
 
 from kernels import engines
 from kernels.activity import STARTING, VERIFYING
+from kernels.engines.cuda.devices import DevicesHung
 from kernels.jobs import faults, framing
 from kernels.jobs.episode import Episode, train
+from kernels.jobs.exchange import Exchange, exchange
 from kernels.jobs.job import Request, Rows
 from kernels.jobs.transfer import SizesRun, TransferRun, sizes, transfer
 from kernels.ladders import find
@@ -34,6 +36,7 @@ Part = Callable[[Any], None]  # called with what a run sends before its end
 # Requests of other kinds, each with what runs it.
 HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {
     Episode: train,
+    Exchange: exchange,
     TransferRun: transfer,
     SizesRun: sizes,
 }
@@ -109,6 +112,8 @@ def _handle_one(packed: bytes, send: Callable[..., None], handler: Handler) -> b
         return True
     except (RuleError, ShapeError, VerificationError) as e:
         text, usable = str(e), True
+    except DevicesHung as e:
+        text, usable = str(e), False
     except Exception as e:
         text, usable = _error_text(e, request, activity), not faults.is_gpu_error(e)
     send("error", text, usable)

@@ -21,6 +21,7 @@ from kernels.jobs.job import Rows, packed
 from kernels.ladders import ladder_of
 from kernels.model.program import Program
 from kernels.training.graph import Graph, node_program
+from kernels.training.held import held
 from kernels.training.loop import Diverged, Settings, State, Training
 
 EPISODE_S = 1.5
@@ -32,7 +33,7 @@ ROUNDS = 5  # of the times of the nodes
 class Episode:
     """Steps from a state (None: the first weights) until `epochs` are complete or `seconds` have passed.
 
-    timed: also measure the time of each node of the step, before the first step.
+    timed: also measure the time and the memory of each node of the step, before the first step.
     """
 
     CACHED: ClassVar[bool] = False  # a result holds the state: half a megabyte
@@ -76,7 +77,7 @@ def train(
 
     points: (step, loss) of each step. accuracy: (step, share of the test images that are recognised), of the first weights
     and at the end of each epoch. diverged: why it cannot go on; then the state is that before this episode. node_ms: the
-    median time of each node on one thread, if it was measured. Parts hold the points since the last part.
+    median time of each node on one thread, if it was measured. held: the bytes of each node by role, likewise. Parts hold the points since the last part.
     """
     with ThreadpoolController().limit(
         limits=1, user_api="blas"
@@ -89,7 +90,14 @@ def _train(
 ) -> dict[str, Any]:
     """Returns the row of an episode."""
     training = Training(request.settings, "cpu", request.state)
-    row: dict[str, Any] = {"points": [], "accuracy": [], "diverged": "", "node_ms": None, "step_ms": None}
+    row: dict[str, Any] = {
+        "points": [],
+        "accuracy": [],
+        "diverged": "",
+        "node_ms": None,
+        "step_ms": None,
+        "held": None,
+    }
     if request.timed:
         progress(0.0, NODES)
         row |= times(training)
@@ -126,9 +134,12 @@ def _steps(request: Episode, training: Training, row: dict[str, Any], progress, 
 
 
 def times(training: Training) -> dict[str, Any]:
-    """Returns the median time in ms of each node of the step, by name, and their sum, on copies of the arrays."""
+    """Returns the median time in ms of each node of the step, by name, their sum, and the memory of each node by role, on
+    copies of the arrays."""
     graph, program = training.next_step()
-    session = engines.load(training.engine).open(program, training.next_inputs())
+    inputs = training.next_inputs()
+    memory = held(graph, inputs, training.engine)  # before a session overwrites the weights
+    session = engines.load(training.engine).open(program, inputs)
     session.verify_run()
     samples = np.empty((ROUNDS, len(program.steps)))
     for n in range(ROUNDS):
@@ -138,7 +149,7 @@ def times(training: Training) -> dict[str, Any]:
             samples[n, k] = (time.perf_counter() - start) * 1e3
     session.close()
     nodes = by_node(graph, program, np.median(samples, axis=0))
-    return {"node_ms": nodes, "step_ms": sum(nodes.values())}
+    return {"node_ms": nodes, "step_ms": sum(nodes.values()), "held": memory}
 
 
 def by_node(graph: Graph, program: Program, steps: np.ndarray) -> dict[str, float]:

@@ -75,11 +75,9 @@ class Diverged(RuleError):
 
 def step_of(settings: Settings, steps: int, engine: str) -> tuple[Graph, Program]:
     """Returns the graph and the program of the step after so many. RuleError names a setting that breaks a rule."""
-    factors = dict(settings.factors)
-    if settings.optimizer == "adam":
-        factors["step"] = steps + 1  # its corrections depend on it
     name = settings.network, settings.batch, engine == "cpu", settings.optimizer
-    return step.cached(*name, tuple(sorted(factors.items())), settings.memory)
+    first = step.cached(*name, tuple(sorted(settings.factors.items())), settings.memory)
+    return step.at(*first, steps + 1) if settings.optimizer == "adam" else first
 
 
 class Training:
@@ -158,7 +156,7 @@ class Training:
             self._session.verify_run()
         else:
             self._session.put({IMAGE: images, step.LABELS: labels})
-            self._session.execute(program)
+            self._session.replay(program)
         loss = float(np.mean(self._session.fetch(LOSS)))
         self.steps += 1
         if not math.isfinite(loss):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from kernels.i18n import tr
 from kernels.ladders import ladder_of
-from kernels.model.program import Program, RuleError
+from kernels.model.program import Program, RuleError, Step
 from kernels.norm.shape import BatchNormShape
 from kernels.optimizer.shape import AdamShape, OptimizerShape, SgdShape, sizes_text
 from kernels.training import graph as graphs
@@ -116,6 +116,23 @@ def cached(
     same time share memory."""
     graph = graph_of(NETWORKS[network], batch, ON_CPU if cpu else ON_GPU, optimizer, memory, **dict(factors))
     return graph, packed(graphs.program(graph, ladder_of), statistics(graph))
+
+
+def at(graph: Graph, program: Program, t: int) -> tuple[Graph, Program]:
+    """Returns the graph and the program of step t, counted from 1, of an optimiser whose corrections depend on t. They
+    differ from the first step's in the scalars of the update alone, so nothing else is built again."""
+    last = graph.nodes[-1]
+    node = replace(last, shape=last.shape.with_(step=t))
+    built = graphs.node_program(node, ladder_of).steps
+    kept = program.steps[: -len(built)]
+    steps = [_with_scalars(*pair) for pair in zip(program.steps[-len(built) :], built, strict=True)]
+    return replace(graph, nodes=(*graph.nodes[:-1], node)), replace(program, steps=(*kept, *steps))
+
+
+def _with_scalars(step: Step, other: Step) -> Step:
+    """Returns a step with the scalars of another one and its own buffers."""
+    pairs = zip(step.args, other.args, strict=True)
+    return replace(step, args=tuple(a if isinstance(a, str) else b for a, b in pairs))
 
 
 def statistics(graph: Graph) -> list[str]:

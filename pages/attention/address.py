@@ -1,17 +1,21 @@
-"""The URL of the attention lesson: shape, rung on the stage, tile sizes. Also builds the scene."""
+"""The URL of the attention lesson: shape, rung on the stage, tile sizes. Also builds the scene.
+
+The lesson on attention's backward pass has the same fields (`shape_fields`, `address_of`, `bounds`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, AttentionShape
 from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.program import RuleError
+from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Bound
 from pages.parts import rung_address
-from pages.parts.address import Choice, Number, Values, fewest_resets
+from pages.parts import tiles as tile_sizes
+from pages.parts.address import Choice, Field, Fix, Number, Values, fewest_resets
 from visuals.attention import timeline
 from visuals.attention.gpu_map import RUNGS as MAPPED
 from visuals.attention.gpu_map import flash_map
@@ -30,12 +34,16 @@ MAX_SCALE = 100.0
 VALUES = "values"  # the URL parameter for the numbers on the stage
 EXPLAINING = {"explaining": mark("the steps of the kernel with their values")}
 TIMELINE = {"timeline": mark("the copies, waits, products and barriers of one block: what follows what")}
-FIELDS = {
-    **{name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()},
-    "causal": Choice(DEFAULT.causal, (0, 1)),
-    "scale": Number(DEFAULT.scale, -MAX_SCALE, MAX_SCALE, whole=False),
-    "dtype": Choice(DEFAULT.dtype, DTYPES),
-}
+
+
+def shape_fields(default: AttentionShape) -> dict[str, Field]:
+    """Returns the fields of a shape by name, with their limits on the pages of attention."""
+    return {
+        **{name: Number(getattr(default, name), 1, maximum) for name, maximum in MAX.items()},
+        "causal": Choice(default.causal, (0, 1)),
+        "scale": Number(default.scale, -MAX_SCALE, MAX_SCALE, whole=False),
+        "dtype": Choice(default.dtype, DTYPES),
+    }
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -48,17 +56,30 @@ def _fits(values: Values) -> bool:
     return _elements(values) <= MAX_ELEMENTS
 
 
-def _fix(values: Values) -> Iterator[tuple[str, Values]]:
-    if not _fits(values):
-        rule = tr(
-            "Q may have at most {most} elements on this page, but B*H*N*d is {count}",
-            most=decimal(f"{MAX_ELEMENTS:,}"),
-            count=decimal(f"{_elements(values):,}"),
-        )
-        yield rule, fewest_resets(values, DEFAULT.params(), tuple(MAX), _fits)
+def _fix_of(default: AttentionShape) -> Fix:
+    def fix(values: Values) -> Iterator[tuple[str, Values]]:
+        if not _fits(values):
+            rule = tr(
+                "Q may have at most {most} elements on this page, but B*H*N*d is {count}",
+                most=decimal(f"{MAX_ELEMENTS:,}"),
+                count=decimal(f"{_elements(values):,}"),
+            )
+            yield rule, fewest_resets(values, default.params(), tuple(MAX), _fits)
+
+    return fix
 
 
-ADDRESS = rung_address.Address(LADDER, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT)
+def address_of(
+    ladder: Ladder,
+    default: AttentionShape,
+    rung: str,
+    fit: Callable[[Rung, AttentionShape], dict[str, int]] = tile_sizes.default_tiles_for,
+) -> rung_address.Address:
+    """Returns how a URL selects a shape, a rung of the ladder (`rung` if it names none) and tile sizes."""
+    return rung_address.Address(ladder, shape_fields(default), rung, _fix_of(default), first=default, fit=fit)
+
+
+ADDRESS = address_of(LADDER, DEFAULT, DEFAULT_RUNG)
 
 
 def bounds(s: AttentionShape) -> dict[str, Bound]:

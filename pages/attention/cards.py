@@ -11,7 +11,9 @@ import streamlit as st
 from kernels import engines, records
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import tr
+from kernels.ladders import LADDERS
 from kernels.machine import memory_levels
+from kernels.model.rung import Ladder
 from pages.attention.address import LADDER
 from pages.parts import cards, why
 from pages.parts.rung_address import Selection
@@ -34,7 +36,7 @@ def section(parts: Collection[str], query: Selection, above: Shown) -> None:
     query = replace(query, shape=at.shape, tiles=at.tiles_of(query.rung))
     with st.container(key="rates", horizontal=True):
         if MEMORY in parts:
-            _memory(query.shape)
+            memory_card(LADDER, query.shape, tr("S and P are N × N per head."))
         if TRAFFIC in parts:
             _traffic(query, above.name)
 
@@ -52,21 +54,24 @@ def capacities() -> tuple[DeviceMemory, ...]:
     )
 
 
-def _dots(s: AttentionShape) -> tuple[Dot, ...]:
+def _dots(ladder: Ladder, s: AttentionShape) -> tuple[Dot, ...]:
     last_run = st.session_state.get("ran")
-    measured = charts.dots(list(last_run.rows.values()) if last_run else (), s, "measured")
-    return (*charts.dots(records.recordings(), s, "recorded"), *measured)
+    measured = charts.dots(list(last_run.rows.values()) if last_run else (), s, "measured", ladder.name)
+    return (*charts.dots(records.recordings(), s, "recorded", ladder.name), *measured)
 
 
 @lru_cache(maxsize=64)
-def _chart(s: AttentionShape, capacities: tuple[DeviceMemory, ...], dots: tuple[Dot, ...]) -> Chart | None:
-    return charts.chart_of(LADDER.rungs, s, capacities, dots)
+def _chart(
+    ladder: str, s: AttentionShape, capacities: tuple[DeviceMemory, ...], dots: tuple[Dot, ...]
+) -> Chart | None:
+    return charts.chart_of(LADDERS[ladder].rungs, s, capacities, dots)
 
 
-def _memory(s: AttentionShape) -> None:
+def memory_card(ladder: Ladder, s: AttentionShape, squares: str) -> None:
+    """Draws the card with the memory of every rung over N. `squares` is a sentence on what grows with N²."""
     with st.container(key="card_attention_memory", border=True):
-        head, dots = card_title(tr("Memory against N")), _dots(s)
-        if not (chart := _chart(s, capacities(), dots)):
+        head, dots = card_title(tr("Memory against N")), _dots(ladder, s)
+        if not (chart := _chart(ladder.name, s, capacities(), dots)):
             none = tr("No kernel of predictable memory runs {dtype} at d = {d}.", dtype=s.dtype, d=s.d)
             together(head, paragraph(none))
             return
@@ -76,7 +81,7 @@ def _memory(s: AttentionShape) -> None:
         }
         badges = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
         line = " ".join(units.badge(kind, detail) for kind, detail in badges.items())
-        first, *others = charts.memory_sentences(chart)
+        first, *others = charts.memory_sentences(chart, squares)
         together(head, conclusion(first), f'<p class="kt-figures">{line}</p>')
         cards.chart(
             lambda: charts.memory(chart, tokens()),

@@ -11,7 +11,8 @@ from visuals.gpu_map import facts as map_facts
 from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts, slower_than
 
-NAIVE, FLASH = {"rung": "naive"}, {"rung": "flash"}
+FLASH = {"rung": "flash"}
+NAIVE = {"rung": "naive", "N": "8", "BLOCK": "16"}  # few enough scores to print their numbers
 REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
 
 
@@ -46,7 +47,7 @@ CHAPTERS = (
             mark("Take one query first: its dot product with each key is a score, and the scores are row 0 of [S](workspace). All N queries together give N × N scores."),
         ),
         NAIVE,
-        loop=(0, 7),
+        loop=(0, 3),
         pin="S:0",
         size="real",
         nudge=mark("Each score is multiplied by 1/√d, so that long rows do not give larger scores."),
@@ -55,12 +56,12 @@ CHAPTERS = (
         mark("Scores become weights"),
         (
             mark("Softmax turns each row of S into weights [P](workspace) that add up to 1. Row i of the [output](output) is the mean of all values, with the weights of row i."),
-            mark("A row has two numbers to keep: its largest score [m](workspace), and the sum [l](workspace) of exp(score − m)."),
+            mark("A row has two numbers to keep: its largest score [m](workspace), so that no exp overflows, and the sum [l](workspace) of exp(score − m)."),
             mark("The row is read three times: for m, for l, and for the weights."),
         ),
         NAIVE,
-        step=8,
-        loop=(8, 60),
+        step=4,
+        loop=(4, 32),
         pin="m:0",
         size="real",
         nudge=mark("Go to the last step and point at the output: its weighted mean is spelled out."),
@@ -69,7 +70,7 @@ CHAPTERS = (
         mark("N × N is the problem"),
         (
             mark("At {real_shape}, Q, K and V together are {real_inputs}. S alone is {real_scores}, and P is as large."),
-            mark("Both are written to global memory and read back. The last version here first copies tiles into shared memory."),
+            mark("Both are written to global memory and read back. The kernels on the stage copy tiles into shared memory first, but they store S and P too."),
         ),
         {"rung": "blocked"},
         step=3,
@@ -104,7 +105,7 @@ CHAPTERS = (
             mark("The scores [s](workspace) of a tile are used at once and then discarded. Each query keeps only one row: [m](workspace), [l](workspace) and its [sum so far](output)."),
         ),
         FLASH,
-        loop=(0, 7),
+        loop=(0, 9),
         size="real",
         question=faster(
             mark("Your guess: is it faster than tiled products now?"),
@@ -134,11 +135,11 @@ CHAPTERS = (
         (
             mark("Softmax needs the maximum of the whole row, but the block has seen only a part of it."),
             mark("So it keeps a running maximum [m](workspace) and a running sum [l](workspace). When m grows, l and the output so far are multiplied by exp(old m − new m)."),
-            mark("At the end the result is that of the whole row, up to rounding."),
+            mark("At the end the result is that of the whole row, up to rounding: each weight exp(s − old m) became exp(s − new m)."),
         ),
         FLASH,
-        step=11,
-        loop=(11, 17),
+        step=14,
+        loop=(14, 21),
         pin="m:0",
         size="real",
         nudge=mark("Follow query 0: at this step its m grows, and the next steps correct l and the output."),
@@ -162,15 +163,15 @@ CHAPTERS = (
     Chapter(
         mark("Tensor cores"),
         (
-            mark("With FP16 inputs the two products run on tensor cores. Maximum, sum and output stay FP32."),
-            mark("{real_against_library_flash}"),
+            mark("With FP16 inputs the two products run on tensor cores, while maximum, sum and output stay FP32."),
+            mark("It takes {real_time}. {real_against_library_flash}"),
             mark("{real_against_library_cudnn}"),
         ),
         {"N": "32", "d": "16", "dtype": "fp16", "rung": "flash-mma", "Br": "16", "Bc": "16", "WM": "16"},
-        step=5,
-        loop=(5, 9),
+        step=6,
+        loop=(6, 10),
         size="real",
-        nudge=mark("Next, [fusion](/fusion) applies the same idea to chains of small kernels: keep values out of memory."),
+        nudge=mark("Next, [attention backward](/attention_backward): training needs the weights again, and they were never stored."),
     ),
 )  # fmt: skip
 

@@ -62,10 +62,11 @@ def _controls(fields: Fields, query: Selection, link: Link) -> None:
             ADDRESS.lit_shape(query),
         )
         chooser(address.VALUES, {name: tr(caption) for name, caption in CAPTIONS.items()})
-    _fields(fields, query.shape)
+    draw_fields(fields, query.shape, tr("The type is that of Q, K, V and O."), _derived(query.shape))
 
 
-def _fields(fields: Fields, s: AttentionShape) -> None:
+def draw_fields(fields: Fields, s: AttentionShape, types: str, derived: str) -> None:
+    """Draws the fields of a shape. `types` says which tensors have its type; `derived` is HTML that follows from it."""
     bounds = address.bounds(s)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
@@ -77,11 +78,12 @@ def _fields(fields: Fields, s: AttentionShape) -> None:
             st.caption(
                 tr(
                     "B sequences have H heads each. A head has N queries and N keys of size d. The scores are multiplied by scale; 0 means 1/√d, here "
-                    "{factor}. The type is that of Q, K, V and O. Sums are FP32. Each kernel runs only the types it was written for.",
+                    "{factor}. {types} Sums are FP32. Each kernel runs only the types it was written for.",
                     factor=f"{1 / s.d**0.5:.3g}",
+                    types=types,
                 )
             )
-        st.html(f'<p class="kt-derived">{_derived(s)}</p>')
+        st.html(f'<p class="kt-derived">{derived}</p>')
     limits(s.params(), bounds)
 
 

@@ -8,7 +8,7 @@ from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.sizes import shown
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.attention import story
 
 PAGE = "attention/page.py"
@@ -32,8 +32,8 @@ if "watch" in parts:
     orders = address.orders(query.rung.name)
     order, tiles = chosen("order", orders), tuple(query.tiles.items())
     scene, reason = address.scene(query.shape, query.rung.name, tiles, values, order)
-    if reason and not query.broken:  # a broken rule is already named beside the tile sizes
-        note(reason)
+    # A broken rule is already named beside the tile sizes.
+    note_in_place("" if query.broken else reason)
     offered = orders if len(orders) > 1 else {}
     Stage(
         "attention", scene, settings, query.rung, controls.sizes(query), link, offered, chapter=chapter

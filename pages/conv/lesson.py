@@ -9,11 +9,11 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 from kernels.model.rung import Ladder
 from pages.conv import address, controls
-from pages.parts import lesson, run, sources
+from pages.parts import every_step, lesson, run, sources
 from pages.parts.chapters import NO_STORY, Story
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.charts import story as charts_story
 from visuals.conv.inputs import Inputs
 from visuals.scene.scene import Scene
@@ -46,8 +46,7 @@ def draw_with_orders(
     if "watch" in parts:
         order = chosen("order", orders)
         drawn, reason = scene(inputs, order)
-        if reason:
-            note(reason)
+        note_in_place(reason)
         on_stage = ladder.rung(rungs.get(order, rung))
         Stage(
             name,
@@ -58,6 +57,7 @@ def draw_with_orders(
             link,
             {} if chapter else translated,
             chapter,
+            every_step.shown(bool(folds and folds(inputs.shape))),
         ).draw()
     if whole:
         idea(about)

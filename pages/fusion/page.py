@@ -7,7 +7,7 @@ from pages.fusion.chapters import STORY
 from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.fusion import story
 
 PAGE = "fusion/page.py"
@@ -24,7 +24,7 @@ with lesson.controls(visible):
     settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 if "watch" in parts:
     scene, reason = address.scene(query, chosen("order", address.ORDERS))
-    note(*filter(None, [reason]))
+    note_in_place(reason)
     orders = {name: tr(text) for name, text in address.ORDERS.items()}
     Stage("fusion", scene, settings, query.rung, controls.sizes(query), link, orders, chapter).draw()
 if whole:

@@ -155,9 +155,9 @@ CHAPTERS = (
     Chapter(
         mark("Wide loads, no conflicts"),
         (
-            mark("Shared memory has 32 banks. Two lanes that want different words of one bank must wait for each other."),
-            mark("This kernel loads four floats at a time and shifts each row of the tile, so that its stores meet no conflict."),
-            mark("{real_against_vectorized}"),
+            mark("Shared memory has 32 banks, and two lanes that want different words of one bank must wait for each other."),
+            mark("This kernel loads four floats in one instruction, and shifts each row of the tile so that its stores meet no conflict."),
+            mark("{real_against_vectorized} That kernel has the wide loads alone."),
         ),
         WIDE | {"rung": "bank-free", "TM": "4", "TN": "4"},
         step=1,
@@ -170,7 +170,7 @@ CHAPTERS = (
         (
             mark("So far all threads wait until a tile has arrived. This kernel starts the copy of a later tile (cp.async), then multiplies the current one."),
             mark("Each column is one step: while tile 1 is multiplied, the copies of tiles 2 and 3 to other buffers can run."),
-            mark("{real_against_bank_free}"),
+            mark("It takes {real_time}, the kernel before {real_time_bank_free}."),
         ),
         {"M": "256", "N": "256", "K": "256", "rung": "double-buffer", "order": "timeline"},
         step=5,
@@ -210,7 +210,7 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than cuBLAS, also with FP16?"),
             "gemm/cublas-fp16", "real",
-            mark("{real_against_cublas_fp16} The library uses newer instructions of this GPU. {real_against_wmma}"),
+            mark("{real_against_cublas_fp16} {real_against_wmma}"),
         ),
         nudge=mark("Next, [direct](/direct) shows what a convolution computes, and [im2col](/im2col) turns it into this product."),
     ),

@@ -6,10 +6,10 @@ from pages.gemm import controls, cpu_curve
 from pages.gemm.chapters import STORY
 from pages.gemm.scene import gemm, gemm_orders
 from pages.parts import autotune, lesson, run, sources
-from pages.parts.every_step import every_step
+from pages.parts.every_step import every_step, shown
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.gemm import story
 
 PAGE, LADDER = "gemm/page.py", LADDERS["gemm"]
@@ -30,9 +30,10 @@ if "watch" in parts:
     orders = gemm_orders(rung.name)
     tiles = tuple(query.tiles.items())
     scene, reason = gemm(shape, rung.name, tiles, chosen("order", orders), every_step())
-    if reason and not query.broken:  # a broken rule is already named beside the tile sizes
-        note(reason)
-    Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter=chapter).draw()
+    # A broken rule is already named beside the tile sizes.
+    note_in_place("" if query.broken else reason)
+    opens = shown(controls.folds(shape, rung.name, query.tiles))
+    Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter, opens).draw()
 if whole:
     idea(
         tr(

@@ -62,6 +62,8 @@ LESSONS = {
     mark("layers"): (
         "relu",
         "relu-backward",
+        "gelu",
+        "gelu-backward",
         "bias",
         "bias-backward",
         "residual",
@@ -91,9 +93,11 @@ LESSONS = {
         "embedding-backward",
         "split-heads",
         "merge-heads",
+        "attention-lse",
     ),
     mark("precision"): ("instruction-rate",),
-    mark("attention"): ("attention", "attention-loops", "attention-lse", "attention-backward"),
+    mark("attention"): ("attention", "attention-loops"),
+    mark("attention backward"): ("attention-backward",),
     mark("fusion"): ("fusion",),
 }
 OTHERS = mark("others")  # of another version of the app

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
+from kernels.elementwise.shape import FORMS
 from kernels.i18n import cached, tr
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
@@ -34,13 +35,16 @@ EXTENTS = {
     "K": 2**16,
     "V": 2**20,
     "d": 2**14,
+    "T": 2**16,
+    "B": 2**10,
+    "h": 2**10,
 }
 WINDOWS = {"R": 32, "S": 32, "u": 32, "v": 32, "dilation_h": 32, "dilation_w": 32}
 LIMITS = EXTENTS | WINDOWS
 PADS = {"pad_h": 16, "pad_w": 16}
 CHOICES = {
-    "keep": ("y", "bytes", "bits"), "layout": ("nchw", "nhwc"), "ceil": (0, 1), "include_pad": (1, 0),
-    "tokens": ("uniform", "zipf", "equal"),
+    "keep": ("y", "bytes", "bits"), "form": FORMS, "layout": ("nchw", "nhwc"), "ceil": (0, 1), "include_pad": (1, 0),
+    "tokens": ("uniform", "zipf", "equal"), "parts": (1, 3), "causal": (0, 1),
 }  # fmt: skip
 
 

@@ -8,15 +8,29 @@ from typing import Any
 
 import streamlit as st
 
+from kernels.attention.lse.shape import LseShape
 from kernels.cross_entropy.shape import CrossEntropyShape
 from kernels.embedding.shape import EmbeddingShape
+from kernels.heads.shape import HeadsShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.linear.shape import LinearShape
 from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape
 from kernels.pooling.shape import PoolShape
 from pages.layers import address
-from pages.layers.layers import BACKWARD, FORWARD, INFERENCE, LAYERS, STEP, UPDATE, WEIGHTS, Layer, Pass
+from pages.layers.layers import (
+    BACKWARD,
+    FORWARD,
+    INFERENCE,
+    LAYERS,
+    MERGE,
+    SPLIT,
+    STEP,
+    UPDATE,
+    WEIGHTS,
+    Layer,
+    Pass,
+)
 from pages.parts import query, rung_picker
 from pages.parts.address import MAX_TEXT_CHARS, Fields
 from pages.parts.controls import Link, limits, numbers, presets, select
@@ -31,6 +45,8 @@ PASSES = {
     BACKWARD: (mark("backward"), mark("From the gradient of the output to the gradient of the input, over the same links")),
     INFERENCE: (mark("inference"), mark("With the statistics of the training")),
     WEIGHTS: (mark("weights"), mark("The gradients of the weights and of the bias")),
+    SPLIT: (mark("split"), mark("From rows of tokens to heads, before attention")),
+    MERGE: (mark("merge"), mark("From heads to rows of tokens, after attention; also the gradient of the split")),
     STEP: (mark("both in one"), mark("Loss and gradient in one kernel")),
     UPDATE: (mark("update"), mark("The step of the optimiser after the backward pass")),
 }  # fmt: skip
@@ -161,6 +177,12 @@ def name(s: Any) -> str:
         return f"{_count(s.M)}×{_count(s.N)}×{_count(s.K)}"
     if isinstance(s, EmbeddingShape):
         return tr("{count} tokens, table {rows}×{columns}", count=_count(s.M), rows=_count(s.V), columns=s.d)
+    if isinstance(s, LseShape):
+        heads = trn("{n} head of {d}", "{n} heads of {d}", s.heads, d=s.d)
+        return tr("N = {N}, {heads}", N=_count(s.N), heads=heads) + (", " + tr("causal")) * bool(s.causal)
+    if isinstance(s, HeadsShape):
+        tokens = trn("{n} token", "{n} tokens", s.N * s.T)
+        return tr("{tokens}, {parts} × {h} heads of {d}", tokens=tokens, parts=s.parts, h=s.h, d=s.d)
     rows, columns = (s.P, s.Q) if not hasattr(s, "H") else (s.H, s.W)
     text = f"N {_count(s.N)}, C {_count(s.C)}, {rows}×{columns}"
     return (
@@ -176,5 +198,6 @@ def part_note(lesson: Lesson) -> None:
     """Writes which part of the shape the stage shows, if it does not show all of it."""
     shape = lesson.selection.shape
     part = address.staged(lesson.layer, shape)
-    if part != shape:
-        quiet(tr("The stage shows a part of {shape}: {part}.", shape=name(shape), part=name(part)))
+    with st.container():  # also without the line: the stage keeps its place in the page
+        if part != shape:
+            quiet(tr("The stage shows a part of {shape}: {part}.", shape=name(shape), part=name(part)))

@@ -17,10 +17,12 @@ from kernels.model.rung import Ladder
 from kernels.optimizer.shape import OptimizerShape, sizes_text
 from pages.layers import scenes
 from pages.parts.controls import Group
+from visuals.attention import lse_story
 from visuals.charts.story import Story
 from visuals.cross_entropy import story as cross_entropy_story
 from visuals.elementwise import story as elementwise_story
 from visuals.embedding import story as embedding_story
+from visuals.heads import story as heads_story
 from visuals.linear import story as linear_story
 from visuals.norm import story as norm_story
 from visuals.optimizer import story as optimizer_story
@@ -29,9 +31,11 @@ from visuals.scene.scene import Scene
 
 FORWARD, BACKWARD, STEP, UPDATE = "forward", "backward", "step", "update"
 INFERENCE, WEIGHTS = "inference", "weights"
+SPLIT, MERGE = "split", "merge"
 STORIES: Mapping[str, Story] = {
     **elementwise_story.STORIES, **pooling_story.POOLING, **cross_entropy_story.STORIES, **optimizer_story.STORIES,
-    **norm_story.STORIES, **linear_story.STORIES, **embedding_story.STORIES,
+    **norm_story.STORIES, **linear_story.STORIES, **embedding_story.STORIES, **heads_story.STORIES,
+    **lse_story.STORIES,
 }  # fmt: skip
 
 
@@ -129,6 +133,14 @@ def _products(s: Any) -> Any:
     return s.with_(M=min(s.M, 6), N=min(s.N, 8), K=min(s.K, 10))
 
 
+def _head(s: Any) -> Any:
+    return s.with_(B=1, H=1, N=min(s.N, 16), d=min(s.d, 8))
+
+
+def _heads(s: Any) -> Any:
+    return s.with_(N=1, T=min(s.T, 4), h=min(s.h, 2), d=min(s.d, 8))
+
+
 def _tokens(s: Any) -> Any:
     return s.with_(M=min(s.M, 8), V=min(s.V, 6), d=min(s.d, 4))
 
@@ -158,6 +170,17 @@ LAYERS: dict[str, Layer] = {
         ),
         both("relu", "relu", "res2-n64", ("scalar", "scalar"), "relu-backward"),
         scenes.elementwise, _maps, 1024, MAPS, {"keep": (mark("kept"), 118)},
+    ),
+    "gelu": Layer(
+        mark("GELU"),
+        mark("GELU: a smooth curve in place of ReLU’s corner"),
+        mark(
+            'GELU computes <span class="kt-math">y = x · Φ(x)</span> for each element. Φ(x) is the share of normal random numbers below x. '
+            "The exact form uses erf, as BERT and PyTorch’s default do. GPT-2 approximates it by tanh. The backward pass needs x. "
+            "Memory limits these kernels too. The transformer in the lesson Train uses ReLU."
+        ),
+        both("gelu", "gelu", "gpt2", ("scalar", "scalar"), "gelu-backward"),
+        scenes.elementwise, _maps, 1024, MAPS, {"form": (mark("form"), 118)},
     ),
     "bias": Layer(
         mark("bias"),
@@ -259,6 +282,32 @@ LAYERS: dict[str, Layer] = {
             WEIGHTS: Pass("linear-dweight", "naive", "linear-dweight-toy", "linear-dweight-gpt2-up"),
         },
         scenes.linear, _products, 600, ((("M", "M", 104), ("N", "N", 112), ("K", "K", 104)),),
+    ),
+    "heads": Layer(
+        mark("heads"),
+        mark("Heads: rows of tokens become heads, and back"),
+        mark(
+            "A token’s row holds its heads one after another: h times d numbers, for queries, keys and values. Attention reads all "
+            "tokens of one head. So the axes of token and head are exchanged by a copy. The merge is the inverse copy. Each is the "
+            "gradient of the other."
+        ),
+        {
+            SPLIT: Pass("split-heads", "elements", "split-heads-toy-qkv", "split-heads-large"),
+            MERGE: Pass("merge-heads", "elements", "merge-heads-toy-qkv", "merge-heads-large"),
+        },
+        scenes.heads, _heads, 640, ((("N", "N", 78),), (("T", "T", 92), ("h", "h", 72), ("d", "d", 78))), {"parts": (mark("parts"), 104)},
+    ),
+    "attention": Layer(
+        mark("attention, with L"),
+        mark("Attention in training: one more number for each query"),
+        mark(
+            'The backward pass needs every weight again. So the forward pass also stores <span class="kt-math">L = m + log(l)</span>, the '
+            "logarithm of each row’s sum of exponentials. That is one number for each query instead of N weights. Then "
+            '<span class="kt-math">P = exp(S − L)</span>.'
+        ),
+        {FORWARD: Pass("attention-lse", "blocked", "lse-toy", "lse-2048")},
+        scenes.attention, _head, 1024,
+        ((("B", "B", 64), ("H", "H", 70)), (("N", "N", 92), ("d", "d", 70))), {"causal": (mark("causal"), 112)},
     ),
     "embedding": Layer(
         mark("embedding"),

@@ -5,7 +5,7 @@ from pages.layers import address, controls
 from pages.layers.chapters import STORY
 from pages.parts import lesson, query, run, sources
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 
 PAGE = "layers/page.py"
 
@@ -20,7 +20,7 @@ with lesson.controls(visible):
 sizes = controls.sizes(shown)
 if "watch" in parts:
     scene, reason = address.scene(shown.layer, shown.side, selected)
-    note(*filter(None, [reason]))
+    note_in_place(reason)
     controls.part_note(shown)
     Stage("layers", scene, settings, selected.rung, sizes, shown.link, chapter=chapter).draw()
 if whole:

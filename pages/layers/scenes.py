@@ -9,10 +9,13 @@ import numpy as np
 
 from kernels.ladders import find, ladder_of
 from kernels.pooling import reference
+from visuals.attention.inputs import qkv
+from visuals.attention.lse import lse_scene
 from visuals.cross_entropy.scene import cross_entropy_scene
 from visuals.elementwise.plan import as_forward
 from visuals.elementwise.scene import elementwise_scene
 from visuals.embedding.scene import embedding_scene
+from visuals.heads.scene import heads_scene
 from visuals.linear.scene import linear_scene
 from visuals.norm.scene import norm_scene
 from visuals.optimizer.scene import optimizer_scene
@@ -56,6 +59,14 @@ def linear(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
 
 def embedding(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
     return embedding_scene(rung, s, tiles, _inputs(rung, s, tiles, 0))
+
+
+def attention(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    return lse_scene(s, rung, tiles, qkv(s, "whole"))
+
+
+def heads(rung: str, s: Any, tiles: Mapping[str, int]) -> Scene:
+    return heads_scene(rung, s, tiles, _inputs(rung, s, tiles, 0))
 
 
 def _inputs(rung: str, s: Any, tiles: Mapping[str, int], decimals: int = 1) -> dict[str, np.ndarray]:

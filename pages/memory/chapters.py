@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from kernels import records
 from kernels.i18n import mark
-from kernels.memory.shape import AddShape
+from kernels.memory.shape import AddShape, StrideShape
 from pages.parts.chapters import Chapter, Question, Story, faster
+from visuals import units
 from visuals.strip.facts import Evidences, Facts, fact_is
 
 SECTORS = ("4", "8", "16", "32")
@@ -14,18 +16,25 @@ COALESCING, BANKS = {"topic": "coalescing"}, {"topic": "banks"}
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns how many elements the last warp of the sum on the stage has, and how many of its lanes have none."""
-    shape = evidences["stage"].shape
+    """Returns how many elements the last warp of the sum on the stage has, and how many of its lanes have none; and the
+    recorded time of the real loads with stride 1."""
+    shape, real = evidences["stage"].shape, evidences.get("real")
     left = shape.M * shape.N % LANES if isinstance(shape, AddShape) else 0
-    return {"stage_left": str(left), "stage_idle": str(LANES - left)} if left else {}
+    found = {"stage_left": str(left), "stage_idle": str(LANES - left)} if left else {}
+    if real and isinstance(real.shape, StrideShape):
+        row = records.recorded(
+            real.rung.name, real.shape.with_(stride=1), real.rung.default_tiles | dict(real.tiles)
+        )
+        found["real_stride_1"] = units.time_(row["median_ms"]) if row else ""
+    return found
 
 
 CHAPTERS = (
     Chapter(
         mark("Thousands of threads, one program"),
         (
-            mark("This kernel adds two matrices. It starts one thread for each element of [C](output), and all run the same code."),
-            mark("32 threads are a warp: each step of Play is one. Warps form blocks, which are a grid, and a block runs on one SM, one of the GPU’s processors."),
+            mark("This kernel adds two matrices, with one thread for each element of [C](output). All run the same code, and each computes its i, the element’s number, from its block and its place there."),
+            mark("32 threads are a warp: each step of Play is one. Warps form blocks, which form a grid, and a block runs on one SM, one of the GPU’s processors."),
         ),
         THREADS,
         loop=(0, 3),
@@ -88,7 +97,7 @@ CHAPTERS = (
             mark("Your guess: how many sectors does the load need now?"),
             SECTORS,
             fact_is("stage_sectors", *SECTORS),
-            mark("{stage_sectors} sectors for 32 floats. {real_shape}: {real_time}."),
+            mark("{stage_sectors} sectors for 32 floats. {real_shape}: {real_time}, with stride 1 {real_stride_1}."),
         ),
         nudge=mark("In Explore, set stride to 2, then to 16: from which stride on does it get no worse?"),
     ),
@@ -111,8 +120,8 @@ CHAPTERS = (
     Chapter(
         mark("Shared memory has banks"),
         (
-            mark("Shared memory is on the chip. It has 32 banks, and word w is in bank w mod 32."),
-            mark("Each bank delivers one word at a time. With stride 4 only 8 banks hold all the words, 4 words each: the read takes 4 passes, a bank conflict."),
+            mark("Shared memory is on the chip. It has 32 banks, and word w, of 4 bytes, is in bank w mod 32."),
+            mark("Each bank delivers one word at a time. With stride 4, lane i reads word 4 · i: 8 banks hold all these words, 4 each, so the read takes 4 passes, a bank conflict."),
         ),
         BANKS | {"stride": "4", "row": "32"},
         step=1,
@@ -140,7 +149,7 @@ CHAPTERS = (
     Chapter(
         mark("From an index to an address"),
         (
-            mark("Memory is one line of bytes, but a tensor of images has four axes: n, c, h, w."),
+            mark("Memory is one line of bytes, but a tensor of images has four axes: image n, channel c, row h, column w."),
             mark("NCHW stores each channel as a whole, NHWC all channels of a pixel together."),
             mark("This kernel turns NCHW into NHWC. Its threads take neighbours along w, so only their loads are coalesced."),
         ),

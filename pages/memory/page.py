@@ -9,7 +9,7 @@ from pages.parts import lesson, query, run, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 
 PAGE = "memory/page.py"
 IDEAS = {
@@ -103,7 +103,7 @@ st.session_state["_topic"] = topic
 with lesson.controls(visible):
     if visible:
         controls(topic, fields, values)
-note(*address.topic_notes(query.url_values()), *notes)
+note_in_place(*address.topic_notes(query.url_values()), *notes)
 if "watch" in parts:
     rung = sizes.stage_rung(topic, values)
     tiles = rung.default_tiles | {n: v for n, v in address.tiles(topic, values).items() if n in rung.tiles}

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -21,6 +21,8 @@ from pages import _language
 from pages._lessons import LESSONS, Lesson
 from pages.parts import address, glossary, query
 from pages.parts.address import CHAPTER, EXPLORE, STORY, VIEW
+from pages.parts.every_step import STEPS
+from visuals import stage
 from visuals.strip import facts as figures
 from visuals.strip.facts import Evidences, Facts, Right
 
@@ -33,6 +35,7 @@ LIMITS = (
     mark("Arithmetic"),
     mark("None of these"),
 )  # figures.limited_by
+_STAGE = "_stage"  # in the session: a `_Drawn`
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 _RUNG = re.compile(r"\{\w+?_(?:against|time)_(\w+)\}")  # in a field of visuals.strip.facts
 
@@ -103,7 +106,13 @@ class Story:
     common: Callable[[Evidences], Facts] = figures.facts
 
     def open(self) -> OpenChapter | None:
-        """Returns the chapter that the URL opens, whose parameters are in effect from now on; None in another mode."""
+        """Returns the chapter that the URL opens, whose parameters are in effect from now on; None in another mode.
+
+        A chapter that was opened on the stage is put into the URL first.
+        """
+        drawn = st.session_state.get(_STAGE)
+        if drawn and (number := stage.chapter_pressed(drawn.key)) is not None:
+            go_to_chapter(number, self)
         query.keep_mode(str(id(self)))
         chapter = self._chapter_of_url()
         query.set_by_chapter(chapter.current.params if chapter else {})
@@ -257,14 +266,43 @@ def number(count: int) -> tuple[int, str]:
     )
 
 
+class _Drawn(NamedTuple):
+    """The stage of the page: its key, and whether it has been polled."""
+
+    key: str
+    polled: bool
+
+
+def draw_stage(
+    draw: Callable[[Any, bool], None],
+    on_stage: Any,
+    key: str,
+    chapter: OpenChapter | None,
+    every: float | None,
+) -> None:
+    """Draws a stage by `draw(on_stage, polled)`, again after `every` s if it is polled.
+
+    A press in a fragment that opens a chapter runs the fragment first, then the page. In a story the stage is therefore no
+    fragment before it is polled: the press runs the page alone, and Story.open() reads it. Once polled it remains a
+    fragment, because Streamlit drops a press for a fragment that the page no longer has.
+    """
+    state, polled = st.session_state, every is not None
+    last = state.get(_STAGE)
+    state[_STAGE] = _Drawn(key, polled or (last is not None and last.key == key and last.polled))
+    if chapter and not state[_STAGE].polled:
+        with st.container():  # as in a fragment: the player stays
+            draw(on_stage, False)
+    else:
+        st.fragment(draw, run_every=every)(on_stage, polled)
+
+
 def go_to_chapter(at: int, story: Story) -> None:
-    """Opens a chapter of the story, from 0, if there is one. It sets the stage anew."""
+    """Puts a chapter of the story, from 0, into the URL, if there is one. It sets the stage anew."""
     if at not in range(len(story.chapters)):
         return
-    for name in (*address.STAGE, PLAY, *story.parameters):
+    for name in (*address.STAGE, PLAY, STEPS, *story.parameters):
         st.query_params.pop(name, None)
     st.query_params[CHAPTER] = str(at + 1)
-    st.rerun()
 
 
 def switch(page: str, chapter: OpenChapter | None) -> None:

@@ -16,13 +16,29 @@ def every_step() -> bool:
     return query.chosen(STEPS, (FOLDED, ALL)) == ALL
 
 
+def shown(folds: bool) -> bool | None:
+    """Returns `every_step` where the stage folds repeated steps, as only the explaining order does; None elsewhere."""
+    explaining = query.url_values().get("order", "explaining") == "explaining"
+    return every_step() if folds and explaining else None
+
+
+def change() -> None:
+    """Puts the other choice into the URL."""
+    query.write(STEPS, "" if every_step() else ALL)
+
+
+def label() -> str:
+    """Returns the text of a control that changes the choice."""
+    return tr("fold steps") if every_step() else tr("every step")
+
+
 def toggle(page: str, fields: Fields) -> None:
     """Draws a link that shows every step, or folds repeated steps again. Only the explaining order folds steps."""
     if query.url_values().get("order", "explaining") != "explaining":
         return
     kept = {name: value for name, value in query.others(fields).items() if name != STEPS}
     own = {name: value for name, value in query.url_values().items() if name in fields.by_name}
-    label, params = (tr("fold steps"), {}) if every_step() else (tr("every step"), {STEPS: ALL})
+    params = {} if every_step() else {STEPS: ALL}
     about = tr("Terms that are added in the same way are one step of the picture, or one step each.")
     with st.container(key="chips_steps", width="content"):
-        st.page_link(page, label=label, query_params=kept | own | params, help=about)
+        st.page_link(page, label=label(), query_params=kept | own | params, help=about)

@@ -27,7 +27,7 @@ from kernels.i18n import tr
 from pages.parts import address, chapters
 from pages.parts.chapters import OpenChapter
 from pages.parts.query import is_story, url_is_stale, wrong_choices
-from pages.parts.text import heading, note
+from pages.parts.text import heading, note, note_in_place
 
 # -- the parts of a page ---------------------------------------------------------------------------
 _NOTES = "_notes"  # in the session: the place of notes under the controls
@@ -66,9 +66,8 @@ def begin(
             if page:
                 chapters.switch(page, chapter)
     views = (address.EXPLORE, address.STORY, *sorted(PARTS | set(more)))
-    note(*address.choice_notes(address.VIEW, st.query_params.get(address.VIEW), views))
-    if chapter:
-        note(*chapter.notes())
+    note_in_place(*address.choice_notes(address.VIEW, st.query_params.get(address.VIEW), views))
+    note_in_place(*(chapter.notes() if chapter else ()))
     return visible, whole
 
 

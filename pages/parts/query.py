@@ -13,6 +13,7 @@ from pages.parts.address import Fields, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
 _CHAPTER = "_set_by_chapter"
+_NUMBER = "_chapter_number"  # the number of the chapter in the URL, of this run of a lesson with a story
 _PAGE = "_page"  # the URL path of the page of the last run
 _MODE, _LAST_MODE = "_mode", "_last_mode"  # of this run, and of the run before on the same page: a `_Mode`
 # Choices that some pages or kernels lack. A link to another kernel keeps the order; the engines depend on the machine.
@@ -39,6 +40,7 @@ def begin_page(page: str) -> None:
     state[NOW], state[_STAYS] = [], False
     state.pop(_CHAPTER, None)
     state.pop(_WRONG, None)
+    state.pop(_NUMBER, None)
     last = state.pop(_MODE, None)  # None if the last run was cut off before it knew its mode
     if page != state.get(_PAGE):
         state[_LAST_MODE] = None
@@ -71,6 +73,12 @@ def keep_mode(lesson: str) -> None:
     if last and not added and last[:2] == (lesson, not is_story()):
         st.query_params.update({})
     state[_MODE] = _Mode(lesson, is_story(), named, added)
+    state[_NUMBER] = _number()
+
+
+def _number() -> str:
+    """Returns the number of the chapter in the URL, which opens the first one without it."""
+    return st.query_params.get(address.CHAPTER, "1")
 
 
 def explored(params: Mapping[str, str]) -> dict[str, str]:
@@ -152,14 +160,16 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
 def url_is_stale() -> bool:
     """Returns whether a polling fragment must not rerun the page now but wait for its next poll.
 
-    This is so if its URL differs from the page's. It is also so if another fragment is still to run, in which a button
+    This is so if its URL differs from the page's, also in the chapter alone. It is also so if another fragment is still to run, in which a button
     may have been pressed.
     """
     context = get_script_run_ctx()
     if context is None or st.context.url is None:
         return False
     given = url_values()
-    url_changed = any(fields.read(given)[0] != values for fields, values in st.session_state.get(NOW, ()))
+    url_changed = st.session_state.get(_NUMBER, _number()) != _number() or any(
+        fields.read(given)[0] != values for fields, values in st.session_state.get(NOW, ())
+    )
     return url_changed or len(context.fragment_ids_this_run or ()) > 1
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import streamlit as st
 
 from kernels.model.rung import Rung
-from pages.parts import counts, run
-from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
+from pages.parts import counts, every_step, run
+from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.query import url_is_stale, write
 from pages.parts.run_settings import RunSettings, card_rows
@@ -31,7 +31,7 @@ class Stage:
     """What a lesson's stage plays and measures. Without a scene the strip stands alone.
 
     `link` puts the real size on the stage, if the page can show it. `orders` maps each order in which the stage can play to
-    its explanation. `chapter` is the open chapter of a story.
+    its explanation. `chapter` is the open chapter of a story. `curve`: recorded curves beside the strip's figures.
     """
 
     key: str
@@ -42,14 +42,22 @@ class Stage:
     link: Link | None = None
     orders: Mapping[str, str] = field(default_factory=dict)
     chapter: OpenChapter | None = None
+    curve: Mapping[str, Any] | None = None
+    every_step: bool | None = None  # whether it shows repeated steps one by one; None: it folds none
 
     def draw(self) -> None:
         """Draws the stage and its strip, which is polled while something is measured or counted."""
         run.restore_run(self.settings.ladder)
         by_size = self.by_size()
         show(by_size, self.first_size(by_size), self.sizes)
-        every = run.POLL_S if st.session_state.get("job") else counts.next_poll_s(_counting(self.settings))
-        st.fragment(_draw, run_every=every)(self, polled=every is not None)
+        job = st.session_state.get("job")
+        counting = counts.next_poll_s(_counting(self.settings))
+        every = run.POLL_S if job else None if self.chapter else counting
+        draw_stage(_draw, self, self.key, self.chapter, every)
+        waiting = st.container()  # always: what follows keeps its place in the page
+        if self.chapter and counting is not None and not job:
+            with waiting:
+                st.fragment(_rerun_when_counted, run_every=counting)(self.settings)
         _let_the_browser_paint()
 
     def by_size(self) -> dict[str, RunSettings]:
@@ -84,12 +92,14 @@ def _counting(settings: RunSettings) -> counts.CountRequest | None:
     return counts.request_counts(settings, counts.countable(settings))
 
 
+def _rerun_when_counted(settings: RunSettings) -> None:
+    """Runs the page again once the counts are known. A story has no card that requests them and ends the polling."""
+    if counts.next_poll_s(_counting(settings)) is None and not url_is_stale():
+        st.rerun()
+
+
 def _draw(on_stage: Stage, polled: bool) -> None:
     settings, rung = on_stage.settings, on_stage.rung
-    # A story has no card that sends the request for counts and ends the polling once they are there.
-    counts_polled = polled and on_stage.chapter and not st.session_state.get("job")
-    if counts_polled and counts.next_poll_s(_counting(settings)) is None and not url_is_stale():
-        st.rerun()
     by_size = on_stage.by_size()
     pressed = stage.pressed(on_stage.key)
     if isinstance(pressed, dict):  # before anything is drawn: most presses rerun the page
@@ -100,17 +110,28 @@ def _draw(on_stage: Stage, polled: bool) -> None:
     size, options = on_stage.first_size(by_size), {}
     if chapter := on_stage.chapter:
         panel = chapter.panel({one.key: one.evidence for one in known})
+        if on_stage.every_step:
+            panel["loop"] = None  # it counts folded steps
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
         known = [_without(one, chapter.to_come - {short(rung.name)}) for one in known]
     stage.mount(
         on_stage.scene,
         on_stage.key,
-        strip=strip.strip(known, size, _run_state()),
+        strip=strip.strip(known, size, _run_state(), on_stage.curve),
         fit=True,
         orders=tuple(on_stage.orders.items()),
+        every_step=_every_step(on_stage),
         **options,
     )
+
+
+def _every_step(on_stage: Stage) -> tuple[bool, str] | None:
+    """Returns what visuals.stage.mount needs for the button that opens or folds repeated steps."""
+    shown, scene = on_stage.every_step, on_stage.scene
+    if shown is None or not scene or not (shown or scene.folds):
+        return None
+    return shown, every_step.label()
 
 
 def _without(size: Size, hidden: Set[str]) -> Size:
@@ -123,10 +144,14 @@ def _without(size: Size, hidden: Set[str]) -> Size:
 def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSettings]) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     match pressed:
-        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter:
+        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
             go_to_chapter(number, on_stage.chapter.story)
+            st.rerun()
         case {"do": "order", "order": order} if order in on_stage.orders:
             _play_in(order, on_stage.orders)
+        case {"do": "steps"} if on_stage.every_step is not None:
+            every_step.change()
+            st.rerun()
         case {"do": "put", "size": size} if size in by_size and on_stage.link:
             on_stage.link.put(by_size[size].shape)
         case {"do": "size", "size": size} if choose(size, on_stage.first_size(by_size)):

@@ -31,6 +31,15 @@ def note(*texts: str) -> None:
         st.html(f'<p class="kt-note" role="status">{"<br>".join(map(escape, texts))}</p>')
 
 
+def note_in_place(*texts: str | None) -> None:
+    """Writes messages as `note` does; None and "" are none. Without any it still takes one place of the page.
+
+    What follows keeps its place. A stage that moved would be drawn anew, and the old one would stay until the run ends.
+    """
+    with st.container():
+        note(*filter(None, texts))
+
+
 def quiet(*texts: str) -> None:
     """Writes one line of small print. The texts may hold foreign text."""
     if texts:

@@ -16,5 +16,5 @@ def worker() -> Worker:
 
 
 def _keep(measured: Sequence[dict]) -> None:
-    """Stores measured rows, even if the reader has left. The history page shows the store's errors."""
-    store.user_store().save([row for row in measured if "median_ms" in row])
+    """Stores measured rows of rungs, even if the reader has left. The history page shows the store's errors."""
+    store.user_store().save([row for row in measured if "median_ms" in row and "rung" in row])

@@ -154,6 +154,12 @@ def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
     return SCENES[topic](dict(items))
 
 
+def curve(topic: str) -> Mapping[str, Any] | None:
+    """Returns the curves of a topic's recorded trainings for the strip, or None."""
+    names = {SCALING: curves.SCALING, WEIGHTS: curves.WEIGHTS}.get(topic)
+    return curves.strip_curve(names) if names else None
+
+
 def real(shape: Any) -> Any:
     """Returns the shape at which rates count."""
     return REAL

@@ -9,7 +9,7 @@ from pages.parts.address import Fields, Values
 from pages.parts.controls import Link, numbers, select
 from pages.parts.sizes import Sizes
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note, quiet
+from pages.parts.text import idea, note_in_place, quiet
 from pages.precision import address, cards
 from pages.precision.chapters import STORY
 from visuals.precision.story import RATE, name
@@ -136,12 +136,20 @@ st.session_state["_precision_topic"] = topic
 with lesson.controls(visible):
     if visible:
         controls(topic, fields, values)
-note(*notes)
+note_in_place(*notes)
 rung = LADDER.rung(address.rung(topic, values))
 settings = run.options(LADDER, address.STAGE_SHAPE, (rung.name, rung.default_tiles), visible=False)
 sizes = Sizes(name, address.real)
 if "watch" in parts:
-    Stage("precision", address.scene(topic, values), settings, rung, sizes, chapter=chapter).draw()
+    Stage(
+        "precision",
+        address.scene(topic, values),
+        settings,
+        rung,
+        sizes,
+        chapter=chapter,
+        curve=address.curve(topic),
+    ).draw()
     if visible and topic != address.INSTRUCTIONS:
         quiet(about_strip(topic, values))
 if whole:

@@ -3,7 +3,7 @@
 from kernels.i18n import tr
 from pages.parts import lesson, run, sources
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from pages.softmax import address, cards, controls
 from pages.softmax.address import LADDER
 from pages.softmax.chapters import STORY
@@ -24,8 +24,7 @@ with lesson.controls(visible):
     settings = run.options(LADDER, query.shape, query.rung_tiles, visible=visible)
 if "watch" in parts:
     scene, reason = address.scene(query, row)
-    if reason:
-        note(reason)
+    note_in_place(reason)
     Stage("softmax", scene, settings, query.rung, controls.sizes(query), link, chapter=chapter).draw()
 if whole:
     idea(

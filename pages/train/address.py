@@ -67,11 +67,13 @@ def settings(values: Values) -> Settings:
     )  # fmt: skip
 
 
-def scene(values: Values, times: Mapping[str, float], here: bool = False) -> tuple[Scene | None, str]:
+def scene(
+    values: Values, times: Mapping[str, float], here: bool = False, held: Mapping[str, int] | None = None
+) -> tuple[Scene | None, str]:
     """Returns the scene of the step, or None and the rule that a shape breaks."""
     try:
         return step_scene(
-            values["network"], int(values["batch"]), values["optimizer"], times, memory(values), here
+            values["network"], int(values["batch"]), values["optimizer"], times, memory(values), here, held
         ), ""
     except (RuleError, ShapeError) as error:
         return None, str(error)

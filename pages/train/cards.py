@@ -13,7 +13,8 @@ from kernels.training.loop import KEPT
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.train import live, stage
 from visuals import units
-from visuals.training import flops, recorded, strip
+from visuals.strip.curve import loss_text
+from visuals.training import flops, recorded, timeline
 from visuals.training.evidence import StepEvidence, as_rows, facts
 from visuals.training.graph_words import PHASES
 from visuals.training.plan import NAMES, ROLES
@@ -113,6 +114,7 @@ def memory(found: StepEvidence) -> None:
         _bars(bars),
         paragraph(kept, "why"),
         paragraph(_measured(found)),
+        *_held(found),
         paragraph(
             tr(
                 "The bars show the most of each role during any launch. A tensor exists from the first launch that uses it to the last."
@@ -130,6 +132,36 @@ def _measured(found: StepEvidence) -> str:
         device=str(found.record["device"]),
         bytes=units.bytes_(found.record["peak_bytes"]),
     )
+
+
+def _held(found: StepEvidence) -> tuple[str, ...]:
+    """Returns the memory that was measured at each launch, beside the predicted one; nothing without a measurement."""
+    if not found.held:
+        return ()
+    nbytes, node = timeline.peak(found)
+    here = found.measured is not None
+    most = tr("Measured in one step: at most {bytes}, during {node}.", bytes=units.bytes_(nbytes), node=node)
+    how = (
+        tr("NumPy allocates each tensor when it is first used and frees it after its last use.")
+        if here
+        else tr(
+            "CuPy’s memory pool allocates each tensor when it is first used and frees it after its last use."
+        )
+    )
+    more = tr("The processor runs other kernels than a GPU. They need other workspace.") if here else ""
+    badge = (
+        units.badge("measured", found.measured.device)
+        if here
+        else units.badge("recorded", str(found.record["device"]))
+    )
+    source = tr("measured, NumPy on this processor") if here else tr("recorded on a GPU")
+    head = (tr("at most"), tr("predicted"), tr("measured"))
+    return (
+        f"<p>{badge}</p>",
+        paragraph(f"{most} {how} {more}".strip(), "why"),
+        timeline.html(found, source),
+        details(_table(head, timeline.rows(found), tr("Memory by role")), label=tr("Memory by role")),
+    )  # fmt: skip
 
 
 def _kept(found: StepEvidence, f: Mapping[str, str]) -> str:
@@ -229,7 +261,7 @@ def _run_row(training: live.Live) -> tuple[str, ...]:
     return (
         name,
         str(step),
-        strip.loss_text(loss),
+        loss_text(loss),
         ended,
         tr("{seconds} s here", seconds=decimal(f"{training.seconds:.3g}")),
     )
@@ -242,7 +274,7 @@ def _recorded_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         name,
         str(step),
-        strip.loss_text(loss),
+        loss_text(loss),
         decimal(f"{100 * accuracy:.1f} %"),
         tr("{seconds} s", seconds=decimal(f"{curve['seconds']:.3g}")) if "seconds" in curve else "",
     )

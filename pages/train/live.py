@@ -20,11 +20,12 @@ from kernels.jobs.episode import Episode
 from kernels.jobs.job import Job, JobError
 from kernels.machine import processor
 from kernels.training.digits import TRAINING
+from kernels.training.held import Held
 from kernels.training.loop import Settings, State
 from pages.parts.worker import worker
 from visuals import units
+from visuals.strip.curve import loss_text
 from visuals.training.evidence import Measured
-from visuals.training.strip import loss_text
 
 KEY, HISTORY = "training", "training_history"
 MAX_HISTORY = 6
@@ -48,6 +49,7 @@ class Live:
     cpu_s: float = 0.0
     node_ms: Mapping[str, float] | None = None
     step_ms: float | None = None
+    held: Held | None = None
 
     @property
     def running(self) -> bool:
@@ -68,7 +70,12 @@ class Live:
 
     def measured(self) -> Measured | None:
         return (
-            Measured(self.node_ms, self.step_ms, tr("{device}, one thread", device=processor.device_name()))
+            Measured(
+                self.node_ms,
+                self.step_ms,
+                tr("{device}, one thread", device=processor.device_name()),
+                self.held,
+            )
             if self.node_ms and self.step_ms
             else None
         )
@@ -105,7 +112,7 @@ class Live:
         self.seconds += row["seconds"]
         self.cpu_s += row["cpu_s"]
         if row["node_ms"]:
-            self.node_ms, self.step_ms = row["node_ms"], row["step_ms"]
+            self.node_ms, self.step_ms, self.held = row["node_ms"], row["step_ms"], row["held"]
 
     def _lost(self, reason: str) -> None:
         """Keeps what came before an episode that gave nothing: its state is where Resume begins."""

@@ -4,7 +4,7 @@ import streamlit as st
 
 from kernels.i18n import tr
 from pages.parts import lesson, query
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from pages.train import address, cards, controls
 from pages.train.chapters import STORY
 from pages.train.stage import TrainStage
@@ -22,7 +22,7 @@ with lesson.controls(visible):
     if visible:
         controls.draw(PAGE, address.FIELDS, values)
 _, reason = address.scene(values, {})
-note(*notes, *filter(None, [reason]))
+note_in_place(*notes, reason)
 if "watch" in parts:
     TrainStage(values, chapter).draw()
 if whole:

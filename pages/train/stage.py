@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from kernels.i18n import tr
-from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.query import url_is_stale
 from pages.train import address, live
 from pages.train.live import Live
@@ -32,7 +32,7 @@ class TrainStage:
         """Draws the stage and its strip. They are polled while the network trains."""
         training = live.current()
         polled = bool(training and training.running)
-        st.fragment(_draw, run_every=POLL_S if polled else None)(self, polled)
+        draw_stage(_draw, self, KEY, self.chapter, POLL_S if polled else None)
 
 
 def evidence(values: Mapping[str, Any]) -> StepEvidence:
@@ -55,7 +55,8 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     if training:
         training.poll()
     found = evidence(values)
-    scene, _ = address.scene(values, found.node_ms, found.measured is not None)
+    held = {node: sum(sizes) for node, sizes in found.held.items()}
+    scene, _ = address.scene(values, found.node_ms, found.measured is not None, held)
     options: dict[str, Any] = {}
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"
@@ -87,7 +88,11 @@ def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
     same = _is_same(values, training)
     text = training.text()
     if training.stopping and not training.running:
-        text = tr("Stopped. {text} Resume continues bit for bit.", text=text)
+        text = (
+            tr("Stopped. {text} Resume continues bit for bit.", text=text)
+            if same
+            else tr("Stopped. {text} It can be resumed at its own settings.", text=text)
+        )
     if not same:
         text = tr("At other settings: {settings}. {text}", settings=named(training), text=text)
     return strip.Curve(
@@ -127,8 +132,9 @@ def _act(on_stage: TrainStage, pressed: Mapping[str, Any]) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     training, values = live.current(), on_stage.values
     match pressed:
-        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter:
+        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
             go_to_chapter(number, on_stage.chapter.story)
+            st.rerun()
         case {"do": "stop"} if training:
             live.stop(training)
             st.rerun()

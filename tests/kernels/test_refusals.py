@@ -73,6 +73,7 @@ SHAPES = {
     "conv": "N=²", "gemm": "M=²", "loops": "M=²", "attention": "N=²", "attention-backward": "N=²",
     "attention-loops": "N=²", "softmax": "M=²", "fusion": "N=²", "add": "M=²", "stride": "n=²",
     "banks": "n=²", "branch": "n=²", "layout": "N=²", "relu": "N=²", "relu-backward": "N=²", "bias": "N=²",
+    "gelu": "N=²", "gelu-backward": "N=²",
     "bias-backward": "N=²", "residual": "N=²", "residual-backward": "N=²", "sgd": "lr=²", "adam": "step=²",
     "cross-entropy": "M=²", "cross-entropy-backward": "M=²", "cross-entropy-step": "M=²",
     "batch-norm": "N=²", "batch-norm-inference": "N=²", "batch-norm-backward": "N=²", "layer-norm": "M=²",

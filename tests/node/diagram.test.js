@@ -82,6 +82,21 @@ test("the picture is drawn as SVG at any step, the same from any step before", (
   assert.match(picture(12), /layer 3/);
 });
 
+test("a line over the areas lifts the top of the chart and is in the legend", () => {
+  const theme = makeTheme(LIGHT, false), line = { name: "measured", role: "ink", faint: false, values: Float32Array.from({ length: STEPS }, (_, n) => 100 * (n + 1)) };
+  const drawn = (diagram) => {
+    const own = { ...scene, diagram }, context = new SvgContext((text, f) => measure(text) * (parseFloat(f.match(/([\d.]+)px/)[1]) / 13));
+    new Still(context, own, layOut(own, 900, 460, measure), theme, font, 0).goto(5);
+    return context.text(900, 460, "t", "d");
+  };
+  const plain = drawn(scene.diagram), lined = drawn({ ...scene.diagram, areas: [...scene.diagram.areas, line] });
+  const path = (text) => text.match(new RegExp(`<path d="[^"]*"[^>]*stroke="${theme.tokens.ink}"[^>]*>`, "g")) || [];
+  assert.equal(path(lined).length, path(plain).length + 1);
+  assert.equal(path(lined).at(-1).match(/L/g).length, 2 * STEPS - 1);
+  assert.match(lined, />measured</);
+  assert.doesNotMatch(plain, />measured</);
+});
+
 test("a box is explained by the scene's sentence alone", () => {
   const captions = { templates: ["[x](input) is read"], kind: Array(COLUMNS).fill(0), args: Array(COLUMNS).fill(0), width: 1 };
   const explained = { ...scene, annotations: [{ tensor: scene.tensors.k, captions, links: [{ source: scene.tensors.t, cells: Int32Array.from({ length: COLUMNS }, (_, n) => (n ? n : -1)) }] }] };

@@ -8,13 +8,18 @@ import { Figure, base64, jsonOf, makeFile, messageOf, nameOf, pageOf, pretty, sv
 import { wrap } from "../../visuals/stage/wrap.js";
 
 const MEASURE = (text, font) => text.length * 0.5 * parseFloat(font.match(/[\d.]+(?=px)/));
-const TOKENS = { ground: "#ffffff", ink: "#111111", dim: "#777777", input: "#0071b1", line: "#e3e6eb", workspace: "#9a4f86", write: "#d55e00" };
+const TOKENS = { ground: "#ffffff", ink: "#111111", dim: "#777777", input: "#0071b1", line: "#e3e6eb", workspace: "#9a4f86", write: "#d55e00", output: "#008055" };
 const STRIP = {
   stale: "", shape: "4,096³",
   time: { value: "16.4 ms", badge: { kind: "recorded", text: "recorded · H200" }, name: "tile", text: "1.4× as fast as naive.", bars: [
     { title: "naive", share: 1, low: 0.9, high: 1, text: "23.4 ms", current: false }, { title: "tile", share: 0.7, low: 0.7, high: 0.7, text: "16.4 ms", current: true }] },
   memory: { title: "Memory", badge: { kind: "recorded", text: "peak 201 MB" }, parts: [{ role: "input", label: "inputs", text: "134 MB", share: 1 }], text: "No workspace." },
   limits: { title: "What limits it", rows: [{ label: "arithmetic", share: 0.13, text: "13 %", main: false }, { label: "sectors", share: null, text: "–", main: false }], text: "Far from every ceiling." },
+};
+const CURVE = {
+  title: "It learns", badge: { kind: "measured", text: "measured here" }, top: "2.5", right: "100 %", epochs: "2 epochs", text: "Step 4 of 4.", error: "",
+  lines: [{ role: "write", name: "loss", points: [[0.25, 0.9], [0.5, 0.5], [1, 0.1]] }, { role: "output", name: "accuracy", points: [[0, 0.1], [1, 0.8]] },
+    { role: "write", faint: true, name: "", points: [[0, 1], [1, 0]] }, { role: "output", faint: true, name: "", points: [] }],
 };
 const SENTENCES = [[{ text: "It begins.", role: "" }], [{ text: "Step 2 reads the ", role: "" }, { text: "in & put", role: "input" }, { text: ", <twice>.", role: "" }]];
 
@@ -257,6 +262,24 @@ test("a picture holds the strip: every figure of it, below the caption", () => {
     for (const part of ["16.4 ms", "recorded · H200", "tile · 4,096³", "naive", "23.4 ms", "Memory", "inputs 134 MB", "What limits it", "13 %", "Far from every ceiling."])
       assert.ok(words.includes(part), `${part} is missing at ${width}: ${words}`);
     for (const [, { x, y }] of texts) assert.ok(+x >= 0 && +x <= width && +y <= figure.height, "inside the picture");
+  }
+});
+
+test("a picture holds the curves of a training: every line in its column, the recorded ones dashed", () => {
+  const error = "Diverged: step 3.";
+  for (const width of [300, 900]) {
+    const one = stage({ strip: { ...STRIP, curve: CURVE }, width }), found = parsed(svgOf(one, MEASURE)), figure = new Figure(one, [1], MEASURE);
+    const words = found.filter(([name]) => name === "text").map(([, , text]) => text).join(" ");
+    for (const part of ["It learns", "measured here", "loss", "accuracy", "2.5", "100 %", "2 epochs", "Step 4 of 4."]) assert.ok(words.includes(part), `${part} is missing at ${width}`);
+    const lines = found.filter(([name, { fill, d }]) => name === "path" && fill === "none" && d.split("L").length > 1).map(([, attributes]) => attributes);
+    const own = lines.filter(({ stroke }) => stroke === TOKENS.write || stroke === TOKENS.output);
+    assert.deepEqual(own.map((l) => l.d.split("L").length), [3, 2, 2]); // an empty line is left out
+    assert.deepEqual(own.map((l) => Boolean(l["stroke-dasharray"])), [false, false, true]);
+    for (const { d } of lines) for (const [, x, y] of d.matchAll(/[ML]([\d.]+) ([\d.]+)/g)) assert.ok(+x <= width && +y <= figure.height, "inside the picture");
+    const [, , y0] = own[0].d.match(/M([\d.]+) ([\d.]+)/), [, , y1] = own[0].d.match(/L([\d.]+) ([\d.]+)$/);
+    assert.ok(+y0 < +y1, "a loss that falls goes down");
+    const wrong = stage({ strip: { ...STRIP, curve: { ...CURVE, error } }, width }), texts = parsed(svgOf(wrong, MEASURE)).map(([, , text]) => text).join(" ");
+    assert.ok(texts.includes(error) && !texts.includes("Step 4 of 4."));
   }
 });
 

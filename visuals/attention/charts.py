@@ -260,8 +260,10 @@ def _end_of(s: AttentionShape, line: Line, name: str) -> str:
     return tr("{title} ends at N = {N}: {rule}.", title=name, N=decimal(f"{line.last:,}"), rule=ends(s, line))
 
 
-def memory_sentences(chart: Chart) -> list[str]:
-    """Returns sentences: the largest and the smallest allocation, the N that each device can hold, the measured peaks."""
+def memory_sentences(chart: Chart, squares: str) -> list[str]:
+    """Returns sentences: the largest and the smallest allocation, the N that each device can hold, the measured peaks.
+
+    `squares` is a sentence on what grows with N²: it follows the first one."""
     s = chart.shape
     rungs, largest_capacity = [line.rungs[0] for line in chart.lines], chart.device_memories[0].bytes
     largest = max(rungs, key=lambda rung: allocated(rung, s))
@@ -271,13 +273,14 @@ def memory_sentences(chart: Chart) -> list[str]:
     if big > small:
         sentences.append(
             tr(
-                "At N = {N}, {largest} allocates {big}: {ratio}× the {small} of {smallest}. S and P are N × N per head.",
+                "At N = {N}, {largest} allocates {big}: {ratio}× the {small} of {smallest}. {squares}",
                 N=decimal(f"{s.N:,}"),
                 largest=tr(largest.title),
                 big=units.bytes_(big),
                 ratio=units.ratio(big / small),
                 small=units.bytes_(small),
                 smallest=tr(smallest.title),
+                squares=squares,
             )
         )
     for device in chart.device_memories:

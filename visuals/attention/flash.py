@@ -34,7 +34,12 @@ def flash_scene(
 ) -> Scene:
     """Returns the scene of attention/flash, flash-registers or flash-mma. head: Q, K, V, float32 [N, d]."""
     plan = plan_of(s, rung, tiles)
-    flash = Steps(s, plan, part_of(s, plan), head)
+    return scene_of(Steps(s, plan, part_of(s, plan), head), rung, tiles)
+
+
+def scene_of(flash: Steps, rung: str, tiles: Mapping[str, int]) -> Scene:
+    """Returns the scene of recorded steps."""
+    s, plan = flash.s, flash.plan
     r, launch = flash.r, find(rung).build(s, tiles).steps[0]
     source = source_of(plan.file, list(LINES[rung].values()), r.marks(), detail=resources(launch))
     queries = _queries(flash)
@@ -42,7 +47,7 @@ def flash_scene(
     return Scene(
         key=parts.scene_key(s, rung, tiles),
         title=tr(find(rung).title),
-        tensors=_tensors(flash),
+        tensors=(*_tensors(flash), *flash.more_tensors()),
         groups=_groups(flash),
         steps=r.steps,
         step_name=tr("step"),
@@ -128,7 +133,7 @@ def _groups(flash: Steps) -> tuple[Group, ...]:
     if cols < s.d:
         title = tr("{memory}, columns 0–{last} of {all}", memory=title, last=cols - 1, all=s.d)
     return (
-        Group((("Q", "K", "V", "O"),), "global", title),
+        Group((("Q", "K", "V", "O", *(t.name for t in flash.more_tensors())),), "global", title),
         Group((("SP",),)),
         Group((shared,), "shared", tr("shared memory of the block")),
         Group(registers, "registers", tr("registers, one row per query"), aligned=True),

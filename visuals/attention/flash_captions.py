@@ -8,8 +8,9 @@ from types import MappingProxyType
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import mark, tr
 from visuals.attention.parts import fill_templates
-from visuals.attention.plan import Plan
+from visuals.attention.plan import LSE, Plan
 from visuals.scene.recorder import StepKinds
+from visuals.scene.source import Mark
 
 # {0} ... are a step's numbers; names in braces are filled once per rung.
 FP32 = MappingProxyType({
@@ -20,6 +21,8 @@ FP32 = MappingProxyType({
     "Floats of {K} copied: {4}."),
     "V": mark("Tile {0} of {1}: the block also loads the values of these keys. Floats of {V} loaded: {4}. All queries of the block use the tile. "
     "It is loaded once per block."),
+    "barrier": mark("Barrier: every thread of the block waits until all copies of tile {0} are complete."),
+    "barrier-done": mark("Barrier: every thread waits until all threads have used tile {0}. Only then may new keys and values overwrite it."),
     "mask-causal": mark("Keys after their query are hidden. Their scores become −∞, so their weights become 0."),
     "mask-end": mark("Keys {0} and later do not exist. Their rows in the tile are zeros. Their scores become −∞, so their weights become 0."),
     "first-max": mark("Query {0}: the largest score of its first tile is {1}. This is m, the running maximum."),
@@ -52,7 +55,15 @@ FP32 = MappingProxyType({
     "end": mark("{O} is complete. S and P ({SQUARE} per head) never existed as a whole."),
 })  # fmt: skip
 
+REGISTERS = MappingProxyType(FP32 | {
+    "barrier": mark("Barrier: every thread waits until {K} of tile {0} is complete, and until all threads have used the values before it."),
+    "barrier-done": mark("Barrier: every thread waits until {V} and P of tile {0} are complete, and until all threads have used its keys."),
+})  # fmt: skip
+
 HALVES = MappingProxyType(FP32 | {
+    "barrier": mark("Barrier: every thread waits until {Q} and tile {0} are complete in shared memory."),
+    "barrier-done": mark("Barrier: every thread waits until all warps have used tile {0}, and until the copy of the next one is complete."),
+    "barrier-last": mark("Barrier: every thread waits until all warps have used tile {0}."),
     "start": mark("The block of queries {0} to {1} loads its rows of {Q} into shared memory, as 16-bit numbers.{PADDED} Each row starts "
     "with m = −∞, l = 0 and O = 0 in FP32. The captions follow query {3}."),
     "K": mark("Tile {0} of {1}: the copy of keys {2} to {3} from global memory to buffer {5} of shared memory starts. 16-bit numbers of {K} "
@@ -71,20 +82,29 @@ HALVES = MappingProxyType(FP32 | {
     "total": mark("The {LANES} lanes of a row add their parts of l. For query {0}: l = {1}."),
 })  # fmt: skip
 
+LSE_STEP = mark(
+    "The first lane of a row stores [L](output) = (m + log2 l) · ln 2, the logarithm of the sum of exponentials. m is kept for powers of "
+    "2. For query {0}: ({1} + {2}) · 0.6931 = {3}. Numbers written: {4}."
+)
+
 # Whole rows are stored in shared memory, but at most the columns of Q are drawn.
 PADDED = mark("Columns up to {DP} are filled with zeros (not drawn).")
 
+_SCORES_IN_REGISTERS = mark(
+    "Each lane (thread of a warp) computes {TM} × {TN} of the scores of the tile and keeps them in registers. The score of query {0} "
+    "and key {1} is {2}."
+)
 _SCORES = MappingProxyType({
     "attention/flash": mark("Each thread computes one of the scores of the tile, a row of {Q} times a row of {K}. It keeps the score in a register. "
     "The score of query {0} and key {1} is {2}."),
-    "attention/flash-registers": mark("Each lane (thread of a warp) computes {TM} × {TN} of the scores of the tile and keeps them in registers. The score of query {0} "
-    "and key {1} is {2}."),
+    "attention/flash-registers": _SCORES_IN_REGISTERS,
+    LSE: _SCORES_IN_REGISTERS,
     "attention/flash-mma": mark("Each warp computes its rows of the scores of the tile on the tensor cores, 16 columns of {Q} and {K} at a time. It "
     "keeps them in registers. The score of query {0} and key {1} is {2}, before the factor {F}."),
 })  # fmt: skip
 
 
-def _lines(**marks: str) -> Mapping[str, str]:
+def _lines(**marks: Mark) -> Mapping[str, Mark]:
     """Returns a text of the kernel's line for each kind of step; several kinds share one."""
     marks |= {f"first-{kind}": marks[kind] for kind in ("max", "P", "l")} | {
         "max-hidden": marks["max"],
@@ -103,12 +123,14 @@ def _lines(**marks: str) -> Mapping[str, str]:
 
 LINES = MappingProxyType({
     "attention/flash": _lines(
+        barrier=("__syncthreads();", 0), barrier_done=("__syncthreads();", 1),
         start="tile_q[i / DP][dim] =", K="tile_k[i / DP][dim] =", K_next="tile_k[i / DP][dim] =", V="tile_v[i / DP][dim] =",
         scores="s += tile_q[thread_row][dim]",
         mask_causal="s = -INFINITE;", mask_end="s = -INFINITE;", max="new_m = fmaxf(new_m, m);", P="p = expf(", l="l = l * rescale + p",
         shrink="o[n] *= rescale", O="o[n] += tile_p", total="l += __shfl_xor_sync", store="= o[n] / l",
     ),
     "attention/flash-registers": _lines(
+        barrier=("__syncthreads();", 0), barrier_done=("__syncthreads();", 1),
         start="*(float4*)&tile_q[row][dim] = q", K="load_tile<DP + 4>(tile_k[0], K, N", K_next="load_tile<DP + 4>(tile_k[0], K + (size_t)",
         V="load_tile<DP>(tile_v[0]",
         scores="s[i][n] += q[i].x", mask_causal="s[i][n] = -INFINITE", mask_end="s[i][n] = -INFINITE", max="m[i] = new_m",
@@ -116,6 +138,7 @@ LINES = MappingProxyType({
         store="store4(O, O",
     ),
     "attention/flash-mma": _lines(
+        barrier=("__syncthreads();", 0), barrier_done=("__syncthreads();", 1), barrier_last=("__syncthreads();", 1),
         start="load_tile<Br>(tile_q", K="load_tile<Bc>(tile_k", K_next="load_tile<Bc>(tile_k", V="load_tile<Bc>(tile_v", scores="add_scores(s",
         mask_causal="hide_keys(s", mask_end="hide_keys(s", max="update_maxima(s", P="compute_weights(p", l="compute_weights(p", shrink="scale_rows(o", O="add_values(o",
         total="sum += __shfl_xor_sync", store="store_row(O",
@@ -123,9 +146,16 @@ LINES = MappingProxyType({
 })  # fmt: skip
 
 
+LINES = MappingProxyType({**LINES, LSE: {**LINES["attention/flash-registers"], "L": "L[query] ="}})
+
+
 def templates_of(plan: Plan, s: AttentionShape, factor: float) -> StepKinds:
     """Returns the templates of a rung at a shape, each with the number of its line in `list(LINES[rung])`."""
-    templates = (HALVES if plan.halves else FP32) | {"scores": _SCORES[plan.rung]}
+    templates = (HALVES if plan.halves else REGISTERS if plan.binary else FP32) | {
+        "scores": _SCORES[plan.rung]
+    }
+    if plan.rung == LSE:
+        templates |= {"L": LSE_STEP}
     scale = "|scale|" if plan.halves and s.factor < 0 else "scale"  # the sign goes to Q
     values = {
         "EXP": "2^" if plan.binary else "exp", "F": f"{factor:.4g}", "LANES": plan.lanes, "TN": plan.Bc // plan.lanes,

@@ -13,6 +13,7 @@ from visuals.attention import flash_captions
 from visuals.attention.flash_numbers import Tile, compute_block, stored_by
 from visuals.attention.parts import MAX_WHOLE, grid
 from visuals.attention.plan import Part, Plan
+from visuals.scene.parts import Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import WORD
 
@@ -46,7 +47,18 @@ class Steps:
         for block in range(blocks) if s.N <= MAX_WHOLE else ():
             if block not in part.blocks:
                 queries = range(block * plan.Br, min(block * plan.Br + plan.Br, s.N))
-                self._store(queries.start, compute_block(s, plan, self.head, queries).O)
+                self._store_block(compute_block(s, plan, self.head, queries))
+
+    def _store_block(self, w) -> None:
+        """Records what a block that is not followed stores."""
+        self._store(w.q0, w.O)
+
+    def more_tensors(self) -> tuple[Tensor, ...]:
+        """Returns the tensors of global memory beside Q, K, V and O."""
+        return ()
+
+    def _row_sums(self, w) -> None:
+        """Records what a block stores of each row beside O."""
 
     # -- a block ------------------------------------------------------------------------------------
     def _block(self, w) -> None:
@@ -77,6 +89,8 @@ class Steps:
         ahead = plan.stages - 1
         for n in range(min(ahead, len(self.visible_tiles))):
             self._fetch(n)
+        if plan.halves:
+            self._step("barrier", 1)
         for n, tile in enumerate(self.visible_tiles):
             self._tile(n, tile)
         self._rest()
@@ -84,6 +98,7 @@ class Steps:
         last = w.last
         self._step("total", i, last.l[row])
         r.put("l", last.l)
+        self._row_sums(w)
         queries = range(self.q0, self.q0 + self.inside)
         more_bytes = WORD * sum(self._visible_keys(q) + s.N for q in queries)
         args = i, last.O[row, 0], last.l[row], w.O[row, 0], self.inside * s.d, more_bytes
@@ -144,7 +159,11 @@ class Steps:
         else:
             if not loads_K_early or n == 0:
                 self._load("K", n)
+            if loads_K_early:
+                self._step("barrier", n + 1)
             self._load("V", n)
+            if not loads_K_early:
+                self._step("barrier", n + 1)
         self._scores(n, tile)
         self._maximum(tile, previous)
         if plan.halves and previous:
@@ -153,12 +172,17 @@ class Steps:
         self._sums(tile, previous)
         if not plan.halves and previous:
             self._shrink(tile, previous)
-        if loads_K_early and n + 1 < len(self.visible_tiles):
-            self._load("K", n + 1, "K-next")
+        if loads_K_early:
+            self._step("barrier-done", n + 1, tile=tile)
+            if n + 1 < len(self.visible_tiles):
+                self._load("K", n + 1, "K-next")
         self._step("O", self.i, tile.shrunk[self.row, 0], tile.O[self.row, 0], tile=tile)
         self.r.look("Ps", np.arange(tile.P.size))
         self.r.look("Vs", self._stage(n))
         self.r.put("o", tile.O[:, : self.part.cols])
+        if not loads_K_early:
+            is_last = plan.halves and n + 1 == self.w.visited
+            self._step("barrier-last" if is_last else "barrier-done", n + 1)
 
     def _fetch(self, n: int) -> None:
         """Records the loads of K and V of tile n, if it is shown."""

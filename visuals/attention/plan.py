@@ -5,7 +5,7 @@ arithmetic and the tile sizes are those of kernels/attention.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.attention.parts import MAX_WHOLE
 from visuals.scene.requests import WORD
 
+LSE = "attention-lse/flash-registers"  # stores one more number of each row than attention/flash-registers
 LOG2E = np.float32(1.44269504)
 MAX_TILES, MAX_KEYS = 4, 48  # shown of those a block visits; at least two tiles
 MAX_ROWS, MAX_HALF_ROWS = (
@@ -65,6 +66,7 @@ def plan_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
         "attention/flash": _flash,
         "attention/flash-registers": _registers,
         "attention/flash-mma": _mma,
+        LSE: _registers_lse,
     }
     return builders[rung](s, rung, tiles)
 
@@ -92,6 +94,10 @@ def _registers(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     }  # fmt: skip
     file = "attention/05_flash_registers.cu"
     return Plan(rung, file, Br, Bc, DP, lanes, threads, _bytes(traffic, WORD), binary=True)
+
+
+def _registers_lse(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+    return replace(_registers(s, rung, tiles), file="attention/14_flash_registers_lse.cu")
 
 
 def _mma(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:

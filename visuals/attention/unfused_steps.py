@@ -149,6 +149,9 @@ class Unfused(ABC):
         if missing["written"]:
             self.r.step(kind, *args, **missing)
 
+    def row_done(self, i: int, warp: int) -> None:  # noqa: B027  # only some kernels store more of a row
+        """Records what the softmax stores of row i beside P."""
+
     def softmax(self) -> None:
         s, n, warps = self.s, self.n, 4
         for i in range(self.rows):
@@ -167,6 +170,7 @@ class Unfused(ABC):
             self.r.step("hidden row" if keys < s.N else "row", *args, written=WORD * s.N, **step_info)
             self.r.look("S", row)
             self.r.put("P", n.P[i, : self.keys], grid([i], range(self.keys), self.keys))
+            self.row_done(i, i % warps)
         if other_rows := s.N - self.rows:
             keys = int(self.visible_keys(np.arange(self.rows, s.N)).sum())
             self.r.step("rest rows", self.rows, read=3 * WORD * keys, written=WORD * other_rows * s.N)

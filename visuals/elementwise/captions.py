@@ -27,6 +27,12 @@ OPERATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "relu_backward_mask": (
         mark("[mask](workspace)[{3}] is {4}. So [dx](input)[{3}] = {6}, from [dy](output)[{3}] = {5}."), ("mask", "dy", "dx"),
     ),
+    "gelu": (
+        mark("[y](output)[{3}] = [x](input) times the share of normal numbers below it. From {4} it becomes {5}."), ("x", "y"),
+    ),
+    "gelu_backward": (
+        mark("[x](input)[{3}] is {4}. So [dx](input)[{3}] = {6}: [dy](output)[{3}] = {5}, times the slope at x."), ("x", "dy", "dx"),
+    ),
     "bias": (
         mark("Element {3} is in channel {7}: [y](output)[{3}] = [x](input) + [b](filter)[{7}] = {4} + {5} = {6}."),
         ("x", "b", "y", "channel"),
@@ -104,6 +110,6 @@ def lit(kind: str, entry: str) -> str:
         ZERO: "= 0.0f",
         ELEMENTS: {
             "relu_bits": "y[i] = ", "bias_backward_atomics": "atomicAdd(", "add": "sum[i] = ", "accumulate": "db[i] += ",
-            "relu_backward": "dx[i] = ", "relu_backward_bits": "dx[i] = ", "residual_backward": "db[i] += ",
+            "relu_backward": "dx[i] = ", "relu_backward_bits": "dx[i] = ", "gelu_backward": "dx[i] = ", "residual_backward": "db[i] += ",
         }.get(entry, "y[i] = "),
     }[kind]  # fmt: skip

@@ -17,6 +17,7 @@ from kernels.elementwise.shape import (
     BITS,
     WORD,
     BiasShape,
+    GeluBackwardShape,
     MapsShape,
     ReluBackwardShape,
     ResidualBackwardShape,
@@ -81,6 +82,8 @@ def as_forward(s: MapsShape, inputs: dict[str, np.ndarray]) -> dict[str, np.ndar
     if isinstance(s, ReluBackwardShape):
         dy = inputs["dy"].ravel()[::-1].reshape(s.maps)
         return inputs | {"dy": dy} | ladder.kept_of(s, {"dy": dy})  # it takes x to be dy, last first
+    if isinstance(s, GeluBackwardShape):
+        return inputs | {"dy": inputs["dy"].ravel()[::-1].reshape(s.maps), "x": inputs["dy"]}
     if isinstance(s, ResidualBackwardShape):
         shape, rung = ResidualShape(**s.params()), ladder.RESIDUAL.rungs[0]
         seeded = rounded_inputs(ladder.RESIDUAL, shape, rung.build(shape, rung.default_tiles), 0, 0)

@@ -227,6 +227,8 @@ def _groups(tensors: Mapping[str, Tensor], summed: Mapping[str, Tensor]) -> tupl
 _NOTES: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "relu": {"y": (mark("max({0}, 0)."), ("x",))},
     "relu-backward": {"dx": (mark("{0} of dy, and 0 where x was not positive."), ("dy",))},
+    "gelu": {"y": (mark("{0} times the share of normal numbers below it."), ("x",))},
+    "gelu-backward": {"dx": (mark("{0} of dy, times the slope of GELU at x = {1}."), ("dy", "x"))},
     "bias": {"y": (mark("{0} + {1}, the bias of its channel."), ("x", "b"))},
     "residual": {"y": (mark("max({0} + {1}, 0)."), ("a", "b"))},
     "residual-backward": {

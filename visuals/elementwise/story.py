@@ -17,6 +17,8 @@ from visuals.charts.story import Row, Story, extremes, recorded_at, title
 _TRAFFIC = {
     "relu": mark("x is read once and y is written once."),
     "relu-backward": mark("dy and what was kept are read once, dx is written once."),
+    "gelu": mark("x is read once and y is written once. x must stay in memory: the backward pass needs it."),
+    "gelu-backward": mark("dy and x are read once, dx is written once."),
     "bias": mark("x is read once and y is written once. b stays in a cache."),
     "bias-backward": mark("dy is read once. db is as small as b."),
     "residual": mark("a and b are read once and y is written once."),

@@ -12,7 +12,8 @@ from kernels.fusion.shape import ChainShape
 from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.program import INPUT, Buffer, Program
-from visuals.gpu_map.data import ONCE, UNKNOWN, Amount, Blocks, GpuMap, Kernel, Operand, Tile, Traffic
+from visuals.fusion.loads import Loads, loads_of
+from visuals.gpu_map.data import MOST, ONCE, UNKNOWN, Amount, Blocks, GpuMap, Kernel, Operand, Tile, Traffic
 from visuals.gpu_map.launches import blocks_of, counted, loaded, recorded_gpu, split, stored
 
 PIECES = 8  # along a side of a map, at most
@@ -31,11 +32,15 @@ def fusion_map(s: ChainShape, rung: str, tiles: Mapping[str, int], count: bool =
     if None in blocks or gpu is None:
         return None
     operands = _operands(program, parts)
-    kernels = [_kernel(part, grid, operands, tiles) for part, grid in zip(parts, blocks, strict=True)]
+    loads = [loads_of(s, part, program) for part in parts]
+    kernels = [
+        _kernel(part, grid, operands, found) for part, grid, found in zip(parts, blocks, loads, strict=True)
+    ]
     counters = counted(program, s.macs) if count else None
     stores = stored(counters, sum(part.writes for part in parts))
+    predicted = None if None in loads else sum(found.bytes for found in loads)
     total = Traffic(
-        (_once(sum(part.reads for part in parts)), UNKNOWN, loaded(counters, None)),
+        (_once(sum(part.reads for part in parts)), _most(predicted), loaded(counters, predicted)),
         (_once(sum(part.writes for part in parts)), stores, stores),
     )
     sizes = ",".join(f"{name}={size}" for name, size in tiles.items())
@@ -54,13 +59,23 @@ def _once(count: int) -> Amount:
     return Amount(count, "predicted", ONCE)
 
 
-def _kernel(part: Part, blocks: Blocks, operands: Mapping[str, Operand], tiles: Mapping[str, int]) -> Kernel:
+def _most(count: int | None) -> Amount:
+    """Returns the bytes of loads as a limit of what comes from L2: the L1 cache may hold some of them."""
+    return UNKNOWN if count is None else Amount(count, "predicted", MOST)
+
+
+def _kernel(part: Part, blocks: Blocks, operands: Mapping[str, Operand], loads: Loads | None) -> Kernel:
     *reads, writes = [a for a in part.launch.args if isinstance(a, str) and a in operands]
     stores = Amount(part.writes, "predicted")
-    total = Traffic((_once(part.reads), UNKNOWN, UNKNOWN), (_once(part.writes), stores, stores))
-    return Kernel(
-        part.launch.name, blocks, tuple(dict.fromkeys(reads)), writes, 1, Traffic(), total, (1, 1), ""
+    near, tile = UNKNOWN, Traffic()
+    if loads:
+        near = Amount(loads.bytes, "predicted")
+        of_tile = _most(loads.bytes_of_block)
+        tile = Traffic((of_tile, of_tile, Amount(loads.bytes_of_block, "predicted")))
+    total = Traffic(
+        (_once(part.reads), _most(loads and loads.bytes), near), (_once(part.writes), stores, stores)
     )
+    return Kernel(part.launch.name, blocks, tuple(dict.fromkeys(reads)), writes, 1, tile, total, (1, 1), "")
 
 
 # -- pieces ----------------------------------------------------------------------------------------------

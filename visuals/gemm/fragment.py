@@ -10,7 +10,17 @@ import numpy as np
 
 from kernels.gemm.fragments import M16N8K16
 from kernels.i18n import mark, tr
-from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor, Write, product
+from visuals.scene.parts import (
+    Annotation,
+    Captions,
+    Group,
+    Lanes,
+    MatMul,
+    Reading,
+    Tensor,
+    Write,
+    product,
+)
 from visuals.scene.requests import LANES
 from visuals.scene.scene import Scene
 from visuals.scene.source import source_of
@@ -78,6 +88,7 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
             Write("c", steps, C[cells["C"]]),
             Write("C", np.tile(lanes, 4), source="c", index=np.arange(4 * LANES), cells=cells["C"]),
         ),
+        annotations=tuple(_holders(name, flat[name]) for name in flat),
         matmuls=(MatMul("A", "B", "C", start),),
         readings=(
             Reading(tr("elements of A and B in registers"), 12 * (lanes + 1), "predicted"),
@@ -87,6 +98,17 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
         source=source_of(FILE, ("mma.sync.aligned",), np.zeros(1, int)),
         lanes=Lanes(np.zeros(LANES, int), np.uint32(1) << lanes.astype(np.uint32)),
     )
+
+
+def _holders(name: str, flat: np.ndarray) -> Annotation:
+    """Returns which lane holds each element, and as which of its values. `flat`: int64[32 lanes, values], the elements."""
+    values = flat.shape[1]
+    args = np.zeros((flat.size, 2), int)
+    args[flat.ravel()] = np.stack(
+        [np.repeat(np.arange(LANES), values), np.tile(np.arange(values), LANES)], axis=1
+    )
+    texts = (tr("Lane {0} holds it, as its value {1}."),)
+    return Annotation(name, Captions(texts, np.zeros(flat.size, int), args))
 
 
 def _captions(lanes: np.ndarray) -> Captions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +12,11 @@ from kernels.precision import record
 from kernels.precision.record import Curve
 from visuals.scene.parts import Captions, Group, Reading, Tensor, Write
 from visuals.scene.scene import Scene
+from visuals.strip.curve import shares, smooth, thinned
 
 ROWS, TOP = 10, 3.2  # of a chart, and the loss that fills it
+LOWER, HIGHER = 4, 10  # the loss that fills the curves; the higher one if any leaves TOP
+EPOCH = 30  # steps
 EVERY = 3  # training steps of a column
 NAMES: Mapping[str, tuple[str, str]] = {  # title and colour of each run
     "fp32": (mark("FP32"), "input"),
@@ -23,6 +27,17 @@ NAMES: Mapping[str, tuple[str, str]] = {  # title and colour of each run
     "lost": (mark("FP16 weights alone"), "workspace"),
     "lost_bf16": (mark("BF16 weights alone"), "filter"),
     "fp32_slow": (mark("FP32"), "input"),
+}
+# The short name of each run beside its curve.
+KEYS: Mapping[str, str] = {
+    "fp32": mark("FP32"),
+    "none": mark("no scale"),
+    "static": mark("fixed scale"),
+    "dynamic": mark("dynamic scale"),
+    "master": mark("FP16 and FP32 weights"),
+    "lost": mark("FP16 weights"),
+    "lost_bf16": mark("BF16 weights"),
+    "fp32_slow": mark("FP32"),
 }
 SCALING, WEIGHTS = ("fp32", "none", "static", "dynamic"), ("fp32_slow", "master", "lost", "lost_bf16")
 ORDER_NOTE = mark(
@@ -76,6 +91,43 @@ def curves_scene(names: Sequence[str]) -> Scene:
         steps=steps, step_name=tr("three training steps"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE),
         writes=tuple(writes), captions=captions, readings=tuple(readings),
     )  # fmt: skip
+
+
+# -- the curves beside the strip -------------------------------------------------------------------------
+def strip_curve(names: Sequence[str]) -> dict[str, Any]:
+    """Returns the losses of recorded runs as lines over all their steps, for the strip."""
+    losses = {name: smooth(list(enumerate(map(float, record.curve(name).loss), start=1))) for name in names}
+    steps = max(points[-1][0] for points in losses.values())
+    above = max(loss for points in losses.values() for _, loss in points) > TOP
+    top = HIGHER if above else LOWER
+    ends = _ends(names)
+    edge = tr("Losses above {top} are at the upper edge.", top=HIGHER) if above else ""
+    return {
+        "title": tr("Loss, step by step"),
+        "badge": {"kind": "recorded", "text": tr("recorded on a processor")},
+        "lines": [
+            {"role": NAMES[name][1], "name": tr(KEYS[name]), "points": shares(thinned(points), steps, top)}
+            for name, points in losses.items()
+        ],
+        "top": decimal(f"{top:g}"),
+        "right": "",
+        "epochs": tr("{n} steps", n=steps),
+        "text": " ".join(filter(None, (ends, edge))),
+        "error": "",
+        "aria": ends,
+        "kind": "one-axis secret",  # hidden until the question of a chapter is answered
+    }
+
+
+def _ends(names: Sequence[str]) -> str:
+    """Returns the loss with which each run ends, in a sentence: the mean of its last epoch, as in the table."""
+    ends = [tr("{run} {loss}", run=tr(KEYS[name]), loss=decimal(f"{last_epoch(name):.3g}")) for name in names]
+    return tr("Mean of the last {n} steps: {runs}.", n=EPOCH, runs=", ".join(ends))
+
+
+def last_epoch(name: str) -> float:
+    """Returns the mean loss of a run's last epoch."""
+    return float(record.curve(name).loss[-EPOCH:].mean())
 
 
 def _chart(name: str, steps: int) -> Tensor:

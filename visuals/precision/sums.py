@@ -23,10 +23,10 @@ ORDER_NOTE = mark(
 )
 CAPTIONS = (
     mark(
-        "{0} terms. The exact sum is [{1}](input). The sum in FP16 is [{2}](workspace), {3} % off. BF16 has [{4}](filter)."
+        "Terms so far: {0}. The exact sum is [{1}](input). The sum in FP16 is [{2}](workspace), {3} % off. BF16 has [{4}](filter)."
     ),
     mark(
-        "{0} terms. The exact sum is [{1}](input). In FP16 it stays at [{2}](workspace), in BF16 at [{4}](filter). Each further term is "
+        "Terms so far: {0}. The exact sum is [{1}](input). In FP16 it stays at [{2}](workspace), in BF16 at [{4}](filter). Each further term is "
         "at most half of the distance between two numbers there."
     ),
 )

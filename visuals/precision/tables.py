@@ -14,7 +14,7 @@ from kernels.precision.integer import CALIBRATION_IMAGES, CHANNEL
 from kernels.precision.ladder import INSTRUCTIONS, LADDER, macs_of
 from kernels.precision.presets import RATE_PRESETS
 from visuals import units
-from visuals.precision.curves import NAMES, SCALING, WEIGHTS
+from visuals.precision.curves import EPOCH, NAMES, SCALING, WEIGHTS, last_epoch
 from visuals.precision.sums import TITLES, relative_errors
 
 FULL = RATE_PRESETS["rate-full"].shape
@@ -140,9 +140,9 @@ def _runs(names: Sequence[str]) -> tuple[list[str], list[tuple[str, list[str]]]]
     for name in names:
         one = record.curve(name)
         cells = [
-            decimal(f"{one.loss[-30:].mean():.3f}"),
+            decimal(f"{last_epoch(name):.3f}"),
             units.share(one.accuracy),
-            units.share(float(one.zeros[-30:].mean())),
+            units.share(float(one.zeros[-EPOCH:].mean())),
             str(int(one.skipped.sum())),
         ]
         lines.append((tr(NAMES[name][0]), cells))

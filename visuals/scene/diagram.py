@@ -15,6 +15,8 @@ import numpy as np
 
 from visuals.scene.parts import ROLES, SceneError
 
+INK = "ink"  # the colour of a line over the areas
+
 
 @dataclass(frozen=True)
 class Box:
@@ -44,9 +46,18 @@ class Area:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line over the areas, in their unit: what it is and its height at each step."""
+
+    name: str
+    values: np.ndarray  # one per step
+
+
+@dataclass(frozen=True)
 class Diagram:
     """The boxes; arrows as pairs of boxes by their position; the heights of the rows; groups of columns as (title, first,
-    last); the areas over the steps with a label for each step, and the phases of the steps as (title, first step).
+    last); the areas over the steps with a label for each step and a line if there is one, and the phases of the steps as
+    (title, first step).
 
     `rows`: titles beside the rows, or none. `ticks`: of an axis over the first column, as (text, share of its width)."""
 
@@ -55,6 +66,7 @@ class Diagram:
     arrows: tuple[tuple[int, int], ...] = ()
     groups: tuple[tuple[str, int, int], ...] = ()
     areas: tuple[Area, ...] = ()
+    line: Line | None = None
     title: str = ""  # above the areas
     totals: tuple[str, ...] = ()  # beside it, one per step
     phases: tuple[tuple[str, int], ...] = ()
@@ -73,7 +85,7 @@ def check(diagram: Diagram, tensors: dict[str, Any], steps: int, need: Callable)
         need(0 <= b.left < b.right <= 1, SceneError(f"a box of {b.tensor} is outside its column"))
     for pair in diagram.arrows:
         need(all(0 <= n < len(diagram.boxes) for n in pair), SceneError("an arrow joins no boxes"))
-    for area in diagram.areas:
+    for area in (*diagram.areas, *filter(None, [diagram.line])):
         need(np.shape(area.values) == (steps,), SceneError(f"{area.name} has not one height a step"))
         need(bool(np.isfinite(area.values).all()), SceneError(f"{area.name} is not finite"))
     need(len(diagram.totals) in (0, steps), SceneError("the areas have not one total a step"))
@@ -82,7 +94,8 @@ def check(diagram: Diagram, tensors: dict[str, Any], steps: int, need: Callable)
 
 
 def payload(diagram: Diagram, put: Callable) -> dict[str, Any]:
-    """Returns a diagram as it is sent: texts as JSON, heights of areas in the block."""
+    """Returns a diagram as it is sent: texts as JSON, heights of areas in the block. A line is sent as an area in ink."""
+    areas = [*diagram.areas, *(Area(line.name, INK, line.values) for line in (diagram.line,) if line)]
     return {
         "boxes": [
             {
@@ -94,7 +107,7 @@ def payload(diagram: Diagram, put: Callable) -> dict[str, Any]:
         "heights": list(diagram.heights),
         "arrows": [list(pair) for pair in diagram.arrows],
         "groups": [list(group) for group in diagram.groups],
-        "areas": [{"name": a.name, "role": a.role, "faint": a.faint, "values": put(np.asarray(a.values, np.float32))} for a in diagram.areas],
+        "areas": [{"name": a.name, "role": a.role, "faint": a.faint, "values": put(np.asarray(a.values, np.float32))} for a in areas],
         "title": diagram.title,
         "totals": list(diagram.totals),
         "phases": [list(phase) for phase in diagram.phases],

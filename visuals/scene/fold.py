@@ -47,6 +47,7 @@ def folded(scene: Scene, runs: Sequence[Run], template: str, args: Callable[[Run
         source=scene.source and _source(scene.source, last, new),
         next_sources=tuple(_source(source, last, new) for source in scene.next_sources),
         lanes=scene.lanes and Lanes(scene.lanes.warp[last], scene.lanes.mask[last]),
+        folds=tuple((int(new[first]), first) for first, _ in runs),
     )
 
 

@@ -72,6 +72,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "stepName": scene.step_name,
         "orderName": scene.order_name,
         "orderNote": scene.order_note,
+        **({"folds": [list(fold) for fold in scene.folds]} if scene.folds else {}),
         "groups": [
             {
                 "rows": [list(row) for row in g.rows],

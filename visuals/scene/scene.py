@@ -92,6 +92,8 @@ class Scene:
     views: tuple[View, ...] = ()
     flows: tuple[Flow, ...] = ()
     diagram: Diagram | None = None
+    # Pairs: a step that stands for several, and the first of these when all are shown.
+    folds: tuple[tuple[int, int], ...] = ()
     finite: bool = True  # False: cells, readings and captions may hold infinities and NaN, and print them
     version: int = field(default=VERSION, init=False)
 

@@ -152,11 +152,12 @@ class TileTimeline:
         events = []
         for fill in self.order.fills:
             tile = self._tile(fill.stream, fill.tile)
-            text = (
-                tr("The copy of {tile} can run at this step.", tile=tile)
-                if fill.is_async
-                else tr("The threads copy {tile}.", tile=tile)
-            )
+            if fill.tile > self.tiles:
+                text = tr("The threads write only zeros: there is no {tile}.", tile=tile)
+            elif fill.is_async:
+                text = tr("The copy of {tile} can run at this step.", tile=tile)
+            else:
+                text = tr("The threads copy {tile}.", tile=tile)
             events.append(Event(*self._cell(fill), fill.start, fill.end, fill.tile, text))
         return events
 

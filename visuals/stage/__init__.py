@@ -97,6 +97,7 @@ def message(
     still: bool = False,
     fit: bool = False,
     orders: Sequence[tuple[str, str]] = (),
+    every_step: tuple[bool, str] | None = None,
     chapter: Mapping[str, Any] | None = None,
     strip: Mapping[str, Any] | None = None,
 ) -> bytes:
@@ -119,6 +120,7 @@ def message(
         "fit": fit,
         "chapter": chapter,
         "orders": [{"name": name, "text": text} for name, text in orders],
+        "every": every_step and dict(zip(("all", "text"), every_step, strict=True)),
     }
     texts = [json.dumps(part, separators=(",", ":")).encode() for part in (head, strip)]
     return b"".join([*(len(text).to_bytes(4, "little") for text in texts), *texts, block])
@@ -137,6 +139,7 @@ def mount(scene: Scene | None, key: str, **options) -> None:
     fit: at 900 px and wider, end with the window instead of having a height.
     chapter: the chapter beside the picture (pages.parts.chapters.OpenChapter.panel); None: none.
     orders: name and explanation of each order that the reader can choose.
+    every_step: whether repeated steps are shown one by one, and the text of the button that changes this; None: no button.
     strip: the measured strip under the picture (visuals.strip.strip.strip); None: no strip.
     """
     show(message(scene, **options), key)
@@ -148,6 +151,16 @@ def pressed(key: str) -> Any:
     import streamlit as st
 
     return (st.session_state.get(key) or {}).get("press")
+
+
+def chapter_pressed(key: str) -> int | None:
+    """Returns the chapter, from 0, that the reader opened on the stage `key` in this rerun; None if no chapter."""
+    import streamlit as st
+
+    match (st.session_state.get(key) or {}).get("press"):
+        case {"do": "chapter", "chapter": int(number)}:
+            return number
+    return None
 
 
 def show(message: bytes, key: str) -> None:

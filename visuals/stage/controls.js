@@ -39,7 +39,7 @@ function fillOrders(box, orders) {
 
 // Updates the DOM to the picture; writes only what changed.
 export function update(player) {
-  const { part, root, scene, rendered, step } = player, last = scene.steps - 1;
+  const { part, root, scene, rendered, step, data: { every } } = player, last = scene.steps - 1;
   const setBar = (name, at) => part.scrub.style.setProperty(name, `${(at / Math.max(1, last)) * 100}%`);
   const set = (name, value, apply) => {
     if (rendered[name] === value) return;
@@ -68,6 +68,11 @@ export function update(player) {
     Object.assign(part.loop, { textContent, title }).classList.toggle("on", Boolean(player.loop));
     setBar("--from", from);
     setBar("--to", to - from === last ? 0 : to); // a loop over all steps marks no part
+  });
+  set("unfold", every?.all || scene.folds.has(step), (shown) => {
+    part.unfold.hidden = !every;
+    part.unfold.textContent = every?.text;
+    part.unfold.classList.toggle("away", !shown); // it keeps its place, so that the scrubber keeps its length
   });
   const source = sourceOf(scene, step);
   set("source", source, () => {

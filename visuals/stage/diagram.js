@@ -164,9 +164,11 @@ function drawBox(ctx, box, step, theme, write, scale) {
   }
 }
 
-function drawChart(ctx, { areas, totals, phases }, { chart, legend, legendY }, steps, step, theme, write, scale) {
+// An area in ink is a line over the others.
+function drawChart(ctx, { areas: all, totals, phases }, { chart, legend, legendY }, steps, step, theme, write, scale) {
   const { x, y, w, h } = chart, { tokens } = theme, width = w / steps, room = h - 17 * scale; // above the areas: their total
-  const sums = Array.from({ length: steps }, (_, n) => areas.reduce((sum, a) => sum + a.values[n], 0)), most = Math.max(...sums, 1);
+  const areas = all.filter((a) => a.role !== "ink"), line = all.find((a) => a.role === "ink")?.values || [];
+  const sums = Array.from({ length: steps }, (_, n) => areas.reduce((sum, a) => sum + a.values[n], 0)), most = Math.max(...sums, ...line, 1);
   ctx.fillStyle = tokens.ground;
   ctx.fillRect(x, y, w, h);
   for (let n = 0; n < steps; n++) {
@@ -181,6 +183,10 @@ function drawChart(ctx, { areas, totals, phases }, { chart, legend, legendY }, s
     }
   }
   ctx.globalAlpha = 1;
+  Object.assign(ctx, { strokeStyle: tokens.ink, lineWidth: 1.5 * scale });
+  ctx.beginPath();
+  line.forEach((v, n) => [n, n + 1].forEach((at) => ctx[at ? "lineTo" : "moveTo"](x + at * width, y + h - (v / most) * room)));
+  ctx.stroke();
   Object.assign(ctx, { strokeStyle: tokens.write, lineWidth: 2 * scale });
   const high = (sums[step] / most) * room;
   ctx.strokeRect(x + step * width, y + h - high, width, high);
@@ -193,11 +199,12 @@ function drawChart(ctx, { areas, totals, phases }, { chart, legend, legendY }, s
     if (((last - first) * width) < 6.5 * name.length * scale && n < phases.length - 1) return; // no room for its name
     write(name, n === phases.length - 1 && n ? x + w : from + ((last - first) * width) / 2, y + h + 13 * scale, 11.5, step >= first && step < last ? tokens.ink : tokens.dim, n === phases.length - 1 && n ? "right" : "center", step >= first && step < last);
   });
-  for (const { text, role, faint, x: at, line } of legend.words) {
-    const top = legendY + line * LEGEND * scale + 3 * scale, left = x + at;
+  for (const { text, role, faint, x: at, line: row } of legend.words) {
+    const top = legendY + row * LEGEND * scale + 3 * scale, left = x + at;
     if (role) {
-      ctx.fillStyle = theme.written[role][1][faint ? 18 : 40].css;
-      ctx.fillRect(left, top + 2 * scale, 9 * scale, 9 * scale);
+      const ink = role === "ink";
+      ctx.fillStyle = ink ? tokens.ink : theme.written[role][1][faint ? 18 : 40].css;
+      ctx.fillRect(left, top + (ink ? 6 : 2) * scale, 9 * scale, (ink ? 1.5 : 9) * scale);
     }
     write(text, left + (role ? 13 * scale : 0), top + 10.5 * scale, 12, role ? tokens.ink : tokens.dim, "left", !role);
   }

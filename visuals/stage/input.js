@@ -48,6 +48,10 @@ const BUTTONS = {
   speed: (player) => player.changeSpeed(1, true),
   loop: (player) => (player.loop?.[1] === undefined ? loopTo(player, player.loop ? 1 : 0) : player.setLoop()),
   fit: (player) => setView(player, WHOLE),
+  unfold: (player) => { // shows every step of a repetition, from its first one on, or folds repeated steps again
+    player.open = player.scene.folds.get(player.step);
+    player.send?.({ do: "steps" });
+  },
   dismiss: (player) => player.notify(""),
 };
 

@@ -7,7 +7,7 @@ import { boxOf, stepAt } from "./diagram.js";
 import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
-import { pagePart, report } from "./frame.js";
+import { embedded, pagePart, report } from "./frame.js";
 import { listen } from "./input.js";
 import { cellXY, layOut, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
@@ -36,7 +36,7 @@ const shapeOf = (scene) => scene && JSON.stringify([scene.key, scene.steps, Obje
 class Player {
   constructor(root, assets) {
     Object.assign(this, { root, assets, scene: null, speed: 1, closed: new AbortController() });
-    this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes explanation hint notice play scrub count speed loop order caption readings strip chapter fit transport"
+    this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes explanation hint notice play scrub count unfold speed loop order caption readings strip chapter fit transport"
       .split(" ").map((name) => [name, root.querySelector(name === "canvas" ? name : `.${name}`)]));
     this.texts = textsIn(root); // before anything fills the parts
     this.language = "en";
@@ -111,7 +111,8 @@ class Player {
     if (!same || this.failed) this.notify("");
     if (!same) {
       this.reset();
-      this.t = clamp(Math.trunc(data.step || 0), 0, scene.steps - 1);
+      this.t = clamp(Math.trunc(this.open || data.step || 0), 0, scene.steps - 1);
+      this.open = 0;
       this.loop = data.chapter?.loop || null;
       this.pin = pinOf(data.chapter?.pin, scene);
     }
@@ -203,8 +204,9 @@ class Player {
     root.dataset.hide = [...(data.hide || []), params.hide || ""].join(" ");
     if (!data.param) return;
     const query = new URLSearchParams(location.search);
-    root.toggleAttribute("data-present", query.get("present") === "1");
-    this.fills = query.get("present") === "1" || (query.get("embed") === "true" && (chapter || query.get("view") === "watch"));
+    const present = root.toggleAttribute("data-present", query.get("present") === "1");
+    if (present && !embedded) root.focus(); // a clicker works without a click
+    this.fills = present || (query.get("embed") === "true" && (chapter || query.get("view") === "watch"));
     root.classList.toggle("fills", Boolean(this.fills));
     this.t = clamp(Math.trunc(params.step ?? data.step ?? 0), 0, this.scene.steps - 1);
     this.speed = params.speed || 1;
@@ -242,10 +244,9 @@ class Player {
   arrange() {
     const { part, root, scene } = this, box = part["canvas-box"];
     if (!scene || !this.theme) return;
-    const present = root.hasAttribute("data-present");
-    const scale = present ? clamp(Math.min(innerWidth / 1100, innerHeight / 620), 1, 2.4) : this.data.still ? 0.85 : 1;
+    const scale = root.hasAttribute("data-present") ? clamp(Math.min(innerWidth / 1100, innerHeight / 620), 1, 2.4) : this.data.still ? 0.85 : 1;
     root.style.setProperty("--scale", scale);
-    const stacked = getComputedStyle(part.body).gridTemplateColumns.split(" ").length < 2;
+    const stacked = !/ /.test(getComputedStyle(part.body).gridTemplateColumns);
     const fits = Boolean(this.data.fit) && !this.fills && !stacked;
     root.classList.toggle("fits", fits);
     const fills = fits || (this.fills && (!stacked || getComputedStyle(root.querySelector(".side-panel")).display === "none"));
@@ -295,12 +296,13 @@ class Player {
   // of its aligned rows could not be read.
   layOutWithin(width, space, scale, fits) {
     const smallest = fits || this.fills ? MIN_SCALE * scale : scale;
+    const measure = (text, bold) => {
+      this.ctx.font = this.font(bold ? 14 : 13, bold);
+      return this.ctx.measureText(text).width;
+    };
     for (let trial = scale; ; trial = Math.max(smallest, trial - 0.1)) {
       this.font = (px, bold) => `${bold ? 600 : 400} ${px * trial}px ${this.family}`;
-      this.layout = layOut(this.scene, width, space, (text, bold) => {
-        this.ctx.font = this.font(bold ? 14 : 13, bold);
-        return this.ctx.measureText(text).width;
-      }, trial);
+      this.layout = layOut(this.scene, width, space, measure, trial);
       this.layout.scale = trial;
       this.shrink = 1;
       if (this.layout.fits || trial <= smallest) break;
@@ -309,10 +311,7 @@ class Player {
     // Still too tall: lay it out for a larger window and draw it smaller.
     for (let shrink = 1.1; shrink < MAX_SHRINK && this.layout.height / this.shrink > space; shrink += 0.1) {
       this.shrink = shrink;
-      this.layout = layOut(this.scene, width * shrink, space * shrink, (text, bold) => {
-        this.ctx.font = this.font(bold ? 14 : 13, bold);
-        return this.ctx.measureText(text).width;
-      }, smallest);
+      this.layout = layOut(this.scene, width * shrink, space * shrink, measure, smallest);
       this.layout.scale = smallest;
     }
   }

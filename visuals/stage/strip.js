@@ -121,7 +121,7 @@ function limitsPart({ title, rows, text }) {
 }
 
 // -- a training ---------------------------------------------------------------------------------------------
-const SVG = "http://www.w3.org/2000/svg", CURVE_WIDTH = 200, CURVE_HEIGHT = 74;
+const SVG = "http://www.w3.org/2000/svg", WIDE = 200, HIGH = 74;
 
 function shape(name, attributes) {
   const node = document.createElementNS(SVG, name);
@@ -130,20 +130,19 @@ function shape(name, attributes) {
 }
 
 // Loss and accuracy over the epochs; points are shares of the width and the height. Recorded curves are dashed.
-function curvePart({ title, badge: source, lines, top, epochs, text, stale, error, aria }) {
-  const part = element("div", `strip-curve ${stale ? "stale-curve" : ""}`), head = element("h3", "", `${title} `);
+function curvePart({ title, badge: source, lines, top, right, first = "0", epochs, text, kind, error, aria }) {
+  const part = element("div", `strip-curve ${kind}`), head = element("h2", "", `${title} `);
   if (source) head.append(badge(source));
-  const picture = shape("svg", { viewBox: `0 0 ${CURVE_WIDTH} ${CURVE_HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": aria });
-  for (const y of [0.5, CURVE_HEIGHT / 2, CURVE_HEIGHT - 0.5]) picture.append(shape("line", { x1: 0, x2: CURVE_WIDTH, y1: y, y2: y, class: "curve-grid" }));
+  const picture = shape("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": aria });
+  for (const y of [0.5, HIGH / 2, HIGH - 0.5]) picture.append(shape("line", { x1: 0, x2: WIDE, y1: y, y2: y, class: "curve-grid" }));
   for (const { role, faint, points } of lines) {
-    const path = points.map(([x, y]) => `${(x * CURVE_WIDTH).toFixed(1)},${((1 - y) * (CURVE_HEIGHT - 4) + 2).toFixed(1)}`).join(" ");
+    const path = points.map(([x, y]) => `${(x * WIDE).toFixed(1)},${((1 - y) * (HIGH - 4) + 2).toFixed(1)}`).join(" ");
     picture.append(shape("polyline", { points: path, class: `curve curve-${role} ${faint ? "curve-faint" : ""}` }));
   }
-  const box = element("div", "curve-box"), ends = element("p", "curve-ends");
-  const keys = element("span", "curve-keys");
+  const box = element("div", "curve-box"), ends = element("p", "curve-ends"), keys = element("span", "curve-keys");
   for (const { role, name } of lines) if (name) keys.append(element("span", `curve-key curve-key-${role}`, name), " ");
-  ends.append(element("span", "", "0"), keys, element("span", "", epochs));
-  box.append(element("span", "curve-top", top), picture, element("span", "curve-right", "100 %"));
+  ends.append(element("span", "", first), keys, element("span", "", epochs));
+  box.append(element("span", "curve-top", top), picture, element("span", "curve-right", right));
   part.append(head, box, ends, element("p", error ? "strip-error" : "strip-text", error || text));
   return part;
 }

@@ -1,12 +1,13 @@
-// The measured strip in a picture for download: three columns of texts and bars, one below the other if it is narrow.
+// The measured strip in a picture for download: three columns of texts and bars, a fourth with curves, one below the other
+// if it is narrow.
 // Joined with takeaway.js.
 
 import { wrap } from "./wrap.js";
 
-const PX = 13, ROW = 19, NARROW = 560; // px, at the default font size
+const PX = 13, ROW = 19, CURVE = 82, NARROW = 560; // px, at the default font size
 
 // The parts of the strip as columns of items: a text, a bar, or the bar of memory by role.
-function columnsOf({ stale, shape, time, memory, limits }) {
+function columnsOf({ stale, shape, time, memory, limits, curve }) {
   const text = (value, options = {}) => ({ text: value, ...options });
   const bars = (rows, hue) => rows.map((row) => ({ bar: row, label: row.title ?? row.label, hue: row.current || row.main ? hue : "dim" }));
   const badge = time.badge ? [text(time.badge.text, { hue: "workspace" })] : [];
@@ -16,16 +17,27 @@ function columnsOf({ stale, shape, time, memory, limits }) {
     [text(memory.title, { bold: true }), text(memory.badge.text, { hue: "workspace" }), { stack: memory.parts },
       ...memory.parts.map((part) => text(`${part.label} ${part.text}`, { hue: part.role })), text(memory.text)],
     [text(limits.title, { bold: true }), ...bars(limits.rows, "write"), text(limits.text)],
+    ...(curve ? [curveItems(curve, text)] : []),
   ];
 }
+
+// Curves: their title, the picture, the names of the lines in their colours, and what is said of them.
+function curveItems(curve, text) {
+  const badge = curve.badge ? [text(curve.badge.text, { hue: "workspace" })] : [], named = curve.lines.filter((line) => line.name);
+  return [text(curve.title, { bold: true }), ...badge, { curve }, ...named.map(({ name, role }) => text(name, { hue: role, bold: true })),
+    ...(curve.error ? [text(curve.error, { hue: "write" })] : []), ...(curve.text && !curve.error ? [text(curve.text)] : [])];
+}
+
+// The shares of the width of the columns.
+const SHARES = { 3: [0.44, 0.27, 0.29], 4: [0.3, 0.24, 0.22, 0.24] };
 
 export class StripFigure {
   // `font(px, bold)` and `measure(text, font)` as of the picture; `unit` enlarges everything.
   constructor(size, width, unit, font, measure) {
     Object.assign(this, { unit, font, measure, columns: columnsOf(size), gap: 22 * unit });
-    const narrow = width < NARROW * unit, shares = narrow ? [1, 1, 1] : [0.44, 0.27, 0.29];
+    const narrow = width < NARROW * unit, shares = narrow ? this.columns.map(() => 1) : SHARES[this.columns.length];
     this.narrow = narrow;
-    this.widths = shares.map((share) => (narrow ? width : (width - 2 * this.gap) * share));
+    this.widths = shares.map((share) => (narrow ? width : (width - (shares.length - 1) * this.gap) * share));
     this.tables = this.columns.map((items, n) => this.tableOf(items.filter((item) => item.bar), this.widths[n]));
     const heights = this.columns.map((items, n) => items.reduce((sum, item) => sum + this.heightOf(item, this.widths[n]), 0));
     this.heights = heights;
@@ -44,6 +56,7 @@ export class StripFigure {
   }
 
   heightOf(item, width) {
+    if (item.curve) return (CURVE + 18) * this.unit;
     if (item.text === undefined) return ROW * this.unit;
     return this.lines(item, width).length * ((item.px || PX) + 6) * this.unit;
   }
@@ -69,14 +82,40 @@ export class StripFigure {
     if (item.text !== undefined) return this.lines(item, width).forEach((line, n) => write(line, x, y + n * ((item.px || PX) + 6) * unit, item));
     if (item.stack) {
       let left = x;
-      for (const { role, share } of item.stack) fill(role, left, y + 3 * unit, Math.max(2, share * width - 1), 12 * unit), (left += share * width);
+      for (const { role, share, faint } of item.stack) {
+        ctx.globalAlpha = faint ? 0.5 : 1;
+        fill(role, left, y + 3 * unit, Math.max(2, share * width - 1), 12 * unit);
+        left += share * width;
+      }
+      ctx.globalAlpha = 1;
       return undefined;
     }
+    if (item.curve) return this.paintCurve(ctx, item.curve, x, y + 3 * unit, width, tokens, write);
     const { bar } = item, { start, track } = this.tables[column];
     write(this.cut(item.label, start - 6 * unit), x, y, { bold: bar.current || bar.main });
     if (bar.share !== null) fill(item.hue, x + start, y + 3 * unit, Math.max(1, bar.share * track), 10 * unit);
     write(bar.text, x + width, y, { bold: bar.current || bar.main }, "right");
     return undefined;
+  }
+
+  // Lines over a range of steps; points are shares of the width and the height. Recorded lines are dashed.
+  paintCurve(ctx, { lines, top, right, first = "0", epochs }, x, y, width, tokens, write) {
+    const { unit } = this, height = CURVE * unit;
+    const line = (points, colour, thick, dash = []) => {
+      Object.assign(ctx, { strokeStyle: colour, lineWidth: thick * unit });
+      ctx.setLineDash(dash);
+      ctx.beginPath();
+      points.forEach(([px, py], n) => ctx[n ? "lineTo" : "moveTo"](x + px * width, y + (1 - py) * height));
+      ctx.stroke();
+    };
+    for (const at of [0, 0.5, 1]) line([[0, at], [1, at]], tokens.line, 1);
+    for (const { points, role, faint } of lines) if (points.length) line(points, tokens[role], faint ? 1.2 : 2, faint ? [3 * unit, 3 * unit] : []);
+    ctx.setLineDash([]);
+    const axis = (text, hue, at, down, align) => write(text, at, y + down, { px: 11, hue }, align);
+    axis(top, "dim", x + 2 * unit, 2 * unit, "left");
+    if (right) axis(right, "dim", x + width - 2 * unit, 2 * unit, "right");
+    axis(first, "dim", x, height + 3 * unit, "left");
+    axis(epochs, "dim", x + width, height + 3 * unit, "right");
   }
 
   // A label cut to a width.

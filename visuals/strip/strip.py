@@ -33,10 +33,12 @@ class Size:
     can_put: bool = False
 
 
-def strip(sizes: Sequence[Size], selected: str, run: Run) -> dict[str, Any]:
-    """Returns the strip of these sizes, the selected one first shown."""
+def strip(
+    sizes: Sequence[Size], selected: str, run: Run, curve: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Returns the strip of these sizes, the selected one first shown. `curve`: curves beside the figures of each size."""
     return {
-        "sizes": [_size(size, _watched(sizes)) for size in sizes],
+        "sizes": [_size(size, _watched(sizes)) | ({"curve": curve} if curve else {}) for size in sizes],
         "selected": selected,
         "run": {
             "can": run.can,

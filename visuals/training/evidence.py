@@ -10,6 +10,7 @@ from typing import Any
 
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.training.graph import ACTIVATION, BACKWARD, FORWARD, GRADIENT, PHASES, STATE, WEIGHT
+from kernels.training.held import Held
 from kernels.training.loop import KEPT
 from kernels.training.networks import NETWORKS
 from kernels.training.step import PLAIN, Memory
@@ -36,11 +37,13 @@ RECORDED = ("one_by_one", "graph", "eager", "gain")  # the fields of `facts` tha
 
 @dataclass(frozen=True)
 class Measured:
-    """The times of a step that were measured on this machine: ms of each node and of the step, and the device."""
+    """What was measured of a step on this machine: ms of each node and of the step, the device, the bytes of each node by
+    role (None: not measured)."""
 
     node_ms: Mapping[str, float]
     step_ms: float
     device: str
+    held: Held | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,13 @@ class StepEvidence:
     def node_ms(self) -> Mapping[str, float]:
         """Returns the ms of each node that was timed, measured here or else recorded."""
         return self.measured.node_ms if self.measured else recorded.node_ms(self.record)
+
+    @cached_property
+    def held(self) -> Held:
+        """Returns the measured bytes of each node by role, from the source of `node_ms`; {} if there are none."""
+        if self.measured:
+            return self.measured.held or {}
+        return {name: tuple(sizes) for name, sizes in ((self.record or {}).get("held") or {}).items()}
 
     @cached_property
     def step_ms(self) -> float | None:

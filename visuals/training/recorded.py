@@ -1,7 +1,7 @@
 """The recorded measurements of training steps: kernels/records/training.json, a list of rows.
 
 benchmarks.training writes it. A row has network, batch, optimizer, memory (every, parts), device, date and any of: node_us
-(microseconds of each node, by name), the keys of WHOLE (microseconds of a whole step), peak_bytes, and curve: {"loss": [[step,
+(microseconds of each node, by name), the keys of WHOLE (microseconds of a whole step), peak_bytes, held (bytes of each node by role, by name), and curve: {"loss": [[step,
 loss]], "accuracy": [[step, share]], "steps_per_epoch": n}. What a row lacks is not recorded yet.
 """
 

@@ -18,7 +18,7 @@ from kernels.training.networks import IMAGE, NETWORKS
 from kernels.training.recompute import AGAIN
 from kernels.training.step import CHUNKS, GRADIENTS, PLAIN, WEIGHTS, Memory
 from visuals import units
-from visuals.scene.diagram import Area, Box, Diagram
+from visuals.scene.diagram import Area, Box, Diagram, Line
 from visuals.scene.parts import Annotation, Captions, Group, Read, Source, Tensor, Write
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources
@@ -41,6 +41,7 @@ class Layout:
     plan: Plan
     times: Mapping[str, float]  # ms of each node that was timed
     here: bool  # whether on this processor
+    held: Mapping[str, int]  # measured bytes of each node
     boxes: list[Box] = field(default_factory=list)
     place: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -90,21 +91,30 @@ def step_scene(
     times: Mapping[str, float] | None = None,
     memory: Memory = PLAIN,
     here: bool = False,
+    held: Mapping[str, int] | None = None,
 ) -> Scene:
-    """Returns the scene of a network's step. `times`: ms of each node that was timed, by its name; `here`: on this
-    processor and not on the recorded GPU.
+    """Returns the scene of a network's step. `times`: ms of each node that was timed, by its name; `held`: the bytes that
+    were allocated while it ran. `here`: both on this processor and not on the recorded GPU.
 
     RuleError names a rule that a shape breaks.
     """
-    return _scene(network, batch, optimizer, tuple((times or {}).items()), memory, here)
+    return _scene(
+        network, batch, optimizer, tuple((times or {}).items()), memory, here, tuple((held or {}).items())
+    )
 
 
 @cached(16)
 def _scene(
-    network: str, batch: int, optimizer: str, times: tuple[tuple[str, float], ...], memory: Memory, here: bool
+    network: str,
+    batch: int,
+    optimizer: str,
+    times: tuple[tuple[str, float], ...],
+    memory: Memory,
+    here: bool,
+    held: tuple[tuple[str, int], ...],
 ) -> Scene:
     p = plan(network, batch, optimizer, memory)
-    layout = Layout(p, dict(times), here)
+    layout = Layout(p, dict(times), here, dict(held))
     _place_kernels(layout)
     _place_tensors(layout)
     _place_weights(layout)
@@ -453,9 +463,28 @@ def _diagram(layout: Layout) -> Diagram:
         areas=tuple(Area(tr(NAMES[role]), HUES[role], p.memory[:, k].astype(float), role in ("state", "data"))
                     for k, role in enumerate(ROLES)),
         title=tr("Memory during each launch:"),
-        totals=tuple(tr("{now} of {peak} at the peak", now=units.bytes_(int(total)), peak=peak) for total in p.total),
+        line=_measured(layout),
+        totals=tuple(_total(layout, n, peak) for n in range(len(p.parts))),
         phases=tuple((tr(PHASES[phases[n]]), n) for n in turns),
     )  # fmt: skip
+
+
+def _measured(layout: Layout) -> Line | None:
+    """Returns the measured bytes of each launch's node as a line, or None."""
+    if not layout.held:
+        return None
+    name = tr("measured on this processor") if layout.here else tr("recorded")
+    p = layout.plan
+    return Line(name, np.array([layout.held[p.node(n).name] for n in range(len(p.parts))], float))
+
+
+def _total(layout: Layout, n: int, peak: str) -> str:
+    """Returns the predicted bytes during a launch beside the peak, and the measured ones."""
+    now = units.bytes_(int(layout.plan.total[n]))
+    if not layout.held:
+        return tr("{now} of {peak} at the peak", now=now, peak=peak)
+    measured = units.bytes_(layout.held[layout.plan.node(n).name])
+    return tr("{now} of {peak} at the peak, {measured} measured", now=now, peak=peak, measured=measured)
 
 
 def _arrows(layout: Layout) -> Iterator[tuple[int, int]]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernels.i18n import decimal, tr
+from kernels.i18n import decimal, tr, trn
 from visuals import units
+from visuals.strip.curve import loss_text, shares, smooth, thinned
 from visuals.training import recorded
 from visuals.training.evidence import StepEvidence, largest_role
 from visuals.training.graph_words import PHASES
 from visuals.training.plan import FAINT, HUES, NAMES, ROLES
 
-MAX_POINTS = 160  # of a curve in the strip
 BARS = 4
 
 
@@ -117,21 +117,22 @@ def _peak_badge(evidence: StepEvidence, predicted: int) -> dict[str, str]:
 
 
 def phases(evidence: StepEvidence) -> dict[str, Any]:
-    """Returns the share of each phase in the time, and of launching if both ways of it are recorded."""
+    """Returns the share of each phase in the time, and on a GPU that of launching if both ways of it are recorded."""
     found = evidence.by_phase()
     rows = [
         {"label": tr(title), "share": found.get(phase), "text": units.share(found[phase]) if found else "–",
          "main": bool(found) and found[phase] == max(found.values())}
         for phase, title in PHASES.items()
     ]  # fmt: skip
-    launching = _launching(evidence)
-    rows.append(
-        {
-            "label": tr("launch overhead"),
-            "share": launching,
-            "text": "–" if launching is None else units.share(launching),
-        }
-    )
+    if not evidence.measured:  # launching is a share of another time, that of a GPU
+        launching = _launching(evidence)
+        rows.append(
+            {
+                "label": tr("launch overhead"),
+                "share": launching,
+                "text": "–" if launching is None else units.share(launching),
+            }
+        )
     return {"title": tr("Where the time goes"), "rows": rows, "text": _phase_text(found)}
 
 
@@ -160,21 +161,22 @@ def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
     losses = [loss for _, loss in curve.points] + [loss for _, loss in _recorded(other, "loss")]
     top = max([2.5, *(loss for loss in losses[:400] if loss < 10)])
     lines = [
-        {"role": "write", "name": tr("loss"), "points": _points(thinned(smooth(curve.points)), steps, top)},
-        {"role": "output", "name": tr("accuracy"), "points": _points(curve.accuracy, steps, 1.0)},
+        {"role": "write", "name": tr("loss"), "points": shares(thinned(smooth(curve.points)), steps, top)},
+        {"role": "output", "name": tr("accuracy"), "points": shares(curve.accuracy, steps, 1.0)},
     ]
     if other:
         whole = max(1, curve.epochs * other["curve"]["steps_per_epoch"])
         for name, role, highest in (("loss", "write", top), ("accuracy", "output", 1.0)):
-            lines.append({"role": role, "faint": True, "name": "", "points": _points(thinned(_recorded(other, name)), whole, highest)})  # fmt: skip
+            lines.append({"role": role, "faint": True, "name": "", "points": shares(thinned(_recorded(other, name)), whole, highest)})  # fmt: skip
     return {
         "title": tr("It learns"),
         "badge": curve.badge,
         "lines": lines,
         "top": decimal(f"{top:.2g}"),
-        "epochs": tr("{n} epochs", n=curve.epochs),
+        "right": decimal("100 %"),
+        "epochs": trn("{n} epoch", "{n} epochs", curve.epochs),
         "text": " ".join(filter(None, (curve.text, _dashed(other)))),
-        "stale": curve.stale,
+        "kind": "stale-curve" if curve.stale else "",  # a class of the page
         "error": curve.error,
         "aria": aria(curve),
     }
@@ -196,31 +198,5 @@ def aria(curve: Curve) -> str:
     return text
 
 
-def loss_text(loss: float) -> str:
-    """Returns a loss as a page shows it: three digits, no power of ten for a small one."""
-    return decimal(f"{loss:.3g}" if not 0 <= loss < 1e-3 else "< 0.001" if loss else "0")
-
-
 def _recorded(row: Mapping[str, Any] | None, name: str) -> list[tuple[int, float]]:
     return [tuple(pair) for pair in row["curve"].get(name, ())] if row else []
-
-
-def smooth(points: Sequence[tuple[int, float]], width: int = 5) -> list[tuple[int, float]]:
-    """Returns the mean of each point and those before it, at most `width`: losses of single steps jump."""
-    return [
-        (step, sum(loss for _, loss in points[max(0, n - width + 1) : n + 1]) / min(width, n + 1))
-        for n, (step, _) in enumerate(points)
-    ]
-
-
-def thinned(points: Sequence[tuple[int, float]], most: int = MAX_POINTS) -> list[tuple[int, float]]:
-    """Returns at most `most` of the points, evenly, with the last one."""
-    if len(points) <= most:
-        return list(points)
-    stride = -(-len(points) // most)
-    kept = list(points[::stride])
-    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
-
-
-def _points(points: Sequence[tuple[int, float]], steps: int, top: float) -> list[list[float]]:
-    return [[round(min(1.0, step / steps), 4), round(min(1.0, max(0.0, value / top)), 4)] for step, value in points if value == value]  # fmt: skip

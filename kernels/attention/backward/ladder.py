@@ -213,7 +213,7 @@ RUNGS: tuple[Rung, ...] = (
     ),
     common.rung_of_two_passes(
         "recompute",
-        mark("P computed again, one row at a time"),
+        mark("P computed again, row by row"),
         mark(
             "A block owns one key, or one query. It computes its column or row of P and dS from L. Nothing N x N "
             "is stored."

@@ -76,7 +76,6 @@ RUNGS = (
         {"TILE": (32, 16, 8)},
         cpu_title=mark("weights stored, all heads at once"),
         cpu_tiles=("TILE",),
-        no_scene=mark("the same picture as attention/blocked; the softmax stores one more number of each row"),
     ),
     rung(
         "flash-registers",
@@ -91,7 +90,6 @@ RUNGS = (
         capability=ampere,
         cpu_title=mark("flash attention with row sums, in tiles"),
         cpu_tiles=("Br", "Bc"),
-        no_scene=mark("the same picture as attention/flash-registers; at the end each row stores one more number"),
     ),
 )  # fmt: skip
 

@@ -108,9 +108,6 @@ DINPUT = Ladder(
             capability=ampere,
             cpu_title=mark("Winograd in steps"),
             cpu_tiles=("M",),
-            no_scene=mark(
-                "the picture is that of Winograd in steps in the forward pass, with dy for x and turned filters"
-            ),
         ),
         *library.DATA_RUNGS,
     ),
@@ -182,8 +179,8 @@ DWEIGHT = Ladder(
             name="conv-dweight/winograd",
             title=mark("Winograd in steps"),
             idea=mark(
-                "The forward pass's transforms, each on its other side: tiles of the output gradient and of the input, one "
-                "matrix product per position summed over all tiles, then 3×3 taps."
+                "The forward pass's transforms, each on its other side. Tiles of the output gradient and of the input are "
+                "transformed. One matrix product per position sums over all tiles. Then 3×3 taps are made of the sums."
             ),
             build=dweight_winograd.build,
             cost=dweight_winograd.cost,
@@ -195,7 +192,6 @@ DWEIGHT = Ladder(
             capability=ampere,
             cpu_title=mark("Winograd in steps"),
             cpu_tiles=("M",),
-            no_scene=mark("the transforms are those of Winograd in steps in the forward pass, turned round"),
         ),
         *library.FILTER_RUNGS,
     ),

@@ -42,7 +42,7 @@ BACKWARD_PRESETS: dict[str, Preset] = {
     )
 }  # fmt: skip
 
-# As CONV_PADDING: nothing of them is recorded.
+# As CONV_PADDING: recorded if the group is named.
 BACKWARD_PADDING: dict[str, Preset] = {
     preset.key: preset
     for preset in (

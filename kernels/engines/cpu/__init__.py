@@ -10,7 +10,8 @@ from functools import cache
 
 import numpy as np
 
-from kernels.engines.protocol import ALLOCATED, Timed, memory_of
+from kernels.engines.cpu.by_need import allocate_by_need
+from kernels.engines.protocol import ALLOCATED, RESOLUTION, Timed, memory_of
 from kernels.machine import processor
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget, interleave, warm_up
@@ -18,8 +19,20 @@ from kernels.model import values
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step, refuse_steps
 from kernels.model.result import Memory
 
+__all__ = [
+    "MEASURES",
+    "Session",
+    "allocate_by_need",
+    "ceilings",
+    "conditions",
+    "copies",
+    "free_bytes",
+    "open",
+    "sample",
+    "status",
+]
+
 MEASURES = True
-RESOLUTION = 16 * 2**10  # bytes
 
 
 def status() -> Status:
@@ -103,6 +116,8 @@ class Session:
     def execute(self, program: Program) -> None:
         self.program = program
         self.run()
+
+    replay = execute  # a processor has no graph to capture
 
     def _stage(self, at: str) -> None:
         """Append the most bytes by role since the previous stage."""

@@ -23,7 +23,7 @@ from kernels.engines.cuda.device import (
     smi,
     status,
 )
-from kernels.engines.cuda.session import Session, open
+from kernels.engines.cuda.session import Session, allocate_by_need, open
 from kernels.engines.cuda.timing import between_events, flusher, sampler
 from kernels.engines.protocol import Timed
 from kernels.i18n import decimal, tr
@@ -37,6 +37,7 @@ from kernels.model.rung import Rung
 __all__ = [
     "MEASURES",
     "Session",
+    "allocate_by_need",
     "ceilings",
     "compile_kernel",
     "conditions",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from kernels.engines.cuda.compile import compile_kernel
 from kernels.engines.cuda.device import own_stream, poison, refused_when_full
 from kernels.engines.cuda.memory_hook import memory_hook
-from kernels.engines.protocol import ALLOCATED
+from kernels.engines.cuda.replay import Replay
+from kernels.engines.protocol import ALLOCATED, Allocated
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, Step, refuse_steps
 from kernels.model.result import Memory
 from kernels.model.rules import MAX_STATIC_SHARED
@@ -38,7 +40,8 @@ class Session:
         self._allocations = len(self._hook.timeline)
         self._in_place = {b.name: inputs[b.name] for b in program.in_place}
         self._set({b.name: inputs[b.name] for b in program.of_role(INPUT)})
-        self._calls = [self._call_of(step) for step in program.steps]
+        self._calls = [call_of(step, self.arrays) for step in program.steps]
+        self._replay: Replay | None = None
 
     @property
     def memory(self) -> Memory:
@@ -60,27 +63,30 @@ class Session:
     def execute(self, program: Program) -> None:
         for n, (old, new) in enumerate(zip(self.program.steps, program.steps, strict=True)):
             if new is not old and new != old:
-                self._calls[n] = self._call_of(new)
+                self._calls[n] = call_of(new, self.arrays)
         self.program = program
         with self.stream:
             self.run()
         self.stream.synchronize()
 
+    def replay(self, program: Program) -> None:
+        """As `execute`, by one CUDA graph: it is captured at the first call, and only what changed is set in it later."""
+        if self._replay is None:
+            self._replay = self.captured()
+        self._replay.update(program)
+        self._replay.launch(self.stream)
+        self.stream.synchronize()
+
+    def captured(self) -> Replay:
+        """Returns the session's program as a CUDA graph. Every kernel must have run once: a capture loads none."""
+        with self.stream:
+            self.stream.begin_capture()
+            self.run()
+            return Replay(self.stream.end_capture(), self.program)
+
     def _set(self, arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items():
             self.arrays[name].set(np.ascontiguousarray(array), stream=self.stream)
-
-    def _call_of(self, step: Step) -> Callable[[], None]:
-        args = tuple(
-            self.arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a)
-            for a in step.args
-        )
-        if isinstance(step, Launch):
-            kernel = compile_kernel(step.source, step.entry, step.defines)
-            if step.shared > MAX_STATIC_SHARED:  # more needs this attribute
-                kernel.max_dynamic_shared_size_bytes = step.shared
-            return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
-        return step.bind(*args)
 
     def run(self) -> None:
         """Queue every step on the session's stream, which must be current."""
@@ -113,6 +119,7 @@ class Session:
     def close(self) -> None:
         self.stream.synchronize()
         self._calls.clear()
+        self._replay = None
         self.arrays.clear()
         self._pool.free_all_blocks()
 
@@ -121,3 +128,49 @@ def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) ->
     refuse_steps(program, "cuda")
     with refused_when_full():
         return Session(program, inputs)
+
+
+def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
+    """Returns the call that queues a step on the current stream, with arrays by the names of its arguments."""
+    args = tuple(
+        arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in step.args
+    )
+    if isinstance(step, Launch):
+        kernel = compile_kernel(step.source, step.entry, step.defines)
+        if step.shared > MAX_STATIC_SHARED:  # more needs this attribute
+            kernel.max_dynamic_shared_size_bytes = step.shared
+        return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
+    return step.bind(*args)
+
+
+def allocate_by_need(
+    program: Program, inputs: Mapping[str, np.ndarray], lives: Mapping[str, tuple[int, int]]
+) -> list[Allocated]:
+    """Runs each step once. Returns the bytes that CuPy's pool uses for each buffer that exists during it, and the rest.
+
+    lives: the first and the last step of each workspace buffer. The pool rounds each buffer up to 512 bytes. The rest is
+    what a library allocates from the pool during its call.
+    """
+    import cupy
+
+    pool, stream, buffers = cupy.cuda.MemoryPool(), own_stream(), {b.name: b for b in program.buffers}
+    views, arrays, found = program.views, {}, []
+    with refused_when_full(), stream, cupy.cuda.using_allocator(pool.malloc):
+        for b in (*program.of_role(INPUT), *program.of_role(OUTPUT)):
+            arrays[b.name] = cupy.empty(b.shape, b.dtype)
+            if b.role == INPUT:
+                arrays[b.name].set(np.ascontiguousarray(inputs[b.name]), stream=stream)
+        for n, step in enumerate(program.steps):
+            for name, (first, last) in lives.items():
+                if last < n:
+                    arrays.pop(name, None)
+                elif first == n:
+                    arrays[name] = cupy.empty(buffers[name].shape, buffers[name].dtype)
+                    poison(arrays[name], stream)
+            sizes = {name: array.data.mem.size for name, array in arrays.items()}
+            call = call_of(step, arrays | {v.name: v.cut(arrays[v.of]) for v in views if v.of in arrays})
+            call()
+            stream.synchronize()
+            found.append(Allocated(sizes, pool.used_bytes() - sum(sizes.values())))
+            del call
+    return found

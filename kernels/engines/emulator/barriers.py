@@ -29,7 +29,7 @@ class Barriers:
         self._operands = {
             pc: self._readers(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
         }
-        self._keys = int(np.prod(m.grid)) * NAMED  # a barrier's key: block * NAMED + its id
+        self._keys = m.blocks * NAMED  # a barrier's key: block * NAMED + its id
         # bar.arrive: warps that arrived without waiting, and warps expected, by key.
         self._arrived_warps, self._expected = np.zeros(0, np.int64), np.zeros(0, np.int64)
 

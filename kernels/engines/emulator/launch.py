@@ -11,12 +11,13 @@ from kernels.engines.emulator.calls import Frames, addresses
 from kernels.engines.emulator.counters import Counters, Tally
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.iterations import SECONDS
+from kernels.engines.emulator.links import Links
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
 from kernels.engines.emulator.printer import Printed
 from kernels.engines.emulator.ptx.kernel import Kernel
 from kernels.engines.emulator.ptx.parse import parse
 from kernels.engines.emulator.races import Races
-from kernels.engines.emulator.scheduler import Scheduler
+from kernels.engines.emulator.scheduler import RankByRank, Scheduler
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.trace import BlockTrace, Trace
 
@@ -27,8 +28,8 @@ Dim = tuple[int, int, int]
 class Options:
     """What to record besides the result.
 
-    `order`: "forward", "reversed" or a seed for a shuffle of the warps. `trace_block`: linear index of the block to
-    trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after which a launch that is still in a loop ends with an error.
+    `order`: "forward", "reversed" or a seed for a shuffle of the warps and of the GPUs. `trace_block`: linear index of
+    the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after which a launch that is still in a loop ends with an error.
     """
 
     count: bool = True
@@ -71,8 +72,26 @@ def launch(
 ) -> Run:
     """Run `entry`. An argument is the name of a buffer of `memory` or a NumPy scalar of the parameter's type
     (a structured one for a struct). EmulatorError names the fault and its line."""
+    return launch_ranks(ptx, entry, grid, block, (args,), memory, None, shared, options, name)
+
+
+def launch_ranks(
+    ptx: str,
+    entry: str,
+    grid: Dim,
+    block: Dim,
+    args: Sequence[Sequence[str | np.generic]],
+    memory: Global,
+    links: Links | None = None,
+    shared: int = 0,
+    options: Options = Options(),
+    name: str = "",
+) -> Run:
+    """Run `entry` on several GPUs at once, each with arguments of its own: `args` has those of each rank. Their buffers
+    are parts of one memory; `links` counts the bytes that cross from one GPU's buffers to another's threads or back.
+    EmulatorError names the fault and its line."""
     kernel = parse(ptx, entry)
-    params = _param_bytes(kernel, entry, args, memory)
+    params = [_param_bytes(kernel, entry, of_rank, memory) for of_rank in args]
     symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
     machine = Machine(
@@ -83,15 +102,16 @@ def launch(
         memory,
         shared,
         tally=tally,
-        order=_order(options.order, grid, block),
+        order=_order(options.order, (*grid, len(params)), block),
         symbols=symbols,
         name=name or entry,
     )
+    machine.links = links and links.of(machine)
     machine.frames = Frames(machine) if kernel.functions else None
     machine.races = Races(machine) if options.races and machine.shared.size else None
     if options.trace_block is not None:
         machine.trace = Trace(machine, options.trace_block, options.trace_values)
-    scheduler = Scheduler(machine, options.seconds)
+    scheduler = _scheduler(machine, options)
     scheduler.run()
     return Run(
         tally.counters() if tally else None,
@@ -138,7 +158,18 @@ def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]
     return symbols
 
 
-def _order(order: str | int, grid: Dim, block: Dim) -> np.ndarray | None:
+def _scheduler(machine: Machine, options: Options) -> Scheduler:
+    """Returns the scheduler of a launch. Several GPUs run side by side in the order "forward", else one after the other."""
+    ranks = machine.threads.ranks
+    if ranks == 1 or options.order == "forward":
+        return Scheduler(machine, options.seconds)
+    order = np.arange(ranks)[::-1]
+    if options.order != "reversed":
+        order = np.random.default_rng(int(options.order)).permutation(ranks)
+    return RankByRank(machine, options.seconds, order)
+
+
+def _order(order: str | int, grid: Sequence[int], block: Dim) -> np.ndarray | None:
     """Returns a permutation of the warps for an order, None for "forward". A block's warps may be apart in it."""
     if order == "forward":
         return None

@@ -45,10 +45,14 @@ class Scheduler:
         """Run the launch to its end. EmulatorError for a fault in the kernel."""
         with np.errstate(all="ignore"):
             while self.pending or self._resume():
-                pc = min(self.pending)
-                self._step(pc, self._canonical(self.pending.pop(pc)))
+                self._step(*self._next())
         if self.m.tally is not None:
             self._add_to_tally()
+
+    def _next(self) -> tuple[int, np.ndarray]:
+        """Returns the lowest pc with the threads there, which leave `pending`."""
+        pc = min(self.pending)
+        return pc, self._canonical(self.pending.pop(pc))
 
     def _step(self, pc: int, here: np.ndarray) -> None:
         if self.barriers.parked or self.lanes.waiting:
@@ -241,3 +245,36 @@ class Scheduler:
         if self.m.tally is not None:
             self.m.tally.ran(target, target + 1, *self._count(take))
         self._exit(take)
+
+
+class RankByRank(Scheduler):
+    """Runs several GPUs one after the other: the first in `order` (ranks) runs until all its threads wait for another."""
+
+    def __init__(self, m: Machine, seconds: float, order: np.ndarray):
+        super().__init__(m, seconds)
+        self._of_rank = [m.threads.rank_of == rank for rank in order]
+        self._held: Groups = {}  # the threads of the GPUs that have to wait
+        self._mixed = True  # `pending` may have threads of several GPUs
+
+    def _next(self) -> tuple[int, np.ndarray]:
+        if self._mixed:
+            self._hold_others()
+        return super()._next()
+
+    def _hold_others(self) -> None:
+        """Leave in `pending` the threads of the first GPU that has any."""
+        running = next(of for of in self._of_rank if any((t & of).any() for t in self.pending.values()))
+        everyone, self.pending, self._mixed = self.pending, {}, False
+        for pc, threads in everyone.items():
+            for groups, chosen in ((self.pending, threads & running), (self._held, threads & ~running)):
+                if chosen.any():
+                    join(groups, pc, chosen)
+
+    def _resume(self) -> bool:
+        self._mixed = True
+        for pc, threads in self.barriers.release().items():
+            self._join(pc + 1, threads)
+        self._execute(self.lanes.release())
+        if not self.pending:
+            self.pending, self._held = self._held, {}
+        return bool(self.pending) or super()._resume()

@@ -5,7 +5,7 @@ State is registers, memory, the live threads and the active ones, which execute 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,15 +23,15 @@ from kernels.engines.emulator.threads import LANES, Threads
 
 
 class Machine:
-    """One launch. `params`: bytes of each parameter by name. `order`: a permutation of the warps; it decides which
-    thread is first if two threads write one address."""
+    """One launch, on one GPU or on several with a rank each. `params`: of each rank the bytes of each parameter by name.
+    `order`: a permutation of the warps; it decides which thread is first if two threads write one address."""
 
     def __init__(
         self,
         kernel: Kernel,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
-        params: Mapping[str, bytes],
+        params: Sequence[Mapping[str, bytes]],
         memory: Global,
         dynamic_shared: int = 0,
         tally: Tally | None = None,
@@ -42,7 +42,8 @@ class Machine:
         self.kernel, self.grid, self.block, self.memory = kernel, grid, block, memory
         self.params, self.tally = params, tally
         self.name = name or kernel.name
-        self.threads = Threads(grid, block, order)
+        self.threads = Threads(grid, block, order, len(params))
+        self.blocks = int(np.prod(grid)) * len(params)
         self.slots, self.exists = self.threads.slots, self.threads.exists
         self.block_of, self.thread_of = self.threads.block_of, self.threads.thread_of
         self.live = self.exists.copy()
@@ -58,6 +59,7 @@ class Machine:
         self.active_mask = self.write_mask = None
         # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
         self.frames = self.races = self.trace = None
+        self.links = None  # counts the bytes between the memories of several GPUs
         # By instruction: the counter, and the operations of each thread.
         self.flops_of: dict[int, tuple[str, int]] = {}
         self.flow = flow.flow_of(kernel)
@@ -82,8 +84,7 @@ class Machine:
                 local = -(-local // v.align) * v.align
                 self._symbols[v.name] = local
                 local += v.size
-        blocks = int(np.prod(self.grid))
-        self.shared = PerBlock(blocks if shared else 0, shared, regions)
+        self.shared = PerBlock(self.blocks if shared else 0, shared, regions)
         if RESERVED in self._symbols and shared:
             self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
         self.local = PerThread(self.slots if local else 0, local, ())
@@ -200,8 +201,12 @@ class Machine:
         raw = UNSIGNED[written_bytes] if np.dtype(dtype).kind == "f" else dtype
         return lambda value: put(value.view(raw).astype(wide).view(storage_dtype))
 
-    def param(self, name: str, offset: int, dtype) -> np.generic:
-        return np.frombuffer(self.params[name], dtype, 1, offset)[0]
+    def param(self, name: str, offset: int, dtype) -> np.ndarray | np.generic:
+        """Returns a part of a parameter: a scalar, or one value a slot if it differs between the ranks."""
+        values = [np.frombuffer(params[name], dtype, 1, offset) for params in self.params]
+        if len({value.tobytes() for value in values}) == 1:
+            return values[0][0]
+        return np.concatenate(values)[self.threads.rank_of]
 
     # -- active threads ----------------------------------------------------------------------------
     def active(self, value) -> np.ndarray:
@@ -260,7 +265,7 @@ class Machine:
 
     def whole_blocks(self, threads: np.ndarray) -> bool:
         """Returns whether the threads include every live thread of their blocks."""
-        blocks = np.zeros(int(np.prod(self.grid)), bool)
+        blocks = np.zeros(self.blocks, bool)
         blocks[self.block_of[threads]] = True
         return np.count_nonzero(self.live & blocks[self.block_of]) == np.count_nonzero(threads)
 

@@ -13,16 +13,18 @@ Groups = dict[int, np.ndarray]  # threads (bool, one a slot) by the instruction 
 
 class Threads:
     """A slot for each lane of each warp; `order` permutes the warps. Lanes beyond the block's size have a
-    slot but do not exist."""
+    slot but do not exist. `ranks`: the grid is launched on as many GPUs, all blocks of one after those of the other."""
 
-    def __init__(self, grid: Dim, block: Dim, order: np.ndarray | None):
-        self.grid, self.block = grid, block
-        per_block, blocks = int(np.prod(block)), int(np.prod(grid))
+    def __init__(self, grid: Dim, block: Dim, order: np.ndarray | None, ranks: int = 1):
+        self.grid, self.block, self.ranks = grid, block, ranks
+        self._blocks = int(np.prod(grid))  # of one GPU
+        per_block, blocks = int(np.prod(block)), self._blocks * ranks
         warps = -(-per_block // LANES)
         self.slots = blocks * warps * LANES
         warp = np.repeat(np.arange(blocks * warps) if order is None else np.asarray(order), LANES)
         self.block_of = warp // warps  # linear block index of each slot
         self.thread_of = (warp % warps) * LANES + np.tile(np.arange(LANES), blocks * warps)
+        self.rank_of = self.block_of // self._blocks
         self.exists = self.thread_of < per_block
 
     def special(self, name: str) -> np.ndarray | np.generic | None:
@@ -38,7 +40,7 @@ class Threads:
             case "tid":
                 return _along(self.thread_of, self.block, axis)
             case "ctaid" | "clusterid":
-                return _along(self.block_of, self.grid, axis)
+                return _along(self.block_of % self._blocks, self.grid, axis)
             case "laneid":
                 return lane.astype(np.uint32)
             case "warpid":
@@ -67,12 +69,14 @@ class Threads:
         return str(_xyz(int(self.thread_of[slot]), self.block))
 
     def block_at(self, slot: int) -> str:
-        """Returns blockIdx of a slot as text for a message."""
-        return str(_xyz(int(self.block_of[slot]), self.grid))
+        """Returns blockIdx of a slot as text for a message, with its rank if there are several."""
+        block = str(_xyz(int(self.block_of[slot]) % self._blocks, self.grid))
+        return block if self.ranks == 1 else f"{block} of rank {int(self.rank_of[slot])}"
 
     def position(self, slot: int) -> tuple[Dim, Dim]:
         """Returns (blockIdx, threadIdx) of a slot."""
-        return _xyz(int(self.block_of[slot]), self.grid), _xyz(int(self.thread_of[slot]), self.block)
+        block = int(self.block_of[slot]) % self._blocks
+        return _xyz(block, self.grid), _xyz(int(self.thread_of[slot]), self.block)
 
 
 def join(groups: Groups, pc: int, threads: np.ndarray) -> None:

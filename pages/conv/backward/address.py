@@ -202,6 +202,8 @@ def shown(s: Shape) -> Shape:
 FILES = {
     "conv-dinput/gemm-atomics": "conv/22_col2im_atomics.cu",
     "conv-dinput/gemm-gather": "conv/23_col2im_gather.cu",
+    "conv-dinput/winograd": "conv/30_dinput_winograd_filter.cu",
+    "conv-dweight/winograd": "conv/31_dweight_winograd_gradient.cu",
     "conv-dweight/im2col-gemm": "conv/26_gemm_sum.cu",
     "conv-dweight/implicit-gemm-atomics": "conv/27_dweight_atomics.cu",
     "conv-transpose/gemm-atomics": "conv/22_col2im_atomics.cu",

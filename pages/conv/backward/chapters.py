@@ -130,7 +130,24 @@ CHAPTERS = (
             "conv-dinput/gemm-gather", "real",
             mark("It takes {real_time}. {real_against_gemm_gather}"),
         ),
-        nudge=mark("In Explore, set both strides to 1: then [Winograd’s kernels](/winograd) can compute this gradient too."),
+    ),
+    Chapter(
+        mark("Winograd, backwards"),
+        (
+            mark("Without a stride this gradient is a convolution of [dy](input), its filters turned by 180°."),
+            mark("So [Winograd’s kernels](/winograd) compute it. Only the transform of the [filters](filter) is another: each thread turns its taps first."),
+        ),
+        {"rung": "winograd"} | DENSE,
+        step=2,
+        loop=(0, 6),
+        pin="g:0",
+        size="real",
+        question=faster(
+            mark("Your guess: is it faster than implicit GEMM at {real_shape}?"),
+            "conv-dinput/implicit-gemm", "real",
+            mark("It takes {real_time}. {real_against_implicit_gemm}"),
+        ),
+        nudge=mark("In Explore, the gradient of the filters has Winograd too: each transform is on its other side."),
     ),
     Chapter(
         mark("A tap is a sum over every position"),

@@ -7,7 +7,7 @@ from pages.conv.backward import address, controls
 from pages.conv.backward.chapters import STORY
 from pages.parts import every_step, lesson, query, run, sources
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.conv.backward import story
 
 PAGE = "conv/backward/page.py"
@@ -42,7 +42,7 @@ parts, whole = lesson.begin(
 )
 visible = whole and not chapter
 gradient = address.gradient(query.url_values())
-note(*address.note(query.url_values()))
+note_in_place(*address.note(query.url_values()))
 ladder = address.ladder(gradient)
 if st.session_state.get("_gradient", gradient) != gradient:  # a link led here: show it in the browser's URL
     st.query_params.update({})
@@ -53,9 +53,10 @@ with lesson.controls(visible):
 sizes = controls.sizes(gradient, selection)
 if "watch" in parts:
     scene, reason = address.scene(selection, every_step.every_step())
-    if reason and not (visible and selection.broken):  # a broken rule is already named beside the tile sizes
-        note(reason)
-    Stage("backward", scene, settings, selection.rung, sizes, link, chapter=chapter).draw()
+    # A broken rule is already named beside the tile sizes.
+    note_in_place("" if visible and selection.broken else reason)
+    opens = every_step.shown(address.folds(selection.rung.name))
+    Stage("backward", scene, settings, selection.rung, sizes, link, chapter=chapter, every_step=opens).draw()
 if whole:
     idea(tr(IDEAS[gradient]))
 if {"run", "why"} & parts:

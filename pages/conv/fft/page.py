@@ -7,7 +7,7 @@ from pages.conv.fft.chapters import STORY
 from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.conv.fft import story
 
 chapter = STORY.open()
@@ -30,8 +30,7 @@ if "watch" in parts:
     orders = address.orders()
     order = chosen("order", orders)
     scene, reason = address.scene(inputs, watched.tiles["FFT_TILE"], address.padding(), order)
-    if reason:
-        note(reason)
+    note_in_place(reason)
     sizes = conv_controls.sizes(settings, watched.rung, address.REAL)
     Stage("fft", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter).draw()
 if whole:

@@ -9,7 +9,7 @@ from pages.conv.implicit.chapters import STORY
 from pages.parts import lesson, run
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note
+from pages.parts.text import idea, note_in_place
 from visuals.conv.implicit import story
 
 PAGE, LADDER = "conv/implicit/page.py", conv_address.ladder("implicit")
@@ -35,12 +35,12 @@ with lesson.controls(visible):
     if visible:
         address.draw(PAGE, shape, current)
     settings = run.options(LADDER, shape, current.rung_tiles, visible=visible)
-note(*notes)
+note_in_place(*notes)
 if "watch" in parts:
     order = chosen("order", address.ORDERS)
     scene, reason = address.scene(inputs, current.rung.name, tuple(current.tiles.items()), order)
-    if reason and (scene or not whole):  # the whole page names the rule beside the tile sizes
-        note(reason)
+    # The whole page names the rule beside the tile sizes.
+    note_in_place(reason if scene or not whole else "")
     sizes = conv_controls.sizes(settings, current.rung)
     orders = {name: tr(text) for name, text in address.ORDERS.items()}
     Stage("implicit", scene, settings, current.rung, sizes, link, orders, chapter).draw()

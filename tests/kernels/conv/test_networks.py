@@ -8,10 +8,11 @@ import pytest
 
 from kernels import sweep
 from kernels.__main__ import main
+from kernels.conv.backward.presets import BACKWARD_PADDING
 from kernels.conv.networks import LAYERS, NETWORKS
-from kernels.conv.presets import CONV_GRID, CONV_PRESETS
+from kernels.conv.presets import CONV_GRID, CONV_PADDING, CONV_PRESETS
+from kernels.records import availability, rows
 from kernels.records import row as records_row
-from kernels.records import rows
 from kernels.records.row import CHART_FIELDS
 
 RESNET, VGG = NETWORKS["resnet50"], NETWORKS["vgg16"]
@@ -71,6 +72,30 @@ def test_group_is_recorded_only_by_name():
         p.shape for p in (*CONV_GRID.values(), *LAYERS.values())
     }
     assert all(g.brief and g.mode == "cold" and not g.tiles for g in groups("grid"))
+
+
+@pytest.mark.parametrize(
+    ("name", "ladders", "presets"),
+    [
+        ("padding", ["conv"], CONV_PADDING),
+        ("backward-padding", ["conv-dinput", "conv-dweight"], BACKWARD_PADDING),
+    ],
+)
+def test_layers_with_padding_at_one_end_are_recorded_whole_by_every_rung_that_runs_them(
+    name, ladders, presets
+):
+    for engine in ("cuda", "cpu"):
+        found = list(sweep.Sweep(engine, (name,)).groups())
+        assert {(g.ladder.name, g.shape) for g in found} == {
+            (n, p.shape) for n in ladders for p in presets.values()
+        }
+        for group in found:
+            assert not group.brief and group.mode == "cold" and not group.tiles
+            runs = [r.name for r in availability.supported_rungs(group.ladder, engine, group.shape)]
+            assert list(group.rungs) == runs
+    for group in sweep.Sweep("cuda", ("padding",)).groups():
+        if any((group.shape.extra_h, group.shape.extra_w)):
+            assert not any("cudnn" in rung for rung in group.rungs)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@ central differences, and by PyTorch in float64."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import autograd
@@ -12,11 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.elementwise import reference
+from kernels.elementwise import normal, reference
 from kernels.elementwise.shape import (
+    ERF,
+    FORMS,
     KEPT,
     LAYOUTS,
     BiasBackwardShape,
+    GeluBackwardShape,
+    GeluShape,
     ReluBackwardShape,
     ReluShape,
     ResidualBackwardShape,
@@ -67,6 +72,49 @@ def test_relu(extents, keep, seed):
     dx, scale = reference.relu_backward(shape, dy, **kept)
     check(lambda t: anp.sum(dy * relu(t)), x, dx)
     np.testing.assert_array_equal(scale, np.abs(dx))
+
+
+# The coefficients of erf's power series: erf(z) = 2 / sqrt(pi) * sum of (-1)^n z^(2n + 1) / (n! (2n + 1)).
+SERIES = [2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(60)]
+
+
+def gelu(form: str, x):
+    """Returns GELU from its definition: erf by its power series, independent of the table in normal.py."""
+    if form == ERF:
+        z = x / math.sqrt(2)
+        erf, square = 0.0, z * z
+        for term in reversed(SERIES):
+            erf = erf * square + term
+        return 0.5 * x * (1 + z * erf)
+    return 0.5 * x * (1 + anp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+@settings(max_examples=15)
+@given(extents=extents, form=st.sampled_from(FORMS), seed=st.integers(0, 99))
+def test_gelu(extents, form, seed):
+    x, dy = values(extents, seed), values(extents, seed + 100)
+    dx, scale = reference.gelu_backward(GeluBackwardShape(*extents, form), dy, x)
+    check(lambda t: anp.sum(dy * gelu(form, t)), x, dx)
+    y, _ = reference.gelu(GeluShape(*extents, form), x)
+    np.testing.assert_allclose(y, gelu(form, x), rtol=1e-12, atol=1e-14)
+    assert (scale >= np.abs(dx)).all()
+
+
+def test_the_forms_of_gelu_differ_a_little():
+    x = np.linspace(-5, 5, 1001).reshape(1, 1, 1, -1)
+    exact, by_tanh = (reference.gelu(GeluShape(*x.shape, form), x)[0] for form in FORMS)
+    assert 1e-4 < np.abs(exact - by_tanh).max() < 5e-4
+
+
+@given(st.lists(st.floats(-40, 40), min_size=1, max_size=50))
+def test_erf_is_that_of_the_standard_library(numbers):
+    found = normal.erf(np.array(numbers))
+    np.testing.assert_allclose(found, [math.erf(z) for z in numbers], rtol=4e-16, atol=5e-16)
+
+
+def test_erf_of_what_is_no_finite_number():
+    found = normal.erf(np.array([np.nan, np.inf, -np.inf, -0.0], np.float32))
+    assert np.isnan(found[0]) and found[1:3].tolist() == [1, -1] and np.signbit(found[3])
 
 
 @settings(max_examples=15)
@@ -121,5 +169,10 @@ def test_pytorch_in_float64_gives_the_same(layout):
     np.testing.assert_allclose(found["da"][0], before.grad.numpy(), rtol=1e-14)
     np.testing.assert_allclose(found["db"][0], ts.grad.numpy(), rtol=1e-14)
     np.testing.assert_allclose(reference.bias_backward(shape, found["da"][0])[0], tb.grad.numpy(), rtol=1e-12)
+    for form, approximate in ((ERF, "none"), ("tanh", "tanh")):
+        tg = tensor(x)
+        torch.nn.functional.gelu(tg, approximate=approximate).backward(torch.tensor(dy))
+        found, _ = reference.gelu_backward(GeluBackwardShape(*shape.maps, form), dy, x)
+        np.testing.assert_allclose(found, tg.grad.numpy(), rtol=1e-12, atol=1e-14)
     dx, _ = reference.relu_backward(ReluBackwardShape(*shape.maps), dy, y=y)
     np.testing.assert_allclose(dx, tx.grad.numpy(), rtol=1e-14)

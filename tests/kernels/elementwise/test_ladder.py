@@ -12,15 +12,20 @@ from hypothesis import strategies as st
 
 from kernels import sources
 from kernels.elementwise import ladder as elementwise
-from kernels.elementwise import reference
+from kernels.elementwise import normal, reference
 from kernels.elementwise.shape import (
     BITS,
     BYTES,
+    ERF,
+    FORMS,
     KEPT,
     LAYOUTS,
     OUTPUT,
+    TANH,
     BiasBackwardShape,
     BiasShape,
+    GeluBackwardShape,
+    GeluShape,
     ReluBackwardShape,
     ReluShape,
     ResidualBackwardShape,
@@ -51,9 +56,19 @@ def shape_of(ladder, data, extents: tuple[int, ...]):
     """Draws the other fields of a ladder's shape."""
     if issubclass(ladder.shape, ReluShape):
         return ladder.shape(*extents, keep=data.draw(st.sampled_from(KEPT)))
+    if issubclass(ladder.shape, GeluShape):
+        return ladder.shape(*extents, form=data.draw(st.sampled_from(FORMS)))
     if issubclass(ladder.shape, BiasShape):
         return ladder.shape(*extents, layout=data.draw(st.sampled_from(LAYOUTS)))
     return ladder.shape(*extents)
+
+
+def options(shape: type) -> list[tuple[str, ...]]:
+    """Returns the other fields of a ladder's shapes."""
+    for cls, values in ((ReluShape, KEPT), (GeluShape, FORMS), (BiasShape, LAYOUTS)):
+        if issubclass(shape, cls):
+            return [(value,) for value in values]
+    return [()]
 
 
 # -- results -----------------------------------------------------------------------------------------
@@ -74,8 +89,7 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 127, 128, 129])
 def test_edges_of_a_word_a_warp_and_a_float4(name, count):
     ladder, rung = RUNGS[name]
-    for kind in KEPT if issubclass(ladder.shape, ReluShape) else LAYOUTS:
-        fields = (kind,) if issubclass(ladder.shape, (ReluShape, BiasShape)) else ()
+    for fields in options(ladder.shape):
         small = {tile: min(choices) for tile, choices in rung.tiles.items() if tile == "BLOCK"}
         small |= {"PER": rung.sets[0]["PER"]} if "PER" in rung.tiles else {}
         rung_runs.verified_outputs(emulator, rung, ladder.shape(1, count, 1, 1, *fields), small)
@@ -95,8 +109,12 @@ HARD = {
 @pytest.mark.parametrize("kind", HARD)
 def test_hard_numbers(name, kind):
     ladder, rung = RUNGS[name]
-    shape = ladder.shape(2, 3, 1, 7)
-    program = rung.build(shape, rung.default_tiles)
+    for fields in options(ladder.shape):
+        check_hard_numbers(ladder, rung, ladder.shape(2, 3, 1, 7, *fields), kind)
+
+
+def check_hard_numbers(ladder, rung, shape, kind: str) -> None:
+    name, program = rung.name, rung.build(shape, rung.default_tiles)
     free = {b.name: np.resize(np.float32(HARD[kind]), b.shape) for b in program.of_role("input")}
     if kind == "near the largest" and name.startswith(("bias", "residual")):  # their sums would overflow
         free = {key: value / 64 for key, value in free.items()}
@@ -121,6 +139,21 @@ def test_relu_passes_nan_on(keep):
                 True,
                 False,
             ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gelu_passes_nan_on(form):
+    x = np.array([1, np.nan, -1, np.inf, 40, -40], np.float32).reshape(1, 1, 1, 6)
+    for name in ("scalar", "float4"):
+        y, _ = rung_runs.computed_outputs(
+            emulator, RUNGS[f"gelu/{name}"][1], GeluShape(1, 1, 1, 6, form), inputs={"x": x}
+        )
+        back = GeluBackwardShape(1, 1, 1, 6, form)
+        dx, _ = rung_runs.computed_outputs(
+            emulator, RUNGS[f"gelu-backward/{name}"][1], back, inputs={"dy": np.ones_like(x), "x": x}
+        )
+        assert np.isnan(y["y"].ravel()).tolist() == [False, True, *[False] * 4]
+        assert np.isnan(dx["dx"].ravel()[1]) and dx["dx"].ravel()[4:].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("name", RUNGS)
@@ -171,6 +204,10 @@ FAULTS = [
     ("relu/float4", {"keep": BYTES}, "04_relu_float4", "(v[k][j] > 0.0f) << j", "(v[k][j] >= 1.0f) << j"),
     ("relu-backward/scalar", {"keep": BITS}, "06_relu_backward_bits", "i % 32 & 1", "(i + 1) % 32 & 1"),
     ("relu-backward/float4", {}, "07_relu_backward_float4", "v[k][j] : 0.0f;\n    store", "v[k][j] : v[k][j];\n    store"),
+    ("gelu/scalar", {}, "19_gelu", "0.5f * (1.0f + erff", "0.4999f * (1.0f + erff"),
+    ("gelu/float4", {"form": TANH}, "20_gelu_float4", "0.044715f * x", "0.0447f * x * x"),
+    ("gelu-backward/scalar", {}, "21_gelu_backward", "expf(-0.5f * x * x)", "expf(-0.51f * x * x)"),
+    ("gelu-backward/float4", {"form": TANH}, "22_gelu_backward", "(1.0f - t * t)", "(1.0f - t)"),
     ("bias/float4", {}, "09_bias_float4", "channel_of(i + j, shape)", "channel_of(i, shape)"),
     ("bias-backward/block", {"layout": "nhwc"}, "11_bias_backward_block", "threadIdx.x < columns && active", "active"),
     ("bias-backward/two-launches", {"layout": "nhwc"}, "12_bias_backward_sums", "int half = (rows + 1) / 2", "int half = rows / 2"),
@@ -293,6 +330,9 @@ def test_pytorch_keeps_y_alone(name):
 
 
 # -- PyTorch -----------------------------------------------------------------------------------------
+APPROXIMATE = {"none": ERF, "tanh": TANH}  # PyTorch's name of each form
+
+
 class Torch:
     """The functions of PyTorch that are called, in NumPy."""
 
@@ -305,6 +345,16 @@ class Torch:
                 @staticmethod
                 def grad_input(dy, y, limit, grad_input):
                     grad_input[...] = np.where(y > limit, dy, 0)
+
+            class gelu:
+                @staticmethod
+                def out(x, approximate, out):
+                    out[...] = x * normal.share_below(x, APPROXIMATE[approximate])
+
+            class gelu_backward:
+                @staticmethod
+                def grad_input(dy, x, approximate, grad_input):
+                    grad_input[...] = dy * normal.slope(x, APPROXIMATE[approximate])
 
         self.ops = type("ops", (), {"aten": Aten})
         self.add = add
@@ -330,8 +380,11 @@ def test_pytorch_gets_the_tensors_in_their_order(ladder, layout, monkeypatch):
     monkeypatch.setattr(torch_library, "load", Torch)
     monkeypatch.setattr(torch_library, "as_tensor", lambda torch, array: array.view(Tensor))
     monkeypatch.setattr(torch_library, "on_current_stream", lambda torch: no_context())
-    fields = {"layout": layout} if issubclass(ladder.shape, BiasShape) else {}
-    shape, rung = ladder.shape(2, 3, 4, 5, **fields), ladder.rungs[-1]
+    chosen = {LAYOUTS[n]: option for n, option in enumerate(options(ladder.shape)[:2])}
+    option = (
+        () if issubclass(ladder.shape, ReluShape) else chosen.get(layout, ())
+    )  # of ReLU, PyTorch keeps y alone
+    shape, rung = ladder.shape(2, 3, 4, 5, *option), ladder.rungs[-1]
     program = rung.build(shape, {})
     inputs = inputs_of(ladder, shape, program)
     arrays = {b.name: np.full(b.shape, np.nan, b.dtype) for b in program.outputs} | {

@@ -31,7 +31,8 @@ FIELDS = {
     "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "flops", "error", "clock_sm_mhz",
 }  # fmt: skip
 # Ladders whose sweep is not complete: python -m kernels record goes on with it on an H200. All lack hot times.
-NOT_YET: set[str] = set()
+NOT_YET_GROUPS = {"padding", "backward-padding"}  # of kernels.sweep.GROUPS
+NOT_YET = {"gelu-backward"}
 
 
 def shape_of(row):
@@ -58,7 +59,9 @@ def test_recordings_cover_every_rung_at_every_preset(name):
 
 
 @pytest.mark.parametrize(
-    "presets, modes", [((), MODES), (tuple(GROUPS), ("cold",))], ids=["all presets", "groups"]
+    "presets, modes",
+    [((), MODES), (tuple(GROUPS.keys() - NOT_YET_GROUPS), ("cold",))],
+    ids=["all presets", "groups"],
 )
 def test_recordings_cover_a_whole_sweep(presets, modes):
     """Every set of tile sizes, and the shapes of the map and the networks."""
@@ -73,6 +76,13 @@ def test_recordings_cover_a_whole_sweep(presets, modes):
                 incomplete.add(group.ladder.name)
     if not presets:
         assert incomplete == NOT_YET, "take what is complete out of NOT_YET"
+
+
+@pytest.mark.parametrize("name", sorted(NOT_YET_GROUPS))
+def test_a_group_that_is_not_recorded_yet_lacks_rows(name):
+    present = {(r["rung"], shape_of(r)) for r in ROWS if r["mode"] == "cold"}
+    wanted = {(rung, group.shape) for group in Sweep("cuda", (name,)).groups() for rung in group.rungs}
+    assert wanted and not wanted <= present, "take it out of NOT_YET_GROUPS"
 
 
 def test_times_include_no_waits_for_the_processor():

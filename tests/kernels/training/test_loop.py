@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from kernels.model.program import RuleError
+from kernels.training import step
 from kernels.training.inference import outputs, predicted
-from kernels.training.loop import Diverged, Settings, Training, continued
+from kernels.training.loop import Diverged, Settings, Training, continued, step_of
+from kernels.training.step import Memory
 
 FAST = Settings("residual", 50, "sgd", {"lr": 0.1})
 
@@ -41,6 +43,17 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_stopped(optimizer):
     assert losses(second, 3) == all_losses[5:]
     for name, array in whole.state().arrays.items():
         np.testing.assert_array_equal(array, second.state().arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize("memory", [Memory(), Memory(every=2, parts=4)])
+def test_a_later_step_of_adam_is_what_a_new_graph_would_be(memory):
+    settings = Settings("residual", 40, "adam", {"lr": 0.01}, memory=memory)
+    first, later = step_of(settings, 0, "cpu"), step_of(settings, 6, "cpu")
+    built = step.cached("residual", 40, True, "adam", (("lr", 0.01), ("step", 7)), memory)
+    assert later[0].nodes == built[0].nodes and later[1].buffers == built[1].buffers
+    for found, expected in zip(later[1].steps, built[1].steps, strict=True):
+        assert (found.name, found.args) == (expected.name, expected.args)
+    assert later[1].steps[:-1] == first[1].steps[:-1] and later[1].steps[-1] != first[1].steps[-1]
 
 
 def test_a_state_is_a_copy():

@@ -235,3 +235,19 @@ def test_cards_follow_the_size_of_the_strip(lesson):
     expect(titles).to_have_text(["64³, on the stage"] * 4)
     page.locator("[data-strip=size-real]").click()
     expect(titles.first).to_have_text("4,096³")
+
+
+@pytest.mark.slow
+def test_a_folded_step_opens_and_closes(page, server):
+    page.goto(f"{server}/tiling?view=watch&M=8&N=8&K=8&rung=naive&BLOCK=8&step=3")
+    stage = Stage(page).ready()
+    expect(stage.caption).to_contain_text("k = 2 to 6")
+    button = stage.root.locator("[data-do=unfold]")
+    expect(button).to_have_text("every step")
+    button.click()
+    expect(stage.caption).to_contain_text("k = 2: thread 0 reads")
+    expect(page).to_have_url(re.compile("steps=all"))
+    expect(button).to_have_text("fold steps")
+    button.click()
+    expect(stage.root).not_to_have_attribute("data-scene", re.compile("steps=all"))
+    expect(page).not_to_have_url(re.compile("steps=all"))

@@ -137,7 +137,10 @@ def test_repeated_steps_are_one_step_until_every_step_is_chosen():
     assert target == {"view": "explore", "steps": "all"} and "fold steps" not in links(at)
     at = open_at(rung="naive", BLOCK="8", steps="all")
     assert links(at)["fold steps"] == {"rung": "naive", "BLOCK": "8"}
-    assert heads(open_at(**target))[0]["meta"]["steps"] > 2 * folded
+    opened = heads(open_at(**target))[0]
+    assert opened["meta"]["steps"] > 2 * folded and opened["every"] == {"all": True, "text": "fold steps"}
+    assert heads(open_at(order="warps"))[0]["every"] is None
+    assert heads(open_at(view="story", chapter="1", steps="all"))[0]["chapter"]["loop"] is None
     assert "every step" not in links(open_at(order="warps"))
 
 

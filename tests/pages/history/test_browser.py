@@ -17,6 +17,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.records import link, rows
 from kernels.records.jsontext import id_of
 from kernels.records.store import user_store
+from tests.helpers.harness import idle
 from tests.helpers.rows_of import a_row
 from visuals import units
 
@@ -207,6 +208,7 @@ def test_export_is_imported_once_and_bad_file_is_refused(history, tmp_path):
 
 def upload(page, path, text):
     path.write_text(text, encoding="utf-8")
+    idle(page)  # a rerun under way may replace the field
     page.locator("input[type=file]").set_input_files(path)
 
 

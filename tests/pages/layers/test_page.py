@@ -136,7 +136,7 @@ def test_the_stage_names_the_part_that_it_shows():
 
 # -- bad input -------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("params", "words"), [
-    ({"layer": "gelu"}, "layer must be one of relu, bias"),
+    ({"layer": "swish"}, "layer must be one of relu, gelu, bias"),
     ({"layer": "sgd", "pass": "backward"}, "pass must be one of update; got “backward”"),
     ({"layer": "relu", "rung": "gather"}, "rung must be one of scalar, float4"),
     ({"layer": "relu", "keep": "nothing"}, "keep must be one of y, bytes, bits"),

@@ -121,6 +121,33 @@ def poll(monkeypatch):
     return poll
 
 
+def chapter_poll_page():
+    import streamlit as st
+
+    from pages.parts import query
+
+    if "poll" in st.session_state:
+        st.session_state["behind"] = query.url_is_stale()
+    else:
+        query.keep_mode("a lesson")
+
+
+@pytest.mark.parametrize(("page", "now", "stale"), [
+    ({"chapter": "3"}, {"chapter": "3", "step": "2"}, False), ({"chapter": "3"}, {"chapter": "2"}, True),
+    ({"chapter": "2"}, {}, True), ({}, {"chapter": "1"}, False),
+])  # fmt: skip
+def test_poll_of_another_chapter_than_the_page_is_stale(monkeypatch, page, now, stale):
+    monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
+    at = open_part(chapter_poll_page, view="story", **page)
+    monkeypatch.setattr(query, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=["one"]))
+    at.session_state["poll"] = True
+    at.query_params.clear()
+    for name, value in now.items():
+        at.query_params[name] = value
+    at.run()
+    assert at.session_state["behind"] is stale
+
+
 @pytest.mark.parametrize(("address", "stale"), [
     ({"N": "2"}, False), ({"N": "2", "step": "7", "other": "x"}, False), ({}, True), ({"N": "3"}, True), ({"N": "nonsense"}, True),
 ])  # fmt: skip

@@ -10,20 +10,15 @@ import streamlit as st
 from pages.parts import counts, stage
 
 
-class Drawn(Exception):
-    """Raised where the stage begins to draw."""
-
-
 class Rerun(Exception):
     """Raised instead of a rerun of the page."""
 
 
 @pytest.fixture
 def poll(monkeypatch):
-    """Returns a function that polls a stage while counts are missing or there. It returns the calls for counts and how the
-    poll ended."""
+    """Returns a function that polls while counts are missing or there. It returns the rungs whose counts it requested."""
 
-    def run(missing: bool, chapter: object | None = "a chapter", polled: bool = True):
+    def run(missing: bool, stale: bool = False):
         calls = []
         request = counts.CountRequest(("key",), 0.0)
 
@@ -31,38 +26,28 @@ def poll(monkeypatch):
             calls.append(rungs)
             return request if missing else None
 
-        def end(error):
-            def call(*_):
-                raise error
-
-            return call
+        def rerun():
+            raise Rerun
 
         monkeypatch.setattr(counts, "request_counts", request_counts)
         monkeypatch.setattr(counts, "countable", lambda settings: ["rung"])
         monkeypatch.setattr(counts, "counts", lambda: SimpleNamespace(waiting=lambda: 0))
-        monkeypatch.setattr(stage.run, "collect", end(Drawn))
-        monkeypatch.setattr(st, "rerun", end(Rerun))
-        monkeypatch.setattr(stage, "url_is_stale", lambda: False)
-        monkeypatch.setattr(stage.stage, "pressed", lambda key: None)
-        on_stage = SimpleNamespace(settings=None, rung=None, chapter=chapter, key="", by_size=dict)
-        with pytest.raises((Drawn, Rerun)) as ended:
-            stage._draw(on_stage, polled)
-        return calls, ended.type
+        monkeypatch.setattr(st, "rerun", rerun)
+        monkeypatch.setattr(stage, "url_is_stale", lambda: stale)
+        stage._rerun_when_counted(settings=None)
+        return calls
 
     return run
 
 
 def test_each_poll_of_a_story_goes_on_with_the_request(poll):
-    assert poll(missing=True) == ([["rung"]], Drawn)
+    assert poll(missing=True) == [["rung"]]
 
 
 def test_the_polling_ends_with_the_counts(poll):
-    assert poll(missing=False) == ([["rung"]], Rerun)
+    with pytest.raises(Rerun):
+        poll(missing=False)
 
 
-def test_explore_leaves_the_request_to_its_card(poll):
-    assert poll(missing=True, chapter=None) == ([], Drawn)
-
-
-def test_a_stage_that_is_not_polled_requests_nothing(poll):
-    assert poll(missing=True, polled=False) == ([], Drawn)
+def test_a_poll_from_before_the_chapter_was_opened_does_not_run_the_page(poll):
+    assert poll(missing=False, stale=True) == [["rung"]]

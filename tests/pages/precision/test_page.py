@@ -102,6 +102,14 @@ def test_the_page_says_what_the_strip_has_to_do_with_the_picture(params, words):
     assert words in texts(open_at(**params, view="explore"))
 
 
+@pytest.mark.parametrize("topic", address.TITLES)
+def test_recorded_trainings_have_their_curves_in_the_strip(topic):
+    shown = [size.get("curve") for size in strip(open_page("precision/page.py", topic=topic))["sizes"]]
+    expected = address.curve(topic)
+    assert all(curve == expected for curve in shown)
+    assert (expected is not None) == (topic in (address.SCALING, address.WEIGHTS))
+
+
 def test_an_unknown_topic_shows_the_first():
     assert stages(open_at(topic="fp4", view="explore")) == ["bits FP16 0.1"]
 

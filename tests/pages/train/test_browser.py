@@ -104,10 +104,14 @@ def test_the_step_can_be_taken_away_as_picture_data_and_page(stage, page, tmp_pa
         if kind == "svg":
             text = path.read_text("utf-8")
             assert "conv1" in text and "optimiser state" in text and "max_patch" not in text
+            assert (
+                "It learns" in text and text.count("stroke-dasharray") >= 2
+            )  # the recorded loss and accuracy
     page.goto(path.as_uri())
     offline = Stage(page)
     offline.ready()
     offline.at_step(20)
+    expect(page.locator(".strip-curve .curve-faint")).to_have_count(2)
     offline.do("forward")
     offline.at_step(21)
     expect(offline.caption).to_have_text(scene(batch=32).caption(21))

@@ -150,6 +150,9 @@ def test_a_training_runs_to_its_end_and_its_times_are_on_the_stage():
     boxes = heads(at)[0]["meta"]["diagram"]["boxes"]
     assert all(len(box["lines"]) == 2 for box in boxes if box["name"] == "kernels")
     assert f"After {STEPS} steps the network recognises" in texts(at)
+    line = heads(at)[0]["meta"]["diagram"]["areas"][-1]
+    assert line["name"] == "measured on this processor" and "Measured in one step: at most" in texts(at)
+    assert set(found.held) == set(found.node_ms)
 
 
 @pytest.mark.slow
@@ -203,7 +206,9 @@ def test_other_settings_make_the_curve_stale_and_start_anew():
     wait(at, ended)
     at.session_state["lr"] = 0.07
     at.run()
-    assert curve(at)["stale"] and "At other settings: residual, batch 100" in curve(at)["text"]
+    assert (
+        curve(at)["kind"] == "stale-curve" and "At other settings: residual, batch 100" in curve(at)["text"]
+    )
     assert strip(at)["run"]["label"] == "Train"
 
 
@@ -247,3 +252,19 @@ def test_points_of_the_running_episode_are_shown_and_not_kept_twice():
     found.poll()
     assert [step for step, _ in found.shown()] == [1, 2, 3, 4] and len(found.points) == 2
     assert np.diff([step for step, _ in found.shown()]).tolist() == [1, 1, 1]
+
+
+def test_a_training_that_was_stopped_at_other_settings_can_be_resumed_there():
+    at = open_at(**FAST)
+    state = Training(Settings("residual", 100, "sgd", {"lr": 0.05})).state()
+    at.session_state[live.KEY] = Live(
+        Settings("residual", 100, "sgd", {"lr": 0.05}), 1, points=[(1, 2.3)], state=state, stopping=True
+    )
+    at.run()
+    assert strip(at)["run"]["label"] == "Resume" and "Resume continues bit for bit" in curve(at)["text"]
+    at.session_state["lr"] = 0.07
+    at.run()
+    text = curve(at)["text"]
+    assert strip(at)["run"]["label"] == "Train" and "Resume continues" not in text
+    assert text.startswith("At other settings: residual, batch 100, sgd, lr 0.05. Stopped.")
+    assert "It can be resumed at its own settings." in text

@@ -33,6 +33,7 @@ from visuals.palette import DARK, LIGHT
 
 LADDER = LADDERS["attention"]
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs}
+SQUARES = "S and P are N × N per head."
 LARGE = ATTENTION_PRESETS["attention-2048"].shape
 GPU, HERE = DeviceMemory("a GPU", 150_000_000_000), DeviceMemory("a processor", 16_000_000_000)
 
@@ -158,7 +159,7 @@ def test_figure_has_allocations_and_device_memories(tokens):
 
 
 def test_sentences_name_the_n_that_each_device_can_hold():
-    text = " ".join(memory_sentences(chart_of(LADDER.rungs, LARGE, (GPU, HERE))))
+    text = " ".join(memory_sentences(chart_of(LADDER.rungs, LARGE, (GPU, HERE)), SQUARES))
     naive, flash = RUNGS["naive"], RUNGS["flash"]
     assert "At N = 2,048, naive allocates 2.28 GB: 17× the 134 MB of flash attention" in text
     for device in (GPU, HERE):
@@ -172,7 +173,7 @@ def test_sentences_name_the_n_that_each_device_can_hold():
 def test_no_chart_for_an_unsupported_type_and_no_ratio_for_equal_allocations():
     fp32 = [RUNGS[name] for name in ("naive", "fused", "flash")]
     assert chart_of(fp32, LARGE.with_(dtype="fp16"), (GPU,)) is None
-    text = " ".join(memory_sentences(chart_of([RUNGS["naive"]], LARGE, (GPU,))))
+    text = " ".join(memory_sentences(chart_of([RUNGS["naive"]], LARGE, (GPU,)), SQUARES))
     assert "×" not in text.replace("N × N", "") and "naive fits up to N = " in text
 
 
@@ -213,15 +214,15 @@ def test_dots_are_gpu_peaks_of_this_shape_and_type():
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), peaks)
     (marks,) = [t for t in memory(chart, LIGHT).data if t.mode == "markers" and "recorded" in t.hovertemplate]
     assert list(marks.x) == [2048, 8192, 512]
-    assert "3 measured peaks have a prediction. All equal it to the byte." in memory_sentences(chart)
+    assert "3 measured peaks have a prediction. All equal it to the byte." in memory_sentences(chart, SQUARES)
 
 
 def test_sentence_names_the_peak_farthest_from_its_prediction():
     longer = LARGE.with_(N=8192)
     higher_peak = row("naive", longer, peak_bytes=round(allocated(RUNGS["naive"], longer) * 1.02))
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), dots([row("flash"), higher_peak], LARGE, "recorded"))
-    assert "The largest deviation is that of naive at N = 8,192" in memory_sentences(chart)[-1]
-    assert "2 % more than predicted" in memory_sentences(chart)[-1]
+    assert "The largest deviation is that of naive at N = 8,192" in memory_sentences(chart, SQUARES)[-1]
+    assert "2 % more than predicted" in memory_sentences(chart, SQUARES)[-1]
 
 
 # -- the story -----------------------------------------------------------------------------------------

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from kernels.elementwise import ladder as elementwise
 from kernels.elementwise.shape import (
+    FORMS,
     KEPT,
     LAYOUTS,
     BiasBackwardShape,
     BiasShape,
+    GeluShape,
     ReluBackwardShape,
     ReluShape,
     ResidualShape,
@@ -28,7 +30,12 @@ from visuals.scene.program_traces import traced
 RUNGS = {
     rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library
 }
-FORWARD = {"relu-backward": "relu", "bias-backward": "bias", "residual-backward": "residual"}
+FORWARD = {
+    "relu-backward": "relu",
+    "gelu-backward": "gelu",
+    "bias-backward": "bias",
+    "residual-backward": "residual",
+}
 extents = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5), st.integers(1, 7))
 
 
@@ -36,6 +43,8 @@ def options(ladder) -> list[dict[str, str]]:
     """Returns the other fields of a ladder's shapes."""
     if issubclass(ladder.shape, ReluShape):
         return [{"keep": keep} for keep in KEPT]
+    if issubclass(ladder.shape, GeluShape):
+        return [{"form": form} for form in FORMS]
     return [{"layout": layout} for layout in LAYOUTS] if issubclass(ladder.shape, BiasShape) else [{}]
 
 

@@ -51,6 +51,7 @@ def test_after_a_folded_step_everything_is_as_after_its_last_step(scene):
     ends = [t for t in range(scene.steps) if t not in inside]
     assert small.steps == len(ends)
     first = {last: first for first, last in runs}
+    assert small.folds == tuple((ends.index(last), start) for start, last in runs)
     for new, old in enumerate(ends):
         for name in "xyz":
             np.testing.assert_array_equal(small.cells(name, new), scene.cells(name, old))

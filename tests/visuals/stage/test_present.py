@@ -88,3 +88,21 @@ def test_another_value_of_present_is_ignored(stage, page, value):
     expect(page.locator(".st-key-nav")).to_be_visible()
     expect(page.locator(".kt-title")).to_be_visible()
     expect(page.locator(".st-key-card_why")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_a_slide_takes_keys_without_a_click_and_shows_what_the_answer_says(page, server):
+    page.set_viewport_size(LECTURE_HALL)
+    page.goto(f"{server}/tiling?view=story&chapter=3&present=1")
+    stage = page.locator(".stage")
+    expect(stage).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(stage).to_have_attribute("data-step", "2")
+    page.keyboard.press("g")
+    reveal = page.locator(".reveal")
+    expect(reveal).to_contain_text("Shared tile takes")
+    way = page.locator(".chapter-way")
+    page.wait_for_function(
+        "([a, b]) => a.getBoundingClientRect().bottom <= b.getBoundingClientRect().top",
+        arg=[reveal.element_handle(), way.element_handle()],
+    )

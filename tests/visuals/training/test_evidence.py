@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.training.step import Memory
-from visuals.training import evidence, flops, recorded, strip
+from visuals.strip import curve
+from visuals.training import flops, recorded, strip, timeline
 from visuals.training.evidence import Measured, StepEvidence, facts
 
 PLAIN = StepEvidence("lenet5", 32, "sgd")
@@ -52,6 +57,8 @@ def test_a_record_says_what_one_graph_gains(with_record):
     f = facts(with_record)
     assert (f["graph"], f["one_by_one"], f["eager"], f["gain"]) == ("80 µs", "200 µs", "400 µs", "2.5")
     assert strip.phases(with_record)["rows"][3]["share"] == pytest.approx(0.6)
+    here = replace(with_record, measured=TIMED.measured)  # a processor launches nothing
+    assert sum(row["share"] for row in strip.phases(here)["rows"]) == pytest.approx(1)
     assert [bar["title"] for bar in strip.time(with_record)["bars"]] == [
         "launches one by one",
         "one CUDA graph",
@@ -71,13 +78,9 @@ def test_recorded_curves_lie_beside_the_live_one(with_record):
     assert all(0 <= v <= 1 for line in part["lines"] for point in line["points"] for v in point)
 
 
-def test_the_facts_of_memory_are_those_of_the_plan():
-    f, p = facts(PLAIN), PLAIN.plan
-    assert int(f["launches"]) == len(p.parts) == int(f["forward"]) + int(f["backward"]) + 1
-    assert f["parameters"] == "61,706" and f["state_times"] == "1"
-    assert facts(StepEvidence("lenet5", 32, "adam"))["state_times"] == "2"
-    assert sum(PLAIN.at_peak().values()) == p.total.max()
-    assert evidence.largest_role(PLAIN) == "activation"
+def test_a_curve_ends_with_the_epochs_that_are_shown():
+    found = curve.shares([(1, 2.3), (46, 0.2), (47, 0.1), (92, float("nan"))], 46, 2.5)
+    assert found == [[round(1 / 46, 4), 0.92], [1.0, 0.08]]
 
 
 def test_computing_layers_again_saves_at_the_peak_of_one_network_only():
@@ -85,16 +88,54 @@ def test_computing_layers_again_saves_at_the_peak_of_one_network_only():
     assert facts(StepEvidence("lenet5", 128, "sgd"))["saved"] == ""
 
 
+# -- measured memory -----------------------------------------------------------------------------------
+HELD = {name: (10, 0, 20, 300 + n, 0, 5) for n, name in enumerate(NODES)}
+
+
+def test_measured_memory_lies_beside_the_predicted_one_at_one_scale():
+    found = replace(TIMED, measured=replace(TIMED.measured, held=HELD))
+    assert timeline.peak(found) == (sum(HELD[NODES[-1]]), NODES[-1])
+    sizes = timeline.measured(found)
+    assert sizes.shape == found.plan.memory.shape
+    assert [tuple(row) for row in sizes] == [
+        HELD[found.plan.node(n).name] for n in range(len(found.plan.parts))
+    ]
+    roles = {name: (predicted, measured) for name, predicted, measured in timeline.rows(found)}
+    assert roles["images"] == ("132 KB", "20 B") and roles["gradients"][1] == "0 B"
+    text = timeline.html(found, "measured here")
+    assert text.count("<figure") == 2 and f"measured here: at most {sum(HELD[NODES[-1]])} B" in text
+    assert "predicted, kernels of a GPU: at most 2.87 MB" in text
+
+
+def test_without_a_measurement_there_is_no_second_timeline():
+    assert TIMED.held == {} and timeline.html(TIMED, "measured here") == ""
+
+
+def test_recorded_memory_is_used_without_one_measured_here(monkeypatch):
+    monkeypatch.setattr(recorded, "rows", lambda: (ROW | {"held": {n: list(s) for n, s in HELD.items()}},))
+    assert StepEvidence("lenet5", 32, "sgd").held == HELD
+
+
+@given(st.lists(st.lists(st.integers(0, 10**9), min_size=6, max_size=6), min_size=1, max_size=50))
+def test_a_column_is_as_high_as_its_bytes(sizes):
+    sizes = np.array(sizes)
+    most = max(1, int(sizes.sum(axis=1).max()))
+    for row in sizes:
+        shares = [float(v) for v in re.findall(r"height:([\d.]+)%", "".join(timeline._column(row, most)))]
+        assert len(shares) == np.count_nonzero(row)
+        assert sum(shares) == pytest.approx(100 * row.sum() / most, abs=0.04)
+
+
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=900))
 def test_a_thinned_curve_keeps_its_ends(losses):
     points = list(enumerate(losses, start=1))
-    found = strip.thinned(points)
+    found = curve.thinned(points)
     assert found[0] == points[0] and found[-1] == points[-1]
-    assert len(found) <= strip.MAX_POINTS + 1 and found == sorted(found)
+    assert len(found) <= curve.MAX_POINTS + 1 and found == sorted(found)
 
 
 def test_a_loss_is_written_without_a_power_of_ten():
-    assert [strip.loss_text(v) for v in (2.3026, 0.0123, 5e-5, 0.0)] == ["2.3", "0.0123", "< 0.001", "0"]
+    assert [curve.loss_text(v) for v in (2.3026, 0.0123, 5e-5, 0.0)] == ["2.3", "0.0123", "< 0.001", "0"]
 
 
 def test_the_first_convolution_is_counted_in_two_ways():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from kernels.training.graph import ACTIVATION, GRADIENT
 from kernels.training.memory import ROLES, timeline
 from kernels.training.networks import NETWORKS
 from kernels.training.step import Memory
-from visuals.scene.diagram import Box
+from visuals.scene.diagram import Box, Line
 from visuals.scene.parts import SceneError
 from visuals.scene.payload import payload
 from visuals.training.evidence import StepEvidence
@@ -128,6 +129,25 @@ def test_times_are_on_the_boxes_and_change_nothing_else():
     assert about.captions.templates[0].endswith("It takes 250 µs on this processor.")
 
 
+def test_measured_memory_is_a_line_over_the_areas():
+    p = plan("lenet5", 32, "sgd")
+    sizes = {node.name: 1_000_000 + n for n, node in enumerate(p.graph.nodes)}
+    plain, found = step_scene("lenet5", 32, "sgd"), step_scene("lenet5", 32, "sgd", here=True, held=sizes)
+    assert plain.diagram.line is None
+    assert found.diagram.line.name == "measured on this processor"
+    assert found.diagram.line.values.tolist() == [sizes[p.node(n).name] for n in range(found.steps)]
+    assert found.diagram.totals[0] == f"{plain.diagram.totals[0]}, 1 MB measured"
+    meta, _ = payload(found)
+    line = meta["diagram"]["areas"][-1]
+    assert (line["name"], line["role"]) == (found.diagram.line.name, "ink")
+
+
+def test_a_line_with_too_few_heights_is_refused():
+    scene = step_scene("lenet5", 32, "sgd")
+    with pytest.raises(SceneError, match="measured has not one height a step"):
+        replace(scene, diagram=replace(scene.diagram, line=Line("measured", np.zeros(3))))
+
+
 def test_the_kernel_beside_the_picture_is_its_function():
     text, first = function_text("optimizer/" + sources_of("sgd"), "sgd_float4")
     assert "sgd_float4" in text and text.rstrip().endswith("}")
@@ -159,8 +179,6 @@ def test_a_broken_rule_is_named():
     [({"last": 99}, "leaves the steps"), ({"row": 9}, "outside the diagram"), ({"index": 999}, "no cell"), ({"role": "pink"}, "role")],
 )  # fmt: skip
 def test_a_diagram_that_breaks_the_contract_is_refused(changes, error):
-    from dataclasses import replace
-
     scene = step_scene("lenet5", 32, "sgd")
     broken = replace(scene.diagram.boxes[0], **changes)
     with pytest.raises(SceneError, match=error):

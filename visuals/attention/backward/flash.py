@@ -12,9 +12,9 @@ from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from visuals.attention.backward.captions import LINES
 from visuals.attention.backward.flash_steps import Steps
-from visuals.attention.backward.parts import in_global, sources_of, tile
+from visuals.attention.backward.parts import global_group, in_global, sources_of, tile
 from visuals.attention.backward.plan import MAX_TILE, part_of, plan_of
-from visuals.attention.parts import global_title, scene_key
+from visuals.attention.parts import scene_key
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
 from visuals.scene.scene import Scene
 
@@ -89,9 +89,7 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
 
 
 def _groups(flash: Steps) -> tuple[Group, ...]:
-    s, cols, title = flash.s, flash.part.cols, global_title(flash.s)
-    if cols < s.d:
-        title = tr("{memory}, columns 0–{last} of {all}", memory=title, last=cols - 1, all=s.d)
+    s, part = flash.s, flash.part
     sums = ("dv", "dk") if flash.plan.atomic else ("dv", "dk", "dq")
     squares = ("Ps", "dSs")
     shared, registers = (("Qs", "dOs", "Ks", "Vs"),), (sums,)
@@ -107,7 +105,7 @@ def _groups(flash: Steps) -> tuple[Group, ...]:
             MAX_TILE,
         )
     return (
-        Group((("Q", "dO", "O", "L", "D", "dQ"), ("K", "V", "dK", "dV")), "global", title),
+        global_group(s, part.keys, part.cols),
         Group(shared, "shared", block),
         Group(registers, "registers", tr("registers")),
     )

@@ -13,9 +13,9 @@ from kernels.ladders import find
 from visuals import units
 from visuals.attention.backward.captions import NAMES
 from visuals.attention.backward.numbers import row_dots
-from visuals.attention.backward.parts import in_global, sources_of
+from visuals.attention.backward.parts import global_group, in_global, sources_of
 from visuals.attention.flash_numbers import add_product
-from visuals.attention.parts import global_title, grid, scene_key
+from visuals.attention.parts import grid, scene_key
 from visuals.scene.parts import Group, Reading
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.requests import WORD
@@ -63,7 +63,7 @@ def naive_scene(
             *(matrix(name, "workspace", square, (0, 0), whole) for name in ("P", "dS")),
         ),
         groups=(
-            Group((("Q", "dO", "O", "L", "D", "dQ"), ("K", "V", "dK", "dV")), "global", global_title(s)),
+            global_group(s, rows, cols),
             Group((("P", "dS"),), "workspace", tr("workspace in global memory")),
         ),
         steps=r.steps,

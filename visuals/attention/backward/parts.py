@@ -10,7 +10,8 @@ import numpy as np
 from kernels.attention.backward.shape import BackwardShape
 from kernels.i18n import decimal, tr, trn
 from kernels.model.program import Launch
-from visuals.scene.parts import Source, Tensor
+from visuals.attention.parts import global_title
+from visuals.scene.parts import Group, Source, Tensor
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.source import Mark, resources, source_of
 
@@ -20,6 +21,10 @@ ROLES = {
 }  # fmt: skip
 OF_KEYS = ("K", "V", "dK", "dV")  # tensors whose rows are keys
 OF_ROWS = ("L", "D")  # a number for each query
+IN_GLOBAL = (
+    ("Q", "dO", "O", "L", "D"),
+    ("K", "V", "dQ", "dK", "dV"),
+)  # the rows of global memory on the stage
 
 
 def in_global(
@@ -32,10 +37,20 @@ def in_global(
     if head is not None and name in head:
         values = head[name].reshape(s.N, -1)[rows.start : rows.stop, :wide]
     made = matrix(name, ROLES[name], (len(rows), wide), (rows.start, 0), whole, values)
-    if len(rows) == s.N:
-        return made if wide == whole[1] else replace(made, note=trn("{n} row", "{n} rows", s.N))
+    if len(rows) == s.N:  # the title of global memory names the rows
+        return replace(made, note="")
     note = tr("rows {first}–{last} of {all}", first=rows.start, last=rows.stop - 1, all=decimal(f"{s.N:,}"))
-    return replace(made, note=note)  # the title of global memory names the columns
+    return replace(made, note=note)
+
+
+def global_group(s: BackwardShape, rows: range, cols: int) -> Group:
+    """Returns the group of global memory. Its title names the rows if all are shown, and the columns if some are not."""
+    title = global_title(s)
+    if len(rows) == s.N:
+        title = trn("{memory}, N = {n} row", "{memory}, N = {n} rows", s.N, memory=title)
+    if cols < s.d:
+        title = tr("{memory}, columns 0–{last} of {all}", memory=title, last=cols - 1, all=s.d)
+    return Group(IN_GLOBAL, "global", title)
 
 
 def tile(name: str, symbol: str, role: str, size: tuple[int, int], note: str = "") -> Tensor:

@@ -13,8 +13,8 @@ from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.attention.backward.captions import NAMES
 from visuals.attention.backward.numbers import fma, row_dots
-from visuals.attention.backward.parts import in_global, sources_of, tile
-from visuals.attention.parts import global_title, grid, scene_key
+from visuals.attention.backward.parts import global_group, in_global, sources_of, tile
+from visuals.attention.parts import grid, scene_key
 from visuals.scene.parts import Group, Reading, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import WORD
@@ -213,9 +213,8 @@ class Rows:
         )
 
     def groups(self) -> tuple[Group, ...]:
-        in_memory = (("Q", "dO", "O", "L", "D", "dQ"), ("K", "V", "dK", "dV"))
         shared = (("key", "value"), ("weights", "gradients"), ("partV", "partK"))
         return (
-            Group(in_memory, "global", global_title(self.s)),
+            global_group(self.s, range(self.rows), self.cols),
             Group(shared, "shared", tr("shared memory of the block")),
         )

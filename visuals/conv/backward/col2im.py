@@ -197,7 +197,7 @@ def _tensors(found: frame.Run) -> list[Tensor]:
             tr("read in this order, not moved"),
         ),
         frame.matrix("dy", tr("gradient of the output"), "input", (s.K, s.PQ), found["dy"][0]),
-        frame.matrix("col", tr("column gradients: those of the data matrix"), "workspace", (s.CRS, s.PQ)),
+        frame.matrix("col", tr("column gradients"), "workspace", (s.CRS, s.PQ)),
     ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
-from visuals.conv.backward import col2im, dinput, dweight, parts, phases
+from visuals.conv.backward import col2im, dinput, dweight, parts, phases, winograd
 from visuals.conv.backward.links import Links
 from visuals.scene.scene import Scene
 from visuals.scene.why_not import broken_rule
@@ -20,6 +20,8 @@ SCENES: dict[str, Build] = {
     col2im.ATOMICS: col2im.atomics_scene,
     col2im.GATHER: col2im.gather_scene,
     phases.RUNG: phases.phases_scene,
+    winograd.DINPUT: winograd.dinput_scene,
+    winograd.DWEIGHT: winograd.dweight_scene,
     dweight.DIRECT: dweight.direct_scene,
     dweight.GEMM: dweight.gemm_scene,
     parts.ATOMICS: partial(parts.parts_scene, rung=parts.ATOMICS),
@@ -30,6 +32,8 @@ FOLDED: dict[str, Callable[[Scene], Scene]] = {  # a shorter scene: repeated ste
     dweight.GEMM: dweight.folded_gemm_scene,
     parts.ATOMICS: parts.folded_parts_scene,
     parts.SPLIT: parts.folded_parts_scene,
+    winograd.DINPUT: winograd.folded_scene,
+    winograd.DWEIGHT: winograd.folded_scene,
 }
 
 

@@ -23,6 +23,8 @@ from visuals.scene.scene import Scene, number
 
 N = 8
 STAGES = 3  # log2(N)
+# On the stage, position i of the reordered numbers is one column down to X, so that pairs of a stage are seen below each other.
+ROWS = (("x", "s0"), ("w", "s1"), ("size", "s2"), ("phase", "s3"))
 ORDER = mark("butterflies")
 ORDER_NOTE = mark(
     "This is the idea of a fast Fourier transform, on 8 numbers of one row. cuFFT’s kernels are not shown: they may use other "
@@ -100,7 +102,7 @@ def scene_of(x: np.ndarray, note: str = "") -> Scene:
         key=f"fft-butterflies {' '.join(map(repr, x))}",
         title=tr("FFT of {n} numbers", n=N),
         tensors=_tensors(x, note),
-        groups=(Group((("x", "w", "s0"), ("s1", "s2", "s3"), ("size", "phase"))),),
+        groups=(Group(ROWS, table=True),),
         steps=r.steps,
         step_name=tr("step"),
         order_name=tr(ORDER),

@@ -85,6 +85,8 @@ class Accessor:
             space.check(chosen, self.width, write)
         except Fault as fault:
             m.fail(self.pc, fault.description, m.slot_of(fault.index))
+        if m.links is not None and name == "global":
+            m.links.access(chosen, self.width, write)
         return space, name, offsets, chosen
 
     def acquired(self) -> None:

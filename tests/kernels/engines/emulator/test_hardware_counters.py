@@ -15,7 +15,7 @@ import pytest
 from benchmarks import hardware_cases_rungs, hardware_cases_teaching, hardware_cases_wmma
 from benchmarks import hardware_counters as bench
 from benchmarks.hardware_case import Case
-from benchmarks.hardware_cases import EXCLUDED, named
+from benchmarks.hardware_cases import EXCLUDED, NOT_YET, named
 from benchmarks.hardware_sass import memory_instructions
 from kernels import sources
 from kernels.conv.shape import ConvShape
@@ -219,7 +219,10 @@ def test_every_case_is_listed():
 def test_every_case_is_measured_or_excluded_with_a_reason(case):
     reasons = [reason for prefix, reason in EXCLUDED.items() if case.launch.source.startswith(prefix)]
     assert all(reasons) and bool(reasons) == (case.name not in bench.cases())
-    assert bool(reasons) == (case.name not in measured()), MEASURE_AGAIN
+    waits = case.launch.source in NOT_YET
+    assert (bool(reasons) or waits) == (case.name not in measured()), (
+        "take it out of NOT_YET" if waits else MEASURE_AGAIN
+    )
 
 
 @pytest.mark.slow
@@ -233,7 +236,9 @@ def test_measurement_is_of_the_current_source(name):
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("name", bench.cases())
+@pytest.mark.parametrize(
+    "name", [n for n, case in bench.cases().items() if case.launch.source not in NOT_YET]
+)
 def test_memory_counters_equal_the_hardwares(name):
     known_counters = {counter for of, counter in KNOWN if of in (name, bench.cases()[name].launch.source)}
     differences = {counter: pair for counter, pair in unequal(name).items() if counter not in known_counters}

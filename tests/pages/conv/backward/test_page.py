@@ -67,7 +67,7 @@ def test_a_preset_of_a_gradient_opens_every_part(gradient, key):
 @pytest.mark.slow
 @pytest.mark.parametrize(("gradient", "rung"), RUNGS)
 def test_a_kernel_is_on_the_stage_and_in_front_of_the_listing(gradient, rung):
-    at = open_at(gradient=gradient, rung=rung)
+    at = open_at(gradient=gradient, rung=rung, **({"u": 1, "v": 1} if rung == "winograd" else {}))
     assert stages(at)[0].startswith(f"{GRADIENTS[gradient]}/{rung} ")
     assert "kt-note" not in texts(at)
     assert any(tab.label.endswith(".cu") for tab in at.tabs)
@@ -136,6 +136,12 @@ def test_an_invalid_value_is_named(params, expected):
 def test_too_many_phases_have_no_picture_and_the_page_says_why():
     at = open_at(view="watch", rung="implicit-gemm", u=4, v=4)
     assert stages(at) == [] and "makes 16 phases. The stage shows at most 9" in texts(at)
+
+
+@pytest.mark.parametrize("gradient", ["input", "filters"])
+def test_winograd_names_the_stride_that_it_cannot_run(gradient):
+    at = open_at(gradient=gradient, rung="winograd")
+    assert stages(at) == [] and "cannot run with these settings" in texts(at)
 
 
 def test_groups_are_refused_by_a_kernel_without_them():

@@ -14,15 +14,20 @@ from kernels.ladders import find
 from kernels.model.program import INPUT
 from kernels.runner import run, seeded_inputs
 from tests.helpers.shapes import conv_shapes
-from visuals.conv.backward import col2im, dinput, dweight, parts, phases
+from visuals.conv.backward import col2im, dinput, dweight, parts, phases, winograd
 from visuals.conv.backward.links import HOLE, OUTSIDE, Links, watched
 from visuals.conv.backward.scene import FOLDED, SCENES, backward_scene, why_not
+from visuals.conv.winograd.part import terms as TERMS
 from visuals.scene.payload import payload
 
 TOY = BACKWARD_PRESETS["backward-stride-toy"].shape
 # All options at once, and a sum that is cut into several parts.
 HARD = ConvShape(2, 2, 6, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
 MANY_PARTS = ConvShape(1, 1, 16, 16, 2, 3, 3, pad=1)
+DENSE = ConvShape(
+    2, 2, 7, 5, 2, 3, 3, pad=(1, 2), mode="convolution"
+)  # for Winograd's kernels: no stride, 3 x 3
+CASES = [(rung, s) for rung in SCENES for s in (TOY, HARD, MANY_PARTS, DENSE) if not why_not(s, rung, {})]
 RESULT = {"conv-dinput": "dx", "conv-dweight": "dw"}
 
 
@@ -48,8 +53,7 @@ def assert_ends_with_the_result(rung: str, s: ConvShape) -> None:
         assert scene.caption(t) and scene.source_at(t)[1] > 0
 
 
-@pytest.mark.parametrize("s", [TOY, HARD, MANY_PARTS], ids=str)
-@pytest.mark.parametrize("rung", SCENES)
+@pytest.mark.parametrize(("rung", "s"), CASES, ids=str)
 def test_a_scene_ends_with_what_the_kernel_stored(rung, s):
     assert_ends_with_the_result(rung, s)
 
@@ -66,9 +70,11 @@ def test_a_scene_of_any_shape_ends_with_what_the_kernel_stored(rung, s):
 @pytest.mark.parametrize("rung", FOLDED)
 def test_a_folded_scene_ends_with_the_same_values(rung):
     for s in (TOY, MANY_PARTS):
+        if why_not(s, rung, {}):
+            continue
         scene = backward_scene(rung, s, {}, inputs_of(rung, s))
         brief = FOLDED[rung](scene)
-        np.testing.assert_array_equal(brief.cells("dw"), scene.cells("dw"))
+        np.testing.assert_array_equal(brief.cells(result(rung)), scene.cells(result(rung)))
         assert brief.steps <= scene.steps
         lit = [
             {(source.file, line) for source, line in map(found.source_at, range(found.steps))}
@@ -77,6 +83,70 @@ def test_a_folded_scene_ends_with_the_same_values(rung):
         assert lit[0] == lit[1]  # every file and every line is still shown
         assert brief.source_at(brief.steps - 1)[0].file == scene.source_at(scene.steps - 1)[0].file
     assert brief.steps < scene.steps
+
+
+def test_only_winograd_s_kernels_refuse_a_shape_of_these():
+    refused = {rung for rung in SCENES for s in (TOY, HARD, MANY_PARTS) if why_not(s, rung, {})}
+    assert refused == {winograd.DINPUT, winograd.DWEIGHT}
+
+
+# -- Winograd ------------------------------------------------------------------------------------------
+@st.composite
+def dense_shapes(draw):
+    """Draws convolutions that Winograd's kernels for both gradients run."""
+    pad = draw(st.tuples(st.integers(0, 2), st.integers(0, 2)))
+    N, C, K = (draw(st.integers(1, 2)) for _ in range(3))
+    H, W = (draw(st.integers(3, 9)) for _ in range(2))
+    mode = draw(st.sampled_from(("cross-correlation", "convolution")))
+    return ConvShape(N, C, H, W, K, 3, 3, pad=pad, mode=mode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rung", [winograd.DINPUT, winograd.DWEIGHT])
+@pytest.mark.parametrize("m", [2, 4, 6])
+@settings(max_examples=4)
+@given(s=dense_shapes())
+def test_winograd_s_scene_is_the_kernel_s_and_its_sums_are_its_cells(rung, m, s):
+    """Every number of the workspaces and of the result is the sum of the cells that the scene names."""
+    inputs = inputs_of(rung, s, whole=True)
+    scene = backward_scene(rung, s, {"M": m}, inputs)
+    stored = run(rung, s, inputs, engine="emulator", tiles={"M": m}, measure=False).output
+    np.testing.assert_array_equal(
+        scene.cells(result(rung)), (stored[0] if "dinput" in rung else stored).ravel()
+    )
+    assert {one.out for one in scene.sums} == {"U", "V", "Z", result(rung)}
+    for one in scene.sums:
+        assert_sums(scene, one)
+
+
+def assert_sums(scene, one) -> None:
+    factors = scene.cells(one.left)[one.factors] if one.left else one.factors
+    terms = np.append(factors * scene.cells(one.right)[one.cells].astype(float), 0)
+    ends = np.append(0, np.cumsum(terms[:-1]))
+    summed = ends[np.asarray(one.start)[1:]] - ends[np.asarray(one.start)[:-1]]
+    scale = 1 + np.abs(terms).max()
+    np.testing.assert_allclose(scene.cells(one.out), summed, atol=1e-4 * scale)
+
+
+def test_a_filter_that_is_not_turned_is_detected(monkeypatch):
+    s = MANY_PARTS
+    inputs = inputs_of(winograd.DINPUT, s, whole=True)
+    assert_sums(*(lambda scene: (scene, scene.sums[0]))(backward_scene(winograd.DINPUT, s, {}, inputs)))
+    monkeypatch.setattr(winograd, "terms", lambda X, flip=False: TERMS(X))
+    scene = backward_scene(winograd.DINPUT, s, {}, inputs)
+    with pytest.raises(AssertionError):
+        assert_sums(scene, scene.sums[0])
+
+
+def test_the_turned_taps_are_those_of_the_filter_from_back_to_front():
+    inputs = inputs_of(winograd.DINPUT, MANY_PARTS, whole=True)
+    scene = backward_scene(winograd.DINPUT, MANY_PARTS, {}, inputs)
+    np.testing.assert_array_equal(scene.cells("g", 0), inputs["w"][0, 0].ravel()[::-1])
+    assert "turned by 180°" in scene.caption(0)
+    flipped = MANY_PARTS.with_(mode="convolution")
+    scene = backward_scene(winograd.DINPUT, flipped, {}, inputs)
+    np.testing.assert_array_equal(scene.cells("g", 0), inputs["w"][0, 0].ravel())
+    assert "as they are" in scene.caption(0)
 
 
 # -- links ---------------------------------------------------------------------------------------------

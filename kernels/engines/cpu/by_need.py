@@ -1,0 +1,52 @@
+"""A program run once with buffers that exist only while they are used, and the bytes that NumPy allocates for each step."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kernels.engines.protocol import RESOLUTION, Allocated
+from kernels.model import values
+from kernels.model.program import INPUT, OUTPUT, Program
+
+
+def allocate_by_need(
+    program: Program, inputs: Mapping[str, np.ndarray], lives: Mapping[str, tuple[int, int]]
+) -> list[Allocated]:
+    """Runs each step once. Returns the bytes of each buffer that exists during it, and what else NumPy allocates at most.
+
+    lives: the first and the last step of each workspace buffer. Python's own small objects are traced too: less than
+    RESOLUTION bytes do not count.
+    """
+    buffers = {b.name: b for b in program.buffers}
+    tracemalloc.start()
+    try:
+        arrays: dict[str, Any] = {b.name: np.array(inputs[b.name]) for b in program.of_role(INPUT)}
+        arrays |= {b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in program.of_role(OUTPUT)}
+        views = {view.name: view for view in program.views}
+        found = []
+        for n, step in enumerate(program.steps):
+            for name, (first, last) in lives.items():
+                if last < n:
+                    arrays.pop(name, None)
+                elif first == n:
+                    b = buffers[name]
+                    arrays[name] = np.full(b.shape, values.poison(b.dtype), b.dtype)
+            sizes = {name: array.nbytes for name, array in arrays.items()}
+            tracemalloc.reset_peak()
+            step.cpu(*(_argument(a, arrays, views) for a in step.args))
+            excess = tracemalloc.get_traced_memory()[1] - sum(sizes.values())
+            found.append(Allocated(sizes, excess if excess >= RESOLUTION else 0))
+    finally:
+        tracemalloc.stop()
+    return found
+
+
+def _argument(a: Any, arrays: Mapping[str, Any], views: Mapping[str, Any]) -> Any:
+    """Returns an argument of a step: an array by its name, a view of one that exists now, or a number."""
+    if not isinstance(a, str):
+        return a
+    return views[a].cut(arrays[views[a].of]) if a in views else arrays[a]

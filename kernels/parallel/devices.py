@@ -1,0 +1,276 @@
+"""Data parallel training on the GPUs of one process: each runs the step's launches, NCCL adds the gradients.
+
+The launches between two buckets are one CUDA graph on each GPU. The all-reduce of a bucket runs on a stream of its own, so
+the way back goes on meanwhile. The update waits for all buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kernels.collectives.shape import ALL_REDUCE
+from kernels.engines.cuda import devices as cuda_devices
+from kernels.engines.cuda.devices import DEADLINE_S, Devices, Nccl
+from kernels.i18n import tr
+from kernels.ladders import ladder_of
+from kernels.model.program import INPUT, Launch, Program, RuleError
+from kernels.model.rules import MAX_STATIC_SHARED
+from kernels.parallel.data import Bucket, buckets, replica
+from kernels.parallel.plan import DATA, Plan
+from kernels.training import graph as graphs
+from kernels.training import step
+from kernels.training.graph import UPDATE, Graph, node_program
+from kernels.training.memory import packed
+from kernels.training.networks import IMAGE
+from kernels.training.step import FACTOR, GRADIENTS, LABELS, WEIGHTS
+
+LIMIT = 1e-5  # of the largest weight: how far several GPUs may be from one
+NAN = 0xFF  # the byte of which a float32 NaN can consist
+
+
+class DifferentError(RuleError):
+    """Weights of several GPUs that are not those that they must be, as a sentence."""
+
+
+def segments(graph: Graph, found: Sequence[Bucket]) -> tuple[tuple[int, int], ...]:
+    """Returns ranges of a step's launches: up to the end of each bucket, the rest of the way back, the update."""
+    ends, at = {}, 0
+    for node in graph.nodes:
+        if node.phase == UPDATE:
+            before_update = at
+        at += len(node_program(node, ladder_of).steps)
+        ends[node.name] = at
+    cuts = [0, *(ends[bucket.ready.name] for bucket in found), before_update, at]
+    return tuple(pairwise(cuts))
+
+
+class Team:
+    """The GPUs 0 .. gpus - 1, each with a stream that computes and one that communicates, and NCCL on the latter. Kernels
+    stay loaded. RuleError says what a machine lacks."""
+
+    def __init__(self, gpus: int):
+        self.gpus = gpus
+        self.devices, self.links = Devices(gpus), Devices(gpus)
+        self.nccl = Nccl(self.links) if gpus > 1 else None
+        self._loaded: dict[Any, Any] = {}
+
+    def event(self, rank: int) -> Any:
+        """Returns an event of a GPU, without a time."""
+        with self.devices.on(rank):
+            return cuda_devices.load().cuda.Event(disable_timing=True)
+
+    def call(self, rank: int, launch: Launch, arrays: Mapping[str, Any]) -> Callable[[], None]:
+        """Returns what queues a launch on a GPU's current stream."""
+        kernel = self._kernel(rank, launch)
+        args = tuple(
+            arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in launch.args
+        )
+        return lambda: kernel(launch.grid, launch.block, args, shared_mem=launch.shared)
+
+    def _kernel(self, rank: int, launch: Launch) -> Any:
+        key = rank, launch.source, launch.entry, launch.defines
+        if key not in self._loaded:
+            self._loaded[key] = self.devices.kernel(*key)
+        kernel = self._loaded[key]
+        if launch.shared > MAX_STATIC_SHARED:
+            with self.devices.on(rank):
+                kernel.max_dynamic_shared_size_bytes = launch.shared
+        return kernel
+
+    def set(self, rank: int, array: Any, values: np.ndarray) -> None:
+        """Copies values to an array of a GPU."""
+        with self.devices.on(rank) as stream:
+            array.set(np.ascontiguousarray(values, array.dtype).reshape(array.shape), stream=stream)
+            stream.synchronize()
+
+    def get(self, rank: int, array: Any) -> np.ndarray:
+        """Returns a copy of an array of a GPU."""
+        with self.devices.on(rank) as stream:
+            found = array.get(stream=stream)
+            stream.synchronize()
+            return found
+
+    def wait(self, deadline_s: float = DEADLINE_S) -> None:
+        """Waits for all that is queued. DevicesHung after the deadline."""
+        self.devices.wait(deadline_s)
+        self.links.wait(deadline_s)
+
+    def close(self) -> None:
+        """Ends NCCL."""
+        self.wait()
+        if self.nccl:
+            self.nccl.close()
+
+
+@dataclass
+class _Memory:
+    """The arrays of one GPU's replica by name, and its launches ready to be queued."""
+
+    arrays: dict[str, Any]
+    calls: list[Callable[[], None]]
+
+
+class Replicas:
+    """A network on the GPUs of a team, each with its part of the images."""
+
+    def __init__(
+        self, plan: Plan, team: Team, images: np.ndarray, labels: np.ndarray, overlap: bool = True, seed: int = 0,
+        **factors: float,
+    ):  # fmt: skip
+        """`overlap`: whether a bucket is combined while the way back goes on, or all of them after it. RuleError if the plan
+        is not data parallel over the team's GPUs."""
+        if plan.way != DATA or plan.gpus != team.gpus:
+            rule = tr("data parallel over {gpus} GPUs runs here, got {way} over {got}", gpus=team.gpus, way=plan.way, got=plan.gpus)  # fmt: skip
+            raise RuleError(rule)
+        self.plan, self.team, self.overlap = plan, team, overlap and plan.gpus > 1
+        self.graph = replica(plan, **factors)
+        self.buckets = buckets(self.graph, plan.bucket_bytes)
+        program = packed(graphs.program(self.graph, ladder_of), step.statistics(self.graph))
+        given = [self._inputs(rank, images, labels, seed) for rank in range(plan.gpus)]
+        self._first = [{b.name: each[b.name] for b in program.in_place} for each in given]
+        self._replicas = [self._replica(rank, program, each) for rank, each in enumerate(given)]
+        self._reduce = [self._runners(bucket) for bucket in self.buckets] if team.nccl else []
+        self._events = [team.event(rank) for rank in range(plan.gpus)]
+        self._run_once()
+        self._graphs = [self._captured(rank) for rank in range(plan.gpus)]
+        self.reset()
+
+    def _inputs(self, rank: int, images: np.ndarray, labels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+        each = self.plan.batch // self.plan.gpus
+        part = slice(rank * each, (rank + 1) * each)
+        first = step.inputs(self.graph, images[part], labels[part], seed)
+        mean = np.full(each, 1 / self.plan.batch, np.float32)  # of all images
+        return first | {IMAGE: images[part], LABELS: labels[part], FACTOR: mean}
+
+    def _replica(self, rank: int, program: Program, inputs: Mapping[str, np.ndarray]) -> _Memory:
+        arrays = {}
+        for b in program.buffers:
+            arrays[b.name] = self.team.devices.empty(rank, b.shape, b.dtype)
+            self.team.devices.fill(rank, arrays[b.name], NAN)
+        arrays |= {view.name: view.cut(arrays[view.of]) for view in program.views}
+        for b in program.of_role(INPUT):
+            self.team.set(rank, arrays[b.name], inputs[b.name])
+        return _Memory(arrays, [self.team.call(rank, each, arrays) for each in program.steps])
+
+    def _runners(self, bucket: Bucket) -> list[Any]:
+        """Returns what queues the all-reduce of a bucket on all GPUs, one for each of its ranges."""
+        found = []
+        for first, stop in bucket.ranges:
+            parts = [each.arrays[GRADIENTS].reshape(-1)[first:stop] for each in self._replicas]
+            found.append(self.team.nccl.runner(ALL_REDUCE, parts, parts))
+        return found
+
+    # -- a step ----------------------------------------------------------------------------------------
+    def _run_once(self) -> None:
+        """Runs every launch and every all-reduce once: kernels are loaded, NCCL has connected the GPUs."""
+        for rank, each in enumerate(self._replicas):
+            with self.team.devices.on(rank):
+                for call in each.calls:
+                    call()
+        self.team.wait()
+        for n in range(len(self._reduce)):
+            self._combine(n)
+        self.team.wait()
+
+    def _captured(self, rank: int) -> list[Any]:
+        """Returns a CUDA graph of each segment of one GPU, None for an empty one."""
+        found = []
+        for first, stop in segments(self.graph, self.buckets):
+            if first == stop:
+                found.append(None)
+                continue
+            with self.team.devices.on(rank) as stream:
+                stream.begin_capture()
+                try:
+                    for call in self._replicas[rank].calls[first:stop]:
+                        call()
+                finally:
+                    captured = stream.end_capture()
+            found.append(captured)
+        return found
+
+    def _launch(self, segment: int) -> None:
+        for rank, each in enumerate(self._graphs):
+            if each[segment] is not None:
+                with self.team.devices.on(rank) as stream:
+                    each[segment].launch(stream)
+
+    def _combine(self, bucket: int) -> None:
+        """Queues the all-reduce of a bucket behind what each GPU has been given to compute so far."""
+        self._after(self.team.devices, self.team.links)
+        for run in self._reduce[bucket]:
+            run()
+
+    def _after(self, first: Devices, then: Devices) -> None:
+        """Lets one stream of each GPU wait for all that the other one has so far."""
+        for rank, event in enumerate(self._events):
+            with first.on(rank) as stream:
+                event.record(stream)
+            with then.on(rank) as stream:
+                stream.wait_event(event)
+
+    def step(self) -> None:
+        """Queues one step on all GPUs."""
+        count = len(self.buckets)
+        for n in range(count):
+            self._launch(n)
+            if self.overlap:
+                self._combine(n)
+        self._launch(count)
+        if self._reduce and not self.overlap:
+            for n in range(count):
+                self._combine(n)
+        if self._reduce:
+            self._after(self.team.links, self.team.devices)
+        self._launch(count + 1)
+
+    # -- around it -------------------------------------------------------------------------------------
+    def reset(self) -> None:
+        """Sets weights and state back to the first ones."""
+        self.team.wait()
+        for rank, first in enumerate(self._first):
+            for name, values in first.items():
+                self.team.set(rank, self._replicas[rank].arrays[name], values)
+
+    def weights(self) -> list[np.ndarray]:
+        """Returns the weights of each GPU, float32."""
+        self.team.wait()
+        return [self.team.get(rank, each.arrays[WEIGHTS]) for rank, each in enumerate(self._replicas)]
+
+    def seconds(self, times: int) -> float:
+        """Returns the seconds of a step, of so many queued one behind the other."""
+        return self.team.devices.seconds(self.step, times)
+
+    def close(self) -> None:
+        """Frees the arrays."""
+        self.team.wait()
+        self._graphs.clear()
+        self._reduce.clear()
+        self._replicas.clear()
+
+
+def check_equal(graph: Graph, weights: Sequence[np.ndarray]) -> None:
+    """DifferentError if the weights of two GPUs differ in any bit."""
+    for view in (v for v in graph.views if v.of == WEIGHTS):
+        for rank, other in enumerate(weights):
+            if not np.array_equal(view.cut(weights[0]), view.cut(other)):
+                raise DifferentError(tr("{name} on GPU {rank} differs from GPU 0", name=view.name, rank=rank))
+
+
+def check_near(graph: Graph, weights: np.ndarray, right: np.ndarray, limit: float = LIMIT) -> float:
+    """Returns the largest difference of a weight over the largest weight. DifferentError if it is above the limit, or no
+    number."""
+    views = [view for view in graph.views if view.of == WEIGHTS]
+    largest = max(float(np.abs(view.cut(right)).max()) for view in views)
+    worst = np.max([np.abs(view.cut(weights) - view.cut(right)).max() for view in views])  # NaN stays NaN
+    error = float(worst) / largest
+    if not error <= limit:
+        raise DifferentError(
+            tr("the weights differ by {error} of the largest one, at most {limit} is right", error=f"{error:.2g}", limit=f"{limit:g}")
+        )  # fmt: skip
+    return error

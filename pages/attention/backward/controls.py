@@ -1,0 +1,59 @@
+"""The controls of the lesson on attention's backward pass: presets, extents, numbers on the stage, rung on the stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from kernels.attention.backward.presets import BACKWARD_PRESETS
+from kernels.attention.backward.shape import BackwardShape
+from kernels.i18n import decimal, mark, tr, trn
+from pages.attention.backward import address
+from pages.attention.backward.address import ADDRESS
+from pages.attention.controls import draw_fields, name
+from pages.parts import rung_picker
+from pages.parts.address import Fields
+from pages.parts.controls import Link, chooser, presets
+from pages.parts.rung_address import Selection
+from pages.parts.sizes import Sizes
+from visuals import units
+from visuals.attention.backward.inputs import KINDS
+from visuals.attention.backward.story import squares
+
+CHIPS = {
+    "backward-toy": mark("Toy N=16"), "backward-toy-causal": mark("Toy N=32, causal"), "backward-toy-fp16": "N=32, FP16",
+    "backward-gpt2": "GPT-2", "backward-bert": "BERT", "backward-2048": "N=2048", "backward-2048-causal": mark("N=2048, causal"),
+    "backward-2048-fp16": "N=2048, FP16", "backward-8192": "N=8192", "backward-d128": "d=128", "backward-ragged": mark("ragged"),
+}  # fmt: skip
+REAL = BACKWARD_PRESETS["backward-2048"].shape
+
+
+def sizes(query: Selection) -> Sizes:
+    """Returns how the strip names a shape, and one of 2,048 tokens, causal and of the same type if the stage's is."""
+    return Sizes(name, lambda s: replace(REAL, causal=s.causal, dtype=s.dtype), ADDRESS.chosen_tiles(query))
+
+
+def read(page: str, visible: bool) -> tuple[Selection, Link]:
+    """Draws the controls and returns their query and a function that links to another preset.
+
+    The link keeps all other settings. If not `visible`, only the URL is read."""
+    return rung_picker.selection(page, ADDRESS, _controls if visible else None)
+
+
+def _controls(fields: Fields, query: Selection, link: Link) -> None:
+    with st.container(key="chips", horizontal=True):
+        labels = {key: tr(label) for key, label in CHIPS.items()}
+        presets(link, labels, BACKWARD_PRESETS, ADDRESS.lit_shape(query))
+        chooser(address.VALUES, {name: tr(caption) for name, caption in KINDS.items()})
+    types = tr("The type is that of Q, K, V, O and of all gradients.")
+    draw_fields(fields, query.shape, types, _derived(query.shape))
+
+
+def _derived(s: BackwardShape) -> str:
+    """Returns HTML: the bytes of P and dS, the FLOPs, and the least bytes that the backward pass of this shape moves."""
+    return trn(
+        "P and dS <b>{N}×{N}</b> for <b>{n}</b> head: <b>{squares}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved",
+        "P and dS <b>{N}×{N}</b> for <b>{n}</b> heads: <b>{squares}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved",
+        s.heads, N=decimal(f"{s.N:,}"), squares=units.bytes_(squares(s)), flops=units.count(s.flops), bytes=units.bytes_(s.bytes),
+    )  # fmt: skip

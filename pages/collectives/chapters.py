@@ -1,0 +1,200 @@
+"""The chapters of the lesson on many GPUs: why sums, through one GPU, the ring's two halves, a tree, latency, bytes, the rest."""
+
+from __future__ import annotations
+
+from kernels.collectives import cost, schedules
+from kernels.collectives.recorded import predicted_ms
+from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, NAIVE, ONE_SHOT, RING, TREE
+from kernels.i18n import mark
+from pages.parts.chapters import Chapter, Question, Story, no_facts
+from visuals import units
+from visuals.collectives.evidence import facts as facts_of
+from visuals.strip.facts import Evidences, Facts
+
+MORE = 8  # GPUs, where a chapter asks what changes with more of them
+GROWTH = (1.1, 2, 5)  # between the answers to how many times as long MORE GPUs take
+CHOICES = (NAIVE, RING, TREE, ONE_SHOT)  # "which is fastest?"
+PORTS = (1.5, 1.75, 3.5)  # answers: times the array
+
+
+def facts(evidences: Evidences) -> Facts:
+    """Returns the fields of the sentences: those of both lengths, and what the ring and more GPUs would need."""
+    found = {
+        f"{size}_{name}": text for size, one in evidences.items() for name, text in facts_of(one).items()
+    }
+    ranks = evidences["stage"].shape.ranks
+    return found | {
+        "half": str(ranks - 1),
+        "ring_rounds": str(2 * (ranks - 1)),
+        "more": str(MORE),
+        "more_times": units.ratio(_growth(evidences)),
+        "ring_more": units.ratio(cost.bus_factor(ALL_REDUCE, MORE)),
+        "ring_most": units.ratio(cost.bus_factor(ALL_REDUCE, 10**9)),
+    }
+
+
+def _growth(evidences: Evidences) -> float:
+    """Returns how many times as long MORE GPUs take as those on the stage, by the model, at the strip's length."""
+    s = evidences["real"].shape
+    return predicted_ms(s.kind, s.algorithm, MORE, s.nbytes) / predicted_ms(
+        s.kind, s.algorithm, s.ranks, s.nbytes
+    )
+
+
+def growth(evidences: Evidences) -> int | None:
+    return sum(_growth(evidences) >= edge for edge in GROWTH)
+
+
+def ring_port(evidences: Evidences) -> int | None:
+    """Returns how much of the array each port of a ring of MORE GPUs moves."""
+    times = cost.bus_factor(ALL_REDUCE, MORE)
+    return PORTS.index(times) if times in PORTS else None
+
+
+def fastest(evidences: Evidences) -> int | None:
+    """Returns which of CHOICES is predicted to be the fastest at the strip's length."""
+    found = evidences["real"]
+    return min(range(len(CHOICES)), key=lambda n: found.predicted_ms(CHOICES[n]))
+
+
+def one_link_at_a_time(evidences: Evidences) -> bool:
+    return all(len(moves) == 1 for moves in schedules.of_shape(evidences["stage"].shape).rounds)
+
+
+def every_link_always(evidences: Evidences) -> bool:
+    """Returns whether every GPU sends and receives in every round, and half of the rounds add."""
+    plan = schedules.of_shape(evidences["stage"].shape)
+    ranks = plan.shape.ranks
+    adding = [moves[0].add for moves in plan.rounds]
+    return all(len(moves) == ranks for moves in plan.rounds) and adding == [True] * (ranks - 1) + [False] * (
+        ranks - 1
+    )
+
+
+def a_tree_has_fewer_rounds(evidences: Evidences) -> bool:
+    found = evidences["stage"]
+    return found.rounds < 2 * (found.shape.ranks - 1) and found.port_bytes > found.least_bytes
+
+
+def latency_decides(evidences: Evidences) -> bool:
+    waits, moves = evidences["real"].shares
+    return waits > moves
+
+
+def bytes_decide(evidences: Evidences) -> bool:
+    found = evidences["real"]
+    return not latency_decides(evidences) and found.predicted_ms(RING) < found.predicted_ms(ONE_SHOT)
+
+
+SMALL = {"ranks": "3", "elements": "12"}  # three arrays are below each other at 1280 x 720
+CHAPTERS = (
+    Chapter(
+        mark("Every GPU needs the sum"),
+        (
+            mark("{stage_ranks} GPUs train one network, each with images of its own. Each has [gradients](input) in its memory: {stage_elements} numbers here."),
+            mark("All must change their weights in the same way. So each needs [the sum](output) of all {stage_ranks} arrays."),
+        ),
+        SMALL,
+        nudge=mark("Press Play: numbers move between the memories, round by round."),
+    ),
+    Chapter(
+        mark("All through one GPU"),
+        (
+            mark("The plainest way: GPU 0 receives every array, adds them all and sends [the sum](output) back."),
+            mark("Only one link is busy in each round. The others wait. The port of GPU 0 moves {stage_times} times the array."),
+        ),
+        {"algorithm": NAIVE, **SMALL},
+        step=1,
+        loop=(0, 5),
+        question=Question(
+            mark("Your guess: how long would {more} GPUs take, against {stage_ranks}?"),
+            (mark("The same"), mark("Up to 2 times"), mark("Up to 5 times"), mark("Longer")),
+            growth,
+            mark("The model predicts {more_times} times as long: each further GPU adds two rounds with the whole array."),
+        ),
+        holds=one_link_at_a_time,
+    ),
+    Chapter(
+        mark("A ring: first the sums"),
+        (
+            mark("Each array is cut into {stage_ranks} chunks. In each round every GPU sends one chunk to the next GPU, which [adds](output) it."),
+            mark("After {half} rounds each GPU holds one complete chunk. This half is a reduce-scatter."),
+        ),
+        SMALL,
+        step=1,
+        loop=(0, 2),
+        nudge=mark("Click a number to follow it from GPU to GPU."),
+        holds=every_link_always,
+    ),
+    Chapter(
+        mark("A ring: then the copies"),
+        (
+            mark("The [complete chunks](output) go round once more. Each GPU copies what it receives: this half is an all-gather."),
+            mark("In {stage_rounds} rounds each port moves {stage_times} times the array. All links are busy in every round."),
+        ),
+        SMALL,
+        step=3,
+        loop=(3, 4),
+        question=Question(
+            mark("Your guess: how much does each port move in a ring of {more} GPUs?"),
+            (mark("1.5 times the array"), mark("1.75 times the array"), mark("3.5 times the array")),
+            ring_port,
+            mark("{ring_more} times the array. However many GPUs there are, it is less than {ring_most} times."),
+        ),
+        holds=every_link_always,
+    ),
+    Chapter(
+        mark("A tree has fewer rounds"),
+        (
+            mark("GPUs add in pairs, so each round halves the number of partial sums. Then [the sum](output) returns the same way."),
+            mark("{stage_ranks} GPUs need {stage_rounds} rounds, a ring {ring_rounds}. But every round moves the whole array: {stage_times} times in all."),
+        ),
+        {"algorithm": TREE, "ranks": str(MORE)},
+        step=1,
+        loop=(0, 7),
+        holds=a_tree_has_fewer_rounds,
+    ),
+    Chapter(
+        mark("Small arrays: latency decides"),
+        (
+            mark("A round takes time before its first byte arrives: its latency."),
+            mark("One-shot has a single round. Every GPU reads the arrays of all others and [adds](output) them itself."),
+            mark("At {real_length} latency is {real_waits} of the predicted time."),
+        ),
+        {"algorithm": ONE_SHOT, "bytes": "64 KiB", **SMALL},
+        step=1,
+        size="real",
+        question=Question(
+            mark("Your guess: which is the fastest at {real_length}?"),
+            (mark("Through one GPU"), mark("Ring"), mark("Tree"), mark("One-shot")),
+            fastest,
+            mark("The model predicts {real_predicted_one_shot} for one-shot, {real_predicted_tree} for a tree, {real_predicted_ring} for a ring."),
+        ),
+        holds=latency_decides,
+    ),
+    Chapter(
+        mark("Large arrays: bytes decide"),
+        (
+            mark("At {real_length} latency is only {real_waits} of the predicted time. Now the bytes of each port count."),
+            mark("The model predicts {real_predicted_ring} for a ring and {real_predicted_one_shot} for one-shot, which moves whole arrays."),
+        ),
+        {"bytes": "1 GiB", **SMALL},
+        step=4,
+        size="real",
+        nudge=mark("In Explore, look for the length at which both lines of the chart cross."),
+        holds=bytes_decide,
+    ),
+    Chapter(
+        mark("The halves alone, and others"),
+        (
+            mark("Both halves of a ring are collectives of their own. If each GPU updates only its chunk of the weights, an [all-gather](output) then gives them to all."),
+            mark("A broadcast copies one array to all GPUs. An all-to-all moves a block from every GPU to every other."),
+        ),
+        {"kind": ALL_GATHER, **SMALL},
+        step=1,
+        loop=(0, 2),
+        nudge=mark("The lesson [train](/train) computes the gradients that are summed here."),
+    ),
+)  # fmt: skip
+
+STORY = Story(CHAPTERS, facts, no_facts)

@@ -1,0 +1,206 @@
+"""The cards of the lesson on parallel training. Each begins with its conclusion; the table that shows it is folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+import streamlit as st
+
+from kernels.i18n import decimal, mark, tr, trn
+from kernels.parallel import links
+from kernels.parallel.check import Check
+from kernels.parallel.memory import HELD
+from kernels.parallel.plan import PIPELINES, TENSOR, WAYS
+from kernels.parallel.timeline import LINK, SEND
+from kernels.training.networks import NETWORKS
+from pages.parallel import address, stage
+from pages.parts.text import card_title, conclusion, details, paragraph, together
+from visuals import units
+from visuals.parallel import recorded
+from visuals.parallel.evidence import ParallelEvidence, facts
+from visuals.parallel.scene import COLLECTIVES
+from visuals.training.plan import NAMES
+
+ASSUMPTIONS = (
+    mark("A kernel’s time has a fixed part and a part that grows with the images. Both come from two batches, recorded on an {device}."),
+    mark("All launches of a step are in one CUDA graph, so launching takes no time between kernels."),
+    mark("Inside a node of {node} GPUs a collective is a ring over NVLink. It takes 26 µs for 64 KiB on two H200s, and 1 GiB moves at 325 GB/s: both measured. A hop takes 3.4 µs, as NCCL assumes."),
+    mark("Between nodes each GPU has a network card of 400 Gbit/s, and a hop takes 14 µs, as NCCL assumes."),
+    mark("Computing and communicating do not slow each other down."),
+)  # fmt: skip
+
+
+def section(values: address.Values) -> None:
+    """Draws the cards."""
+    found = address.evidence(values)
+    with st.container(key="cards", horizontal=True):
+        with st.container(key="cards_left"):
+            with st.container(key="card_time", border=True):
+                moves(found)
+            with st.container(key="card_roofline", border=True):
+                same_numbers(found)
+        with st.container(key="cards_right"):
+            with st.container(key="card_memory", border=True):
+                memory(found)
+            with st.container(key="card_why", border=True):
+                assumptions(found)
+            with st.container(key="card_recorded", border=True):
+                measured(found)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]], label: str) -> str:
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    first = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    return (
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
+        f'<table class="kt-table kt-shares"><tr>{first}</tr>{lines}</table></div>'
+    )
+
+
+# -- what moves ------------------------------------------------------------------------------------------
+def moves(found: ParallelEvidence) -> None:
+    """Draws what the GPUs send each other in a step."""
+    line = found.timeline
+    tasks = [(n, task) for n, task in enumerate(line.tasks) if task.nbytes]
+    title = card_title(tr("What moves, and when"))
+    if not tasks or found.plan.gpus == 1:
+        together(title, conclusion(tr("One GPU sends nothing.")))
+        return
+    total = sum(task.nbytes for _, task in tasks)
+    said = trn("A step has {n} exchange, over arrays of {bytes} together.", "A step has {n} exchanges, over arrays of {bytes} together.",
+               len(tasks), bytes=units.bytes_(total))  # fmt: skip
+    rows = [
+        (units.time_(line.starts[n] / 1e3), _kind(task.kind), task.name if task.kind != SEND else _route(task.name), units.bytes_(task.nbytes), units.time_(task.us / 1e3))
+        for n, task in sorted(tasks, key=lambda item: line.starts[item[0]])
+    ]  # fmt: skip
+    head = (tr("starts at"), tr("exchange"), tr("of"), tr("bytes"), tr("takes"))
+    about = tr("GPU 1 communicates for {moving} of {total}.", moving=units.time_(line.busy(0, LINK) / 1e3),
+               total=units.time_(line.total / 1e3))  # fmt: skip
+    together(
+        title,
+        conclusion(said),
+        f"<p>{units.badge('predicted')}</p>",
+        paragraph(about, "why"),
+        details(_table(head, rows, tr("Exchanges of the step")), label=tr("All {n} exchanges", n=len(rows))),
+    )
+
+
+def _kind(kind: str) -> str:
+    return tr("message") if kind == SEND else tr(COLLECTIVES[kind])
+
+
+def _route(name: str) -> str:
+    source, target = (int(n) + 1 for n in name.split(" → "))
+    return tr("GPU {source} to GPU {target}", source=source, target=target)
+
+
+# -- memory ------------------------------------------------------------------------------------------------
+def memory(found: ParallelEvidence) -> None:
+    """Draws the bytes of each role on each GPU."""
+    totals = [holding.peak.total for holding in found.holdings]
+    said = tr("The fullest GPU needs {bytes}. One GPU alone would need {one}.", bytes=units.bytes_(max(totals)), one=units.bytes_(found.alone.peak.total))  # fmt: skip
+    rows = [
+        (tr("GPU {n}", n=n + 1), *(units.bytes_(holding.largest(role)) for role in HELD), units.bytes_(holding.peak.total))
+        for n, holding in enumerate(found.holdings)
+    ]  # fmt: skip
+    head = ("", *(tr(NAMES[role]) for role in HELD), tr("peak"))
+    together(
+        card_title(tr("Memory of each GPU")),
+        conclusion(said),
+        f"<p>{units.badge('predicted')}</p>",
+        _table(head, rows, tr("Memory of each GPU")),
+        paragraph(
+            tr(
+                "The most bytes of each role during a step. They do not all occur at once: the peak also has images and workspace."
+            )
+        ),
+    )
+
+
+# -- the numbers -------------------------------------------------------------------------------------------
+def same_numbers(found: ParallelEvidence) -> None:
+    """Draws a button that runs the step on this processor, and what the comparison gave."""
+    together(
+        card_title(tr("The same numbers")),
+        conclusion(
+            tr("Several GPUs must learn what one GPU learns: a test compares all weights after a step.")
+        ),
+        paragraph(_about_numbers(found), "why"),
+    )
+    result = stage.checked(found)
+    if result is None:
+        together(
+            paragraph(
+                tr(
+                    "Press Compare under the picture: this processor runs the step for all GPUs, with a few images."
+                )
+            )
+        )
+        return
+    here = units.badge("measured", tr("here"))
+    together(f"<p>{here}</p>", paragraph(result_text(found, result)))
+
+
+def _about_numbers(found: ParallelEvidence) -> str:
+    plan = found.plan
+    if plan.way in PIPELINES:
+        return tr("A pipeline with micro-batches is gradient accumulation: its weights are equal bit by bit.")
+    if plan.way == TENSOR:
+        return tr("Each split sum is added over all GPUs. Only the order of additions differs from one GPU.")
+    if plan.network == "residual":
+        return tr(
+            "Batch norm uses the mean and variance of the images on its GPU alone. So this network learns other numbers than "
+            "with all images on one GPU. Only if they are exchanged too (synchronised batch norm) is it the same."
+        )
+    return tr("The gradients of all images are added. Only the order of additions differs from one GPU.")
+
+
+def result_text(found: ParallelEvidence, result: Check) -> str:
+    """Returns what a comparison found, in sentences."""
+    error = decimal(f"{result.error:.1g}")
+    text = tr(
+        "{images} images: the weights differ from one GPU’s float64 step by at most {error} of the largest weight.",
+        images=result.images, error=error,
+    )  # fmt: skip
+    if result.parts_error is None:
+        return text
+    if result.parts_error == 0:
+        return text + " " + tr("They equal a step of one GPU in as many parts bit by bit.")
+    parts = decimal(f"{result.parts_error:.1g}")
+    return text + " " + tr("From a step of one GPU in as many parts they differ by {error}.", error=parts)
+
+
+# -- the model ---------------------------------------------------------------------------------------------
+def assumptions(found: ParallelEvidence) -> None:
+    """Draws what the predicted times assume."""
+    fields = {"device": facts(found)["device"], "node": links.NODE}
+    items = "".join(f"<li>{escape(tr(text, **fields))}</li>" for text in ASSUMPTIONS)
+    together(
+        card_title(tr("What the prediction assumes")),
+        conclusion(tr("All times here are predicted: from recorded kernels and a model of the links.")),
+        f"<ul>{items}</ul>",
+    )
+
+
+def measured(found: ParallelEvidence) -> None:
+    """Draws the recorded times of parallel steps, or that there are none."""
+    rows = [row for row in recorded.rows() if row.get("step_us") and row["network"] == found.plan.network]
+    title = card_title(tr("Recorded on several GPUs"))
+    if not rows:
+        together(title, conclusion(tr("Not recorded yet.")))
+        return
+    head = (tr("network"), tr("way"), tr("GPUs"), tr("images"), tr("overlap"), tr("step"), tr("device"))
+    lines = [
+        (
+            tr(NETWORKS[row["network"]].title), tr(WAYS[row["way"]]), str(row["gpus"]), units.count(row["batch"]),
+            tr("yes") if row.get("overlap") else tr("no"), units.time_(row["step_us"] / 1e3), str(row["device"]),
+        )
+        for row in rows
+    ]  # fmt: skip
+    together(
+        title,
+        conclusion(trn("{n} step was recorded.", "{n} steps were recorded.", len(rows))),
+        f"<p>{units.badge('recorded')}</p>",
+        _table(head, lines, tr("Recorded steps")),
+    )

@@ -1,0 +1,114 @@
+"""The lesson on many GPUs without a browser: every collective, its cards, its run on emulated GPUs."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import pytest
+
+from kernels.collectives.shape import ALGORITHMS
+from kernels.jobs.job import JobError
+from pages.collectives import live
+from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
+
+open_at = partial(open_page, "collectives/page.py")
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_a_collective_shows_its_stage_and_cards(kind):
+    at = open_at(kind=kind)
+    first = "ring" if "ring" in ALGORITHMS[kind] else ALGORITHMS[kind][0]
+    assert stages(at) == [f"{kind} {first} 4 16"]
+    for card in ("Time over length", "Bytes of each link", "All collectives", "Kernel"):
+        assert f'<h2 class="kt-card">{card}' in texts(at)
+    assert set(links(at)) >= {"Story", "**Explore**"}
+    (stage, real) = strip(at)["sizes"]
+    assert (stage["key"], real["key"]) == ("stage", "real") and real["label"] == "4 GPUs, 64 MiB each"
+
+
+def test_the_emulator_agrees_with_the_schedule():
+    assert "Each link moved the same bytes" in texts(open_at(ranks=3, elements=10))
+    assert "Counted from the schedule" in texts(open_at(algorithm="tree"))
+
+
+def test_an_algorithm_of_another_collective_is_named():
+    at = open_at(kind="broadcast", algorithm="one-shot")
+    assert stages(at) == ["broadcast ring 4 16"]
+    assert "broadcast has the algorithms naive, tree, ring, got one-shot" in texts(at)
+
+
+def test_alone_in_a_frame_it_is_the_stage():
+    assert len(heads(open_at(view="watch"))) == 1
+
+
+@pytest.fixture
+def one_gpu(monkeypatch):
+    monkeypatch.setattr(live, "refusal", lambda ranks: f"{ranks} GPUs are needed, this machine has 1")
+
+
+def test_without_enough_gpus_the_button_emulates(one_gpu):
+    at = open_at(ranks=2, elements=8)
+    run = strip(at)["run"]
+    assert run["can"] and run["label"] == "Emulate"
+    assert run["text"] == "Not measured here: 2 GPUs are needed, this machine has 1."
+    press(at, "run", size="real")
+    end = time.monotonic() + 60
+    while at.session_state[live.KEY].running:
+        assert time.monotonic() < end and not at.exception
+        time.sleep(0.05)
+        at.run()
+    at.run()
+    assert strip(at)["run"]["text"].startswith("Emulated: 4 kernels on 2 GPUs. All sums are right")
+
+
+def test_a_collective_without_a_kernel_has_no_button(one_gpu):
+    run = strip(open_at(kind="broadcast"))["run"]
+    assert not run["can"] and run["text"].startswith("Not measured here")
+
+
+class Done:
+    """A job that is over: rows, or the error of its process."""
+
+    done, share, text = True, 1.0, ""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def result(self):
+        if isinstance(self.rows, str):
+            raise JobError(self.rows)
+        return self.rows
+
+
+def ran(monkeypatch, rows):
+    """Returns the page after a run that gave these rows or this error."""
+    monkeypatch.setattr(live, "refusal", lambda ranks: "")
+    monkeypatch.setattr(
+        live,
+        "start",
+        lambda request: live.st.session_state.update({live.KEY: live.Live(request, Done(rows))}),
+    )
+    at = open_at()
+    assert strip(at)["run"]["can"]
+    press(at, "run", size="real")
+    at.run()
+    return at
+
+
+def test_a_run_shows_its_times_and_what_failed(monkeypatch):
+    row = {"kind": "all-reduce", "ranks": 4, "median_ms": 0.4, "p20_ms": 0.4, "p80_ms": 0.41, "n": 15, "device": "NVIDIA X", "date": "2026-01-01"}  # fmt: skip
+    rows = [
+        row | {"algorithm": "ring"},
+        {"kind": "all-reduce", "algorithm": "nccl", "refused": "NCCL was not found"},
+    ]
+    at = ran(monkeypatch, rows)
+    _, real = strip(at)["sizes"]
+    assert real["time"]["value"] == "400 µs" and real["time"]["badge"]["kind"] == "measured"
+    assert strip(at)["run"]["error"] == "nccl: NCCL was not found"
+
+
+def test_a_run_that_hangs_ends_in_words(monkeypatch):
+    at = ran(monkeypatch, "GPU 1 did not end within 20 s: another GPU or its link may be lost")
+    assert strip(at)["run"]["error"].startswith("GPU 1 did not end within 20 s")
+    assert strip(at)["sizes"][1]["time"]["badge"]["kind"] == "predicted"

@@ -1,0 +1,38 @@
+"""Sentences about the figures of the copies between rows of tokens and heads, with their numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kernels.heads.ladder import MERGE, SPLIT
+from kernels.heads.presets import presets
+from kernels.heads.shape import HeadsShape
+from kernels.i18n import cached, decimal, mark, tr
+from visuals import units
+from visuals.charts import layer_story
+from visuals.charts.story import Story
+
+
+def cost(s: HeadsShape) -> str:
+    """Returns what is moved, and why nothing is computed."""
+    return tr(
+        "{numbers} numbers are read once and written once: {bytes}. Nothing is computed: each number gets another address.",
+        numbers=decimal(f"{s.elements:,}"),
+        bytes=units.bytes_(s.bytes),
+    )
+
+
+@cached(4)
+def _examples(ladder: str):
+    return layer_story.examples(ladder, f"{ladder}/elements", presets(ladder))
+
+
+STORIES = {
+    ladder: Story(
+        cost,
+        layer_story.gain(f"{ladder}/elements"),
+        partial(_examples, ladder),
+        mark("Recorded speed-up of our fastest kernel over the plainest:"),
+    )
+    for ladder in (SPLIT, MERGE)
+}

@@ -1,0 +1,35 @@
+"""The recorded measurements of parallel steps: kernels/records/parallel.json, a list of rows.
+
+benchmarks.parallel writes it. A row has network, way, gpus, batch, optimizer, bucket_bytes, overlap, device, topology, date
+and any of: step_us (microseconds of a step), samples (of it), error (the text of a failure). What a row lacks is not recorded
+yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kernels
+from kernels.parallel.plan import Plan
+
+FILE = Path(kernels.__file__).parent / "records" / "parallel.json"
+Row = Mapping[str, Any]
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Returns all rows; none if nothing was recorded."""
+    return tuple(json.loads(FILE.read_text("utf-8"))) if FILE.exists() else ()
+
+
+def recorded(plan: Plan, overlap: bool = True) -> Row | None:
+    """Returns the newest row of a step, of the same buckets if one has them, or None."""
+    step = plan.network, plan.way, plan.gpus, plan.batch, plan.optimizer, overlap
+    keys = "network", "way", "gpus", "batch", "optimizer", "overlap"
+    same = [row for row in rows() if row.get("step_us") and tuple(row.get(key) for key in keys) == step]
+    exact = [row for row in same if row.get("bucket_bytes") == plan.bucket_bytes]
+    return max(exact or same, key=lambda row: row.get("date", ""), default=None)
