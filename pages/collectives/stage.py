@@ -12,7 +12,7 @@ from kernels.collectives.shape import ALL_REDUCE
 from kernels.i18n import tr
 from kernels.jobs.exchange import Exchange
 from pages.collectives import address, live
-from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.query import url_is_stale
 from visuals import stage
 from visuals.collectives import strip
@@ -35,7 +35,7 @@ class CollectiveStage:
         """Draws the stage and its strip. They are polled while a run is under way."""
         running = live.current()
         polled = bool(running and running.running)
-        st.fragment(_draw, run_every=POLL_S if polled else None)(self, polled)
+        draw_stage(_draw, self, KEY, self.chapter, POLL_S if polled else None)
 
 
 def evidences(values: Mapping[str, Any]) -> dict[str, CollectiveEvidence]:
@@ -101,8 +101,9 @@ def _run(values: Mapping[str, Any], running: live.Live | None) -> Run:
 def _act(on_stage: CollectiveStage, pressed: Mapping[str, Any]) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     match pressed:
-        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter:
+        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
             go_to_chapter(number, on_stage.chapter.story)
+            st.rerun()
         case {"do": "stop"}:
             live.stop()
             st.rerun()

@@ -22,8 +22,9 @@ def draw(values: address.Values, scene: Scene | None, chapter: OpenChapter | Non
     """Draws the stage. What was pressed is done first: a chapter opens, or the step is compared on this processor."""
     found = address.evidence(values)
     match stage.pressed(KEY):
-        case {"do": "chapter", "chapter": int(number)} if chapter:
+        case {"do": "chapter", "chapter": int(number)} if chapter and number != chapter.at:
             go_to_chapter(number, chapter.story)
+            st.rerun()
         case {"do": "run"}:
             st.session_state[CHECKED] = found.plan, check(found.plan)
     options: dict[str, Any] = {}

@@ -11,7 +11,7 @@ import streamlit as st
 from kernels.engines import load
 from kernels.i18n import tr
 from kernels.jobs.transfer import TransferRun
-from pages.parts.chapters import PLAY, OpenChapter, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.one_run import POLL_S, OneRun, one_run
 from pages.parts.query import url_is_stale
 from pages.transfers import address
@@ -32,7 +32,7 @@ class TransferStage:
     def draw(self) -> None:
         """Draws the stage and its strip. They are polled while a scenario is measured."""
         polled = one_run(RUN).running
-        st.fragment(_draw, run_every=POLL_S if polled else None)(self, polled)
+        draw_stage(_draw, self, KEY, self.chapter, POLL_S if polled else None)
 
 
 def evidence(values: Mapping[str, Any]) -> TransferEvidence:
@@ -74,8 +74,9 @@ def refusal() -> str:
 def _act(on_stage: TransferStage, pressed: Mapping[str, Any], run: OneRun) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     match pressed:
-        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter:
+        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
             go_to_chapter(number, on_stage.chapter.story)
+            st.rerun()
         case {"do": "stop"} if run.running:
             run.stop()
             st.rerun()
