@@ -26,6 +26,7 @@ from pages.parts.query import explored
 from pages.precision import address as precision_address
 from pages.softmax import address as softmax_address
 from pages.train import address as train_address
+from pages.transfers import address as transfers_address
 from visuals.scene.scene import Scene
 
 Params = Mapping[str, str]
@@ -100,6 +101,7 @@ CARDS = (
     Card("attention/page.py", attention_address.card, {}, 13),
     Card("attention/backward/page.py", attention_backward_address.card, {}, 9),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
+    Card("transfers/page.py", transfers_address.card, {"scenario": "pieces", "n": "4"}, 12),
     Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),
     Card("parallel/page.py", parallel_address.card, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
 )  # fmt: skip

@@ -76,9 +76,14 @@ class CudaBackend:
         return 1e3 * (time.perf_counter() - self._start)
 
     def timeline(self, ops: tuple[Op, ...], total_ms: float) -> Timeline:
-        """Returns the timeline of the operations that were run since the start."""
+        """Returns the timeline of the operations that were run since the start. Arrays released after them, when the
+        program's result is, are not part of it."""
         elapsed = self.cupy.cuda.get_elapsed_time
-        spans = [Span(at, HOST, 1e3 * (a - self._start), 1e3 * (b - self._start)) for at, a, b in self._host]
+        spans = [
+            Span(at, HOST, 1e3 * (a - self._start), 1e3 * (b - self._start))
+            for at, a, b in self._host
+            if at < len(ops)
+        ]
         for at, before, after in self._pending:
             spans.append(Span(at, ops[at].queue, elapsed(self._base, before), elapsed(self._base, after)))
         return Timeline(tuple(sorted(spans, key=lambda s: (s.op, s.queue))), total_ms)

@@ -52,11 +52,14 @@ def _not_recorded() -> str:
     return "" if recorded.newest() else tr("Not recorded yet: {source}.", source=rates().source)
 
 
-def _badge(kind: str = "") -> str:
+def _badge() -> str:
     record = recorded.newest()
-    if record:
-        return f"<p>{units.badge('recorded', str(record['device']))}</p>"
-    return f"<p>{units.badge(kind or 'predicted', tr('{device}’s rates', device=rates().device))}</p>"
+    kind, source = (
+        ("recorded", str(record["device"]))
+        if record
+        else ("predicted", tr("{device}’s rates", device=rates().device))
+    )
+    return f"<p>{units.badge(kind, source)}</p>"
 
 
 def pieces(rows: int) -> None:

@@ -11,7 +11,7 @@ from kernels.i18n import tr
 from kernels.transfers import model, recorded
 from kernels.transfers.operations import COMPUTE, HOST, IN, OUT, Op, Timeline, memory_after
 from kernels.transfers.rates import Rates, rates
-from kernels.transfers.scenarios import SCENARIOS, Settings, operations
+from kernels.transfers.scenarios import PIECES, SCENARIOS, Settings, operations
 from visuals import units
 
 ROWS = 8192  # of the stories; LARGE_ROWS of the overlap that counts
@@ -82,16 +82,11 @@ class TransferEvidence:
         return ", ".join(parts) or tr("{n} launches", n=s.n)
 
     def with_(self, scenario: str, n: int | None = None) -> TransferEvidence:
-        """Returns another scenario at the same rows, with its usual number or `n`."""
-        row = SCENARIOS[scenario]
-        same = (
-            n
-            if n is not None
-            else self.settings.n
-            if row.n and row.n == self.settings.row.n
-            else row.default_n
-        )
-        return TransferEvidence(Settings(scenario, self.settings.rows, same))
+        """Returns another scenario at the same rows, with its usual number or `n`; at most one piece for each row."""
+        row, rows = SCENARIOS[scenario], self.settings.rows
+        usual = self.settings.n if row.n and row.n == self.settings.row.n else row.default_n
+        wanted = usual if n is None else n
+        return TransferEvidence(Settings(scenario, rows, min(wanted, rows) if row.n == PIECES else wanted))
 
 
 def of(scenario: str, rows: int = ROWS, n: int | None = None) -> TransferEvidence:
