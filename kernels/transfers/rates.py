@@ -20,7 +20,8 @@ from kernels.ladders import find, ladder_of
 from kernels.model.rung import Rung
 from kernels.transfers import recorded
 from kernels.transfers.gpu import GEMM
-from kernels.transfers.operations import CUDA_MALLOC
+from kernels.transfers.operations import COMPUTE, CUDA_MALLOC
+from kernels.transfers.scenarios import WIDTH
 
 SMALL, LARGE = 16_384, 50_000_000  # bytes: copies below show the latency, those above the bandwidth
 WAYS = ("h2d_pinned", "h2d_pageable", "d2h_pinned", "d2h_pageable")
@@ -110,12 +111,27 @@ def from_record(record: Mapping[str, Any]) -> Rates:
     costs = record.get("costs", {})
     return Rates(
         record["device"], tr(COPIES_OF_RECORD, n=min(counts, default=0)), copies,
-        costs.get("call_ms", base.call_ms), costs.get("gap_ms", base.gap_ms), kernel_ms_of_recordings,
+        costs.get("call_ms", base.call_ms), costs.get("gap_ms", base.gap_ms), kernel_ms_of_pieces(record),
         costs.get("malloc_ms"), costs.get("free_ms"), costs.get("pool_ms"),
     )  # fmt: skip
 
 
 # -- kernels -----------------------------------------------------------------------------------------
+def kernel_ms_of_pieces(record: Mapping[str, Any]) -> Callable[[str, Mapping[str, int]], float]:
+    """Returns the ms of a launch by rung and shape: a product with the weights from the recorded pieces of a batch, between the
+    recorded rows next to its own, other launches from the recordings of kernels. Beside copies a product takes longer."""
+    rows = record.get("scenarios", {}).get("pieces", {}).get("settings", {}).get("rows", 0)
+    points = sorted((rows / p["n"], p["busy_ms"][COMPUTE] / p["n"]) for p in record.get("pieces", ()))
+
+    def kernel_ms(rung: str, shape: Mapping[str, int]) -> float:
+        same = rung == GEMM and (shape["N"], shape["K"]) == (WIDTH, WIDTH)
+        if same and points and points[0][0] <= shape["M"] <= points[-1][0]:
+            return float(np.interp(shape["M"], *zip(*points, strict=True)))
+        return kernel_ms_of_recordings(rung, shape)
+
+    return kernel_ms
+
+
 def kernel_ms_of_recordings(rung: str, shape: Mapping[str, int]) -> float:
     """Returns the ms of a launch, from recordings. ValueError if there is none."""
     s = ladder_of(rung).shape(**shape)

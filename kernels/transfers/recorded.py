@@ -1,8 +1,8 @@
 """The recorded transfers: kernels/records/transfers.json, which benchmarks.transfers writes; a list of records.
 
 A record has device, driver, date, n and any of: copies {way: [{"bytes", "ms", "p20_ms", "p80_ms", "n"}]}, costs (ms of calls),
-scenarios {key: {"settings", "total_ms", "p20_ms", "p80_ms", "n", "timeline", "ops", "error"}}, pieces [{"n", "total_ms", ...}],
-leak {"memory", "log"}, crossover {work: [{"size", "gpu_ms", ...}]}, and failed {what: text}. What a record lacks was not measured.
+scenarios and large {key: {"settings", "total_ms", "p20_ms", "p80_ms", "n", "timeline", "ops", "error"}}, pieces [{"n", "total_ms",
+...}] of the batch of scenarios, logs {key: {"after", "log"}}, and failed {what: text}. What a record lacks was not measured.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ def newest() -> Record | None:
 
 def scenario(key: str, rows: int, n: int) -> Record | None:
     """Returns what the newest record has of a scenario at exactly this size, or None."""
-    found = (newest() or {}).get("scenarios", {}).get(key)
-    same = found and found["settings"] == {"rows": rows, "n": n} and "timeline" in found
-    return found if same else None
+    record = newest() or {}
+    for part in ("scenarios", "large"):
+        found = record.get(part, {}).get(key)
+        if found and found["settings"] == {"rows": rows, "n": n} and "timeline" in found:
+            return found
+    return None
 
 
 def timeline(found: Record) -> Timeline:

@@ -9,6 +9,7 @@ from pages.parts.chapters import Chapter, Question, Story, no_facts
 from visuals import units
 from visuals.strip.facts import Evidences, Facts
 from visuals.transfers import evidence
+from visuals.transfers.charts import recorded_pieces
 from visuals.transfers.evidence import LARGE_PIECES, LARGE_ROWS, TransferEvidence
 
 FEW, MANY = 2, 32  # pieces, beside the usual number
@@ -36,6 +37,7 @@ def facts(evidences: Evidences) -> Facts:
         f"{word}_{name}": text for word, one in found.items() for name, text in evidence.facts(one).items()
     }
     return texts | {
+        **{f"{word}_total": units.time_(total_of_pieces(found[word])) for word in ("few", "pieces", "many")},
         "pinned_rate": evidence.bandwidth("h2d_pinned"),
         "pageable_rate": evidence.bandwidth("h2d_pageable"),
         "leak_line": str(line),
@@ -50,6 +52,12 @@ def leaked(found: TransferEvidence) -> tuple[int, int]:
     for op in found.ops:
         ledger.take(op)
     return next(iter(ledger.by_line().items()))
+
+
+def total_of_pieces(found: TransferEvidence) -> float:
+    """Returns the ms of a batch in pieces: recorded by the curve of all numbers, else as the stage has it."""
+    curve = {p["n"]: p["total_ms"] for p in recorded_pieces(found.settings.rows)}
+    return curve.get(found.settings.n, found.total_ms)
 
 
 # -- answers -----------------------------------------------------------------------------------------
@@ -67,7 +75,9 @@ def gain_of_pieces(evidences: Evidences) -> int | None:
 
 def best_of_three(evidences: Evidences) -> int | None:
     """Returns which number of pieces takes the least: few, the usual number, many."""
-    totals = [evidence.of("pieces", n=n).total_ms for n in (FEW, evidence.of("pieces").settings.n, MANY)]
+    totals = [
+        total_of_pieces(evidence.of("pieces", n=n)) for n in (FEW, evidence.of("pieces").settings.n, MANY)
+    ]
     return totals.index(min(totals))
 
 

@@ -34,7 +34,7 @@ class TransferEvidence:
     def found(self) -> Row | None:
         """Returns the row of this scenario that was measured here, else the recorded one, if its operations are these."""
         s = self.settings
-        row = self.measured or recorded.scenario(s.scenario, s.rows, s.n)
+        row = self.measured or recorded.scenario(s.scenario, 1 if s.short else s.rows, s.n)
         return row if row and row["ops"] == len(self.ops) else None
 
     @cached_property

@@ -148,9 +148,17 @@ def test_the_best_number_of_pieces_is_between_one_and_many(rows):
 
 
 def test_with_enough_rows_the_total_is_within_a_tenth_of_the_longest_queue():
-    best, _ = model.best_pieces(32_768, 64)
-    found = model.predicted(Settings("pieces", 32_768, best))
+    row = recorded.scenario("pieces", 32_768, 32)
+    assert row["total_ms"] <= 1.1 * recorded.timeline(row).longest
+    best, _ = model.best_pieces(131_072, 64)
+    found = model.predicted(Settings("pieces", 131_072, best))
     assert found.total_ms <= 1.1 * found.longest
+
+
+def test_predicted_totals_of_pieces_are_near_the_recorded_ones():
+    for point in recorded.curve():
+        found = model.predicted(Settings("pieces", 8192, point["n"]))
+        assert found.total_ms == pytest.approx(point["total_ms"], rel=0.12)
 
 
 def test_a_timeline_survives_json():
