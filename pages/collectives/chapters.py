@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernels.collectives import cost, schedules
-from kernels.collectives.recorded import predicted_ms
+from kernels.collectives.recorded import NCCL, Row, predicted_ms, rows
 from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, NAIVE, ONE_SHOT, RING, TREE
 from kernels.i18n import mark
 from pages.parts.chapters import Chapter, Question, Story, no_facts
@@ -30,7 +30,27 @@ def facts(evidences: Evidences) -> Facts:
         "more_times": units.ratio(_growth(evidences)),
         "ring_more": units.ratio(cost.bus_factor(ALL_REDUCE, MORE)),
         "ring_most": units.ratio(cost.bus_factor(ALL_REDUCE, 10**9)),
+        **{
+            f"two_{name.replace('-', '_')}": _recorded_of_two(name, evidences)
+            for name in (RING, ONE_SHOT, NCCL)
+        },
+        "two_device": _device_of_two(),
     }
+
+
+def _two(algorithm: str, nbytes: int) -> Row | None:
+    """Returns the recorded all-reduce of two GPUs at a length, None if there is none."""
+    return next((row for row in rows(ALL_REDUCE, algorithm, 2) if row["bytes"] == nbytes), None)
+
+
+def _recorded_of_two(algorithm: str, evidences: Evidences) -> str:
+    row = _two(algorithm, evidences["real"].shape.nbytes)
+    return units.time_(row["median_ms"]) if row else ""
+
+
+def _device_of_two() -> str:
+    found = rows(ALL_REDUCE, RING, 2)
+    return found[0]["device"].removeprefix("NVIDIA ") if found else ""
 
 
 def _growth(evidences: Evidences) -> float:
@@ -177,6 +197,7 @@ CHAPTERS = (
         (
             mark("At {real_length} latency is only {real_waits} of the predicted time. Now the bytes of each port count."),
             mark("The model predicts {real_predicted_ring} for a ring and {real_predicted_one_shot} for one-shot, which moves whole arrays."),
+            mark("Recorded on two {two_device}: our ring {two_ring}, NCCL {two_nccl}."),
         ),
         {"bytes": "1 GiB", **SMALL},
         step=4,
