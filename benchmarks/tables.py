@@ -6,18 +6,25 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.collectives import BY_FOUR
 from benchmarks.gemm import LIBRARY
 from benchmarks.report import tiles_text
 from kernels import records, sources
 from kernels.attention.presets import ATTENTION_PRESETS
+from kernels.collectives import recorded as collectives
+from kernels.collectives.kernels import KERNELS
+from kernels.collectives.shape import ALL_REDUCE, RING
 from kernels.conv.presets import CONV_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
 from kernels.memory.shape import BanksShape
 from kernels.model.program import Launch
 from kernels.records import unsupported
+from kernels.transfers import recorded as transfers
+from kernels.transfers.scenarios import SCENARIOS
 from visuals import units
 from visuals.memory import charts as memory_charts
+from visuals.parallel import recorded as parallel_steps
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 SIDE = 4096
@@ -238,9 +245,100 @@ def fusion() -> str:
     return "\n".join(lines)
 
 
+def all_reduce() -> str:
+    """Returns medians of an all-reduce on two GPUs by length: our kernels and NCCL, bus bandwidth of ring and NCCL."""
+    found = {
+        name: {r["bytes"]: r for r in collectives.rows(ALL_REDUCE, name, 2)}
+        for name in (*KERNELS, collectives.NCCL)
+    }
+    of_ring = found[RING]
+    first = next(iter(of_ring.values()))
+    lines = [
+        f"All-reduce of float32 on two {first['device']} (NVLink, one process, {first['date']}), verified on both GPUs and equal "
+        "bit for bit. Medians of 9 samples. Up to 4 MiB each GPU launches a CUDA graph of many runs, beyond that one run after "
+        "the other: there the host takes up to 35 µs to launch ours. *Bus*: bytes a second through each port. –: not timed.",
+        "",
+        "| each GPU | " + " | ".join(f"`{name}`" for name in found) + " | bus, ring | bus, NCCL | ring / NCCL |",
+        "|---" * (len(found) + 4) + "|",
+    ]  # fmt: skip
+    for nbytes in (n for n in of_ring if n in BY_FOUR):
+        ring, nccl = of_ring[nbytes], found[collectives.NCCL][nbytes]
+        times = " | ".join(
+            units.time_(rows[nbytes]["median_ms"]) if nbytes in rows else "–" for rows in found.values()
+        )
+        bus = " | ".join(units.bandwidth(row["bus_bytes_per_s"]) for row in (ring, nccl))
+        lines.append(
+            f"| {units.bytes_(nbytes)} | {times} | {bus} | {units.share(nccl['median_ms'] / ring['median_ms'])} |"
+        )
+    return "\n".join(lines)
+
+
+def parallel() -> str:
+    """Returns recorded data parallel steps: one and two GPUs, with and without overlap, and the efficiency."""
+    steps = {}
+    for row in parallel_steps.rows():
+        steps.setdefault((row["network"], row["batch"]), {})[row["gpus"], row["overlap"]] = row
+    first = parallel_steps.rows()[0]
+    lines = [
+        f"One step of SGD, data parallel on {first['device']} GPUs ({first['date']}), as CUDA graphs, gradients reduced by NCCL in "
+        "buckets of 64 KB. The weights of both GPUs are equal bit for bit, and equal those of one GPU within 1e-5. "
+        "*Efficiency*: of two GPUs, against one with the whole batch.",
+        "",
+        "| network | images | one GPU | two GPUs | without overlap | efficiency |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (network, batch), rows in sorted(steps.items()):
+        one, two, plain = (rows.get(key, {}).get("step_us") for key in ((1, True), (2, True), (2, False)))
+        if one and two and plain:
+            times = " | ".join(units.time_(us / 1e3) for us in (one, two, plain))
+            lines.append(f"| {network} | {batch:,} | {times} | {units.share(one / two / 2)} |")
+    return "\n".join(lines)
+
+
+def moving_data() -> str:
+    """Returns the totals of the recorded transfer programs, with the time of their busiest queue."""
+    record = transfers.newest()
+    rates = {
+        way: points[-1]["bytes"] / points[-1]["ms"] * 1e3
+        for way, points in record["copies"].items()
+        if points
+    }
+    lines = [
+        f"Programs that move data, recorded on an {record['device']} (driver {record['driver']}, {record['date']}), each result "
+        "verified. Large copies: "
+        + ", ".join(f"`{way}` {units.bandwidth(rate)}" for way, rate in rates.items())
+        + ". *Busiest queue*: of copies in, kernels and copies out.",
+        "",
+        "| program | size | total | p20 to p80 | n | busiest queue |",
+        "|---|---|---|---|---|---|",
+    ]
+    found = [*record["scenarios"].items(), *record["large"].items()]
+    for key, row in found:
+        s, title = row["settings"], SCENARIOS[key].title
+        size = f"{s['rows']:,} rows, n = {s['n']}" if s["rows"] > 1 else f"n = {s['n']}"
+        spread = " to ".join(units.time_(row[q]) for q in ("p20_ms", "p80_ms"))
+        busiest = units.time_(transfers.timeline(row).longest)
+        lines.append(
+            f"| {title} | {size} | {units.time_(row['total_ms'])} | {spread} | {row['n']} | {busiest} |"
+        )
+    return "\n".join(lines)
+
+
 def filled(text: str) -> str:
     """Returns a page with every table between its two marks replaced. ValueError if a table's marks are missing."""
-    for table in (rungs, conv, algorithms, gemm, banks, attention, softmax, fusion):
+    for table in (
+        rungs,
+        conv,
+        algorithms,
+        gemm,
+        banks,
+        attention,
+        softmax,
+        fusion,
+        all_reduce,
+        parallel,
+        moving_data,
+    ):
         begin, end = (
             f"<!-- recorded {table.__name__}: python -m benchmarks.tables -->",
             "<!-- end recorded -->",
