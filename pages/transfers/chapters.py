@@ -194,6 +194,7 @@ CHAPTERS = (
         (
             mark("These {stage_n} kernels are short. The GPU waits for the program, which needs longer to launch one."),
             mark("A CUDA graph holds all launches, and the program submits it with one call."),
+            mark("Events measure the boxes, and each takes time too: the total is that of runs without them."),
         ),
         {"scenario": "launches", "n": "20"},
         step=10,
