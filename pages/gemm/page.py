@@ -33,7 +33,9 @@ if "watch" in parts:
     # A broken rule is already named beside the tile sizes.
     note_in_place("" if query.broken else reason)
     opens = shown(controls.folds(shape, rung.name, query.tiles))
-    Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter, every_step=opens).draw()
+    Stage(
+        "tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter, every_step=opens
+    ).draw()
 if whole:
     idea(
         tr(
