@@ -220,7 +220,7 @@ CHAPTERS = (
             leaking_line,
             mark("The log names line {leak_line}: {leak_bytes} are in use. The list of results keeps them."),
         ),
-        nudge=mark("The next lesson, [CPU and GPU](/offload), shows when the copies pay off."),
+        nudge=mark("In Explore, the log of the leak stands under the stage."),
     ),
 )  # fmt: skip
 
