@@ -99,7 +99,7 @@ CARDS = (
     Card("train/page.py", train_address.card, {}, 24),
     Card("precision/page.py", precision_address.card, {"topic": "gradients"}, 12),
     Card("attention/page.py", attention_address.card, {}, 13),
-    Card("attention/backward/page.py", attention_backward_address.card, {}, 9),
+    Card("attention/backward/page.py", attention_backward_address.card, {"order": "memory"}, 9),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
     Card("transfers/page.py", transfers_address.card, {"scenario": "pieces", "n": "4"}, 12),
     Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),

@@ -220,7 +220,7 @@ CHAPTERS = (
             leaking_line,
             mark("The log names line {leak_line}: {leak_bytes} are in use. The list of results keeps them."),
         ),
-        nudge=mark("In Explore, the log of the leak stands under the stage."),
+        nudge=mark("The lesson [many GPUs](/collectives) moves data between GPUs."),
     ),
 )  # fmt: skip
 
