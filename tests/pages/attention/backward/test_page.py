@@ -137,17 +137,21 @@ def test_no_n_answers_another_question():
 
 # -- truth -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("values", KINDS)
-def test_the_card_ends_with_what_the_kernel_stored(values):
-    card = _cards.BY_PAGE["attention/backward/page.py"]
-    scene = address.card({**card.params, address.VALUES: values})
-    query, _ = ADDRESS.read(card.params)
+def test_the_page_opens_with_a_scene_that_ends_with_what_the_kernel_stored(values):
+    scene = address.card({address.VALUES: values})
+    query, _ = ADDRESS.read({})
     given_inputs = inputs(DEFAULT, values)
     stored = run(
         query.rung.name, DEFAULT, given_inputs, engine="emulator", tiles=query.tiles, measure=False
     ).outputs
     for name in ("dQ", "dK", "dV"):
         np.testing.assert_allclose(scene.cells(name), stored[name].ravel(), rtol=1e-5, atol=1e-6)
-    assert 0 < card.step < scene.steps
+
+
+def test_the_card_shows_a_step_of_the_memory_over_n():
+    card = _cards.BY_PAGE["attention/backward/page.py"]
+    scene = card.build_scene()
+    assert scene.key.startswith("memory ") and 0 < card.step < scene.steps
 
 
 def test_every_scene_of_the_ladder_is_in_a_chapter():
