@@ -48,10 +48,7 @@ chapter = STORY.open()
 parts, whole = lesson.begin(tr("Many GPUs: sums across memories"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
 values, notes = query.current_values(address.FIELDS, visible)
-now = values["kind"], values["algorithm"]
-if st.session_state.get("_collective", now) != now:
-    st.query_params.update({})  # a link led here: show it in the browser's URL
-st.session_state["_collective"] = now
+query.follow_link("_collective", (values["kind"], values["algorithm"]))
 with lesson.controls(visible):
     if visible:
         controls(values)

@@ -78,17 +78,10 @@ def read(page: str, visible: bool) -> Lesson:
     """Draws the controls and returns what they select. If not `visible`, only the URL is read."""
     layer, side, notes = address.read(query.url_values())
     note(*notes)
-    _follow_link((layer, side))
+    query.follow_link("_layer", (layer, side))
     draw = partial(_controls, page, layer, side) if visible else None
     selection, link = rung_picker.selection(page, address.address(layer, side), draw)
     return Lesson(layer, side, selection, link)
-
-
-def _follow_link(selected: tuple[str, str]) -> None:
-    """Shows a link to another layer or pass of this page in the browser's URL."""
-    if st.session_state.get("_layer", selected) != selected:
-        st.query_params.update({})
-    st.session_state["_layer"] = selected
 
 
 def _controls(page: str, layer: str, side: str, fields: Fields, selected: Selection, link: Link) -> None:

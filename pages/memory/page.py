@@ -97,9 +97,7 @@ parts, whole = lesson.begin(title, page=PAGE, chapter=chapter)
 visible = whole and not chapter
 fields = address.fields(topic)
 values, notes = query.current_values(fields, visible)
-if st.session_state.get("_topic", topic) != topic:  # a link led here: show the topic in the browser's URL
-    st.query_params.update({})
-st.session_state["_topic"] = topic
+query.follow_link("_topic", topic)
 with lesson.controls(visible):
     if visible:
         controls(topic, fields, values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from html import escape
 
 import streamlit as st
@@ -15,7 +14,7 @@ from kernels.parallel.plan import PIPELINES, TENSOR, WAYS
 from kernels.parallel.timeline import LINK, SEND
 from kernels.training.networks import NETWORKS
 from pages.parallel import address, stage
-from pages.parts.text import card_title, conclusion, details, paragraph, together
+from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from visuals import units
 from visuals.parallel import recorded
 from visuals.parallel.evidence import ParallelEvidence, facts
@@ -49,15 +48,6 @@ def section(values: address.Values) -> None:
                 measured(found)
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]], label: str) -> str:
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    first = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    return (
-        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
-        f'<table class="kt-table kt-shares"><tr>{first}</tr>{lines}</table></div>'
-    )
-
-
 # -- what moves ------------------------------------------------------------------------------------------
 def moves(found: ParallelEvidence) -> None:
     """Draws what the GPUs send each other in a step."""
@@ -82,7 +72,7 @@ def moves(found: ParallelEvidence) -> None:
         conclusion(said),
         f"<p>{units.badge('predicted')}</p>",
         paragraph(about, "why"),
-        details(_table(head, rows, tr("Exchanges of the step")), label=tr("All {n} exchanges", n=len(rows))),
+        details(table(head, rows, tr("Exchanges of the step")), label=tr("All {n} exchanges", n=len(rows))),
     )
 
 
@@ -109,7 +99,7 @@ def memory(found: ParallelEvidence) -> None:
         card_title(tr("Memory of each GPU")),
         conclusion(said),
         f"<p>{units.badge('predicted')}</p>",
-        _table(head, rows, tr("Memory of each GPU")),
+        table(head, rows, tr("Memory of each GPU")),
         paragraph(
             tr(
                 "The most bytes of each role during a step. They do not all occur at once: the peak also has images and workspace."
@@ -202,5 +192,5 @@ def measured(found: ParallelEvidence) -> None:
         title,
         conclusion(trn("{n} step was recorded.", "{n} steps were recorded.", len(rows))),
         f"<p>{units.badge('recorded')}</p>",
-        _table(head, lines, tr("Recorded steps")),
+        table(head, lines, tr("Recorded steps")),
     )

@@ -1,7 +1,5 @@
 """Parallel training: one training step on several GPUs, on a time axis and by what each GPU holds."""
 
-import streamlit as st
-
 from kernels.i18n import tr
 from pages.parallel import address, cards, controls, stage
 from pages.parallel.chapters import STORY
@@ -14,10 +12,7 @@ chapter = STORY.open()
 parts, whole = lesson.begin(tr("Parallel training: one step on many GPUs"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
 values, notes = query.current_values(address.FIELDS, visible)
-now = values["network"], values["way"]
-if st.session_state.get("_parallel", now) != now:
-    st.query_params.update({})  # a link led here: show it in the browser's URL
-st.session_state["_parallel"] = now
+query.follow_link("_parallel", (values["network"], values["way"]))
 with lesson.controls(visible):
     if visible:
         controls.draw(PAGE, address.FIELDS, values)

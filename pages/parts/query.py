@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 import streamlit as st
@@ -48,6 +48,16 @@ def begin_page(page: str) -> None:
     elif last:
         state[_LAST_MODE] = last
     state[_PAGE] = page
+
+
+def follow_link(key: str, shown: Hashable) -> None:
+    """Shows a link to another part of this page in the browser's URL: Streamlit sends the URL only if a run touches it.
+
+    `shown` is what the run shows of the page, `key` the name under which the session keeps it.
+    """
+    if st.session_state.get(key, shown) != shown:
+        st.query_params.update({})
+    st.session_state[key] = shown
 
 
 # -- the mode of a lesson ------------------------------------------------------------------------

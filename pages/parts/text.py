@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 
 import streamlit as st
@@ -58,6 +59,16 @@ def details(*pieces: str, label: str = "") -> str:
 def paragraph(text: str, kind: str = "quiet") -> str:
     """Returns the HTML of a paragraph of any text: small print, or a sentence (`kind` "why"); "" without text."""
     return f'<p class="kt-{kind}">{escape(text)}</p>' if text else ""
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], label: str) -> str:
+    """Returns the HTML of a table of texts that scrolls alone if it is wide. `label` is its name for a screen reader."""
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    first = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    return (
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
+        f'<table class="kt-table kt-shares"><tr>{first}</tr>{lines}</table></div>'
+    )
 
 
 def conclusion(text: str) -> str:

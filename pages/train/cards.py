@@ -10,7 +10,7 @@ import streamlit as st
 
 from kernels.i18n import decimal, tr, trn
 from kernels.training.loop import KEPT
-from pages.parts.text import card_title, conclusion, details, paragraph, together
+from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from pages.train import live, stage
 from visuals import units
 from visuals.strip.curve import loss_text
@@ -49,15 +49,6 @@ def _bars(rows: Iterable[tuple[str, float, str]]) -> str:
     return f'<dl class="kt-bars kt-step-bars">{inside}</dl>' if inside else ""
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]], label: str) -> str:
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    first = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    return (
-        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
-        f'<table class="kt-table kt-shares"><tr>{first}</tr>{lines}</table></div>'
-    )
-
-
 # -- the share of the step by kernel -----------------------------------------------------------------
 def shares(found: StepEvidence) -> None:
     families = found.by_family()
@@ -88,7 +79,7 @@ def _nodes(found: StepEvidence) -> str:
         for row in as_rows(found)
     ]  # fmt: skip
     head = (tr("node"), tr("phase"), tr("kernel on a GPU"), tr("launches"), tr("time"))
-    return details(_table(head, rows, tr("Nodes of the step")), label=tr("All {n} nodes", n=len(rows)))
+    return details(table(head, rows, tr("Nodes of the step")), label=tr("All {n} nodes", n=len(rows)))
 
 
 # -- memory ------------------------------------------------------------------------------------------
@@ -160,7 +151,7 @@ def _held(found: StepEvidence) -> tuple[str, ...]:
         f"<p>{badge}</p>",
         paragraph(f"{most} {how} {more}".strip(), "why"),
         timeline.html(found, source),
-        details(_table(head, timeline.rows(found), tr("Memory by role")), label=tr("Memory by role")),
+        details(table(head, timeline.rows(found), tr("Memory by role")), label=tr("Memory by role")),
     )  # fmt: skip
 
 
@@ -226,9 +217,9 @@ def learning(values: Values) -> None:
     if other:
         rows.append(_recorded_row(other))
     head = (tr("training"), tr("steps"), tr("loss"), tr("accuracy"), tr("time"))
-    table = _table(head, rows, tr("Trainings")) if rows else ""
+    trainings = table(head, rows, tr("Trainings")) if rows else ""
     missing = "" if other else tr("On the H200: not recorded yet for this network.")
-    together(title, conclusion(_learned(training)), table, paragraph(missing), paragraph(tr(
+    together(title, conclusion(_learned(training)), trainings, paragraph(missing), paragraph(tr(
         "The data are {count} handwritten digits of the UCI repository (Alpaydin and Kaynak, 1998). {training} train, the others test.",
         count=decimal("1,797"), training=decimal("1,500"))))  # fmt: skip
 
@@ -291,6 +282,6 @@ def conv1(found: StepEvidence) -> None:
                 "The 1.2 · 10⁸ of the literature are multiply-adds. We count a multiply-add as two operations."
             )
         ),
-        _table(head, rows, tr("Counts of the first convolution")),
+        table(head, rows, tr("Counts of the first convolution")),
         paragraph(flops.explained(), "why"),
     )

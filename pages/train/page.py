@@ -1,7 +1,5 @@
 """Train: a network as a graph of kernel launches, its memory, and how it learns on this processor."""
 
-import streamlit as st
-
 from kernels.i18n import tr
 from pages.parts import lesson, query
 from pages.parts.text import idea, note_in_place
@@ -15,9 +13,7 @@ chapter = STORY.open()
 parts, whole = lesson.begin(tr("Train: a network that learns"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
 values, notes = query.current_values(address.FIELDS, visible)
-if st.session_state.get("_network", values["network"]) != values["network"]:
-    st.query_params.update({})  # a link led here: show it in the browser's URL
-st.session_state["_network"] = values["network"]
+query.follow_link("_network", values["network"])
 with lesson.controls(visible):
     if visible:
         controls.draw(PAGE, address.FIELDS, values)

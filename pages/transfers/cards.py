@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from html import escape
 
 import streamlit as st
@@ -14,7 +13,7 @@ from kernels.transfers.rates import WAYS, rates
 from kernels.transfers.scenarios import SCENARIOS
 from pages.parts import cards
 from pages.parts.address import Values
-from pages.parts.text import card_title, conclusion, details, paragraph, together
+from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from pages.parts.theme import tokens
 from pages.transfers import stage
 from visuals import units
@@ -37,15 +36,6 @@ def section(values: Values) -> None:
                 copies()
             with st.container(key="card_why", border=True):
                 scenarios(found)
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]], label: str) -> str:
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    first = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    return (
-        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
-        f'<table class="kt-table kt-shares"><tr>{first}</tr>{lines}</table></div>'
-    )
 
 
 def _not_recorded() -> str:
@@ -90,8 +80,8 @@ def copies() -> None:
         (tr(charts.TITLES[way]), units.time_(rates().copies[way].latency_ms), units.bandwidth(rates().copies[way].bytes_per_s))
         for way in WAYS
     ]  # fmt: skip
-    table = _table((tr("copy"), tr("small copies"), tr("large copies")), rows, tr("Copies"))
-    together(details(table, paragraph(rates().source)))
+    of_copies = table((tr("copy"), tr("small copies"), tr("large copies")), rows, tr("Copies"))
+    together(details(of_copies, paragraph(rates().source)))
 
 
 def leak(rows: int) -> None:
@@ -147,7 +137,7 @@ def scenarios(found: TransferEvidence) -> None:
     together(
         card_title(tr("All scenarios")),
         conclusion(said),
-        _table((tr("scenario"), tr("size"), tr("total"), tr("kind")), rows, tr("Scenarios")),
+        table((tr("scenario"), tr("size"), tr("total"), tr("kind")), rows, tr("Scenarios")),
         paragraph(_not_recorded()),
         paragraph(
             tr(

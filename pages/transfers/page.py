@@ -1,7 +1,5 @@
 """Moving data: copies, kernels and allocations as a program on an axis of time."""
 
-import streamlit as st
-
 from kernels.i18n import tr
 from pages.parts import lesson, query
 from pages.parts.text import idea, note
@@ -15,9 +13,7 @@ chapter = STORY.open()
 parts, whole = lesson.begin(tr("Moving data"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
 values, notes = query.current_values(address.FIELDS, visible)
-if st.session_state.get("_scenario", values["scenario"]) != values["scenario"]:
-    st.query_params.update({})  # a link led here: show it in the browser's URL
-st.session_state["_scenario"] = values["scenario"]
+query.follow_link("_scenario", values["scenario"])
 with lesson.controls(visible):
     if visible:
         controls.draw(PAGE, address.FIELDS, values)

@@ -1,7 +1,5 @@
 """Convolution backward: the gradients of input and filters, and transposed convolution."""
 
-import streamlit as st
-
 from kernels.i18n import mark, tr
 from pages.conv.backward import address, controls
 from pages.conv.backward.chapters import STORY
@@ -44,9 +42,7 @@ visible = whole and not chapter
 gradient = address.gradient(query.url_values())
 note_in_place(*address.note(query.url_values()))
 ladder = address.ladder(gradient)
-if st.session_state.get("_gradient", gradient) != gradient:  # a link led here: show it in the browser's URL
-    st.query_params.update({})
-st.session_state["_gradient"] = gradient
+query.follow_link("_gradient", gradient)
 with lesson.controls(visible):
     selection, link = controls.read(PAGE, gradient, visible)
     settings = run.options(ladder, selection.shape, selection.rung_tiles, visible=visible)
