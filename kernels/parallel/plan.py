@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernels.i18n import mark, tr
 from kernels.model.program import RuleError
-from kernels.training.networks import NETWORKS, Network
+from kernels.training.networks import NETWORKS, Network, attention_rules
 from kernels.training.step import OPTIMIZERS
 
 DATA, TENSOR, GPIPE, ONE_F_ONE_B = "data", "tensor", "gpipe", "1f1b"
@@ -63,7 +63,7 @@ class Plan:
         for name in ("gpus", "batch", "micro", "bucket_bytes"):
             if (got := getattr(self, name)) < 1:
                 raise RuleError(tr("{name} must be 1 or more, got {got}", name=name, got=got))
-        for rule in _RULES.get(self.way, _data_rules)(self):
+        for rule in (*_RULES.get(self.way, _data_rules)(self), *_attention_rules(self)):
             raise RuleError(rule)
 
     @property
@@ -126,6 +126,10 @@ def _pipeline_rules(plan: Plan) -> Iterator[str]:
             "{gpus} GPUs are more than the {layers} layers of the {network}: each stage of a pipeline needs a layer",
             gpus=plan.gpus, layers=most, network=tr(plan.layers.title),
         )  # fmt: skip
+
+
+def _attention_rules(plan: Plan) -> Iterator[str]:
+    yield from attention_rules(plan.layers, plan.images, plan.gpus if plan.way == TENSOR else 1)
 
 
 _RULES: Mapping[str, Callable[[Plan], Iterator[str]]] = {

@@ -24,10 +24,12 @@ from kernels.elementwise.shape import (
     ResidualShape,
 )
 from kernels.heads.shape import HeadsShape
+from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.linear.shape import InputGradientShape, LinearShape, WeightGradientShape
 from kernels.memory.shape import AddShape
 from kernels.model.launch import ceil
+from kernels.model.program import RuleError
 from kernels.norm.shape import (
     BatchNormBackwardShape,
     BatchNormShape,
@@ -265,7 +267,7 @@ def attention(b: Builder, x: str, heads: int, causal: int = 0) -> str:
 @lru_cache(maxsize=64)
 def small_tiles(name: str, s: AttentionShape) -> Mapping[str, int]:
     """Returns, of a rung's tile sizes that are compiled ahead, those that compute the fewest pairs: few tokens fill no
-    default tile. {} if it has no tiles of queries and keys."""
+    default tile. {} if it has no tiles of queries and keys. RuleError names the rule if the shape breaks one at any tiles."""
     rung = find(name)
     if not {"Br", "Bc"} <= rung.tiles.keys():
         return {}
@@ -273,7 +275,15 @@ def small_tiles(name: str, s: AttentionShape) -> Mapping[str, int]:
     def pairs(tiles: Mapping[str, int]) -> int:
         return math.prod(ceil(s.N, tiles[side]) * tiles[side] for side in ("Br", "Bc"))
 
-    return min(rung.tile_sets(s), key=pairs)
+    found = min(rung.tile_sets(s), key=pairs, default=None)
+    if found is None:
+        raise RuleError(
+            tr(
+                "attention of {images} images with {heads} heads cannot run: {rule}",
+                images=s.B, heads=s.H, rule="; ".join(rung.rules(s, rung.default_tiles)),
+            )
+        )  # fmt: skip
+    return found
 
 
 # -- the end ---------------------------------------------------------------------------------------

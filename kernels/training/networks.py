@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kernels.i18n import mark
+from kernels.i18n import mark, tr
+from kernels.model.rules import MAX_GRID_YZ
 
 IMAGE = "x"  # what the first layer reads
 
@@ -31,6 +32,19 @@ class Network:
     classes: int
     layers: tuple[Layer, ...]
     source: str
+
+
+def attention_rules(network: Network, images: int, gpus: int = 1) -> Iterator[str]:
+    """Yields the rule on the images that go through a network at a time: attention has a row of blocks for each image and
+    head. `gpus`: over which the heads are divided."""
+    for layer in network.layers:
+        heads = layer.options.get("heads", 0) // gpus
+        if images * heads > MAX_GRID_YZ:
+            yield tr(
+                "{layer}: images * heads <= {most} (grid.y), got {images} * {heads} at a time. At most {fit} images can run",
+                layer=layer.name, most=MAX_GRID_YZ, images=images, heads=heads, fit=MAX_GRID_YZ // heads,
+            )  # fmt: skip
+            return
 
 
 def _convolution(name: str, K: int, R: int, **options: int) -> Iterable[Layer]:

@@ -9,6 +9,7 @@ from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.parallel import memory
 from kernels.parallel.plan import DATA, WAYS, Plan
+from kernels.parallel.timeline import one_gpu
 from kernels.training.networks import NETWORKS
 from kernels.training.step import OPTIMIZERS
 from pages.parts.address import Choice, Fields, Number, fewest_resets
@@ -33,8 +34,9 @@ def plan(values: Values) -> Plan:
 
 
 def _broken(values: Values) -> str:
+    """Returns the rule that the step breaks, or the same step on one GPU, with which it is compared; "" if both can run."""
     try:
-        plan(values)
+        one_gpu(plan(values))
     except RuleError as error:
         return str(error)
     return ""

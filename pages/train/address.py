@@ -12,7 +12,7 @@ from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.training.digits import TRAINING
 from kernels.training.loop import KEPT, Settings
-from kernels.training.networks import NETWORKS
+from kernels.training.networks import NETWORKS, attention_rules
 from kernels.training.step import OPTIMIZERS, Memory
 from pages.parts.address import Choice, Fields, Number
 from visuals import units
@@ -38,6 +38,14 @@ def _whole_parts(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
+def _rules(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the rules that the values break, and values instead."""
+    yield from _whole_parts(values)
+    parts = 1 if values["batch"] % values["parts"] else int(values["parts"])
+    for rule in attention_rules(NETWORKS[values["network"]], int(values["batch"]) // parts):
+        yield rule, {"batch": FIELDS.defaults["batch"], "parts": 1}
+
+
 FIELDS = Fields(
     "train",
     {
@@ -50,7 +58,7 @@ FIELDS = Fields(
         "epochs": Number(10, 1, MAX_EPOCHS),
         "seed": Number(0, 0, MAX_SEED),
     },
-    _whole_parts,
+    _rules,
 )
 
 

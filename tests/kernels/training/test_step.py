@@ -10,7 +10,7 @@ import pytest
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator.launch import Options
 from kernels.ladders import ladder_of
-from kernels.model.program import INPUT
+from kernels.model.program import INPUT, RuleError
 from kernels.training import digits, step
 from kernels.training import graph as graphs
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE
@@ -277,3 +277,11 @@ def test_a_gap_between_weights_is_no_weight():
         if view.of == step.WEIGHTS:
             view.cut(inside)[...] = True
     assert not session.fetch(step.WEIGHTS)[~inside].any() and inside.sum() < inside.size
+
+
+def test_more_images_than_attention_has_blocks_are_refused_with_the_rule():
+    most = 65_535 // 4
+    assert len(step.build(NETWORKS["transformer"], most, step.ON_GPU, lr=RATE).nodes) > 60
+    words = r"attention of 16384 images with 4 heads cannot run: .* <= 65535, got 65536"
+    with pytest.raises(RuleError, match=words):
+        step.build(NETWORKS["transformer"], most + 1, step.ON_GPU, lr=RATE)

@@ -44,6 +44,8 @@ def test_the_other_picture_is_what_each_gpu_holds(way):
         ({"way": TENSOR, "gpus": 8}, "block1 attention has 4 heads, which 8 GPUs", "transformer tensor 4 256"),
         ({"way": TENSOR, "network": "residual"}, "nothing to split", "residual data 4 256"),
         ({"way": GPIPE, "micro": 3}, "3 equal micro-batches", "transformer gpipe 4 256 4"),
+        ({"batch": 16_384, "gpus": 1}, "images * heads &lt;= 65535 (grid.y), got 16384 * 4", "transformer data 1 256"),
+        ({"batch": 16_384, "gpus": 4}, "At most 16383 images can run", "transformer data 4 256"),
     ],
 )  # fmt: skip
 def test_a_broken_rule_is_said_in_words_and_the_fewest_fields_are_reset(params, rule, key):
@@ -62,6 +64,16 @@ def test_whatever_the_url_says_a_plan_keeps_the_rules(network, way, gpus, batch,
     plan = address.plan(values)
     assert bool(notes) == any(str(values[name]) != text for name, text in raw.items())
     assert plan.batch == values["batch"]
+
+
+def test_the_number_of_images_can_be_raised_to_the_limit_of_attention_and_no_further():
+    at = open_at(network="transformer", gpus=1, batch=16_383)
+    assert stages(at) == ["transformer data 1 16383 4 64000 sgd"]
+    images = next(field for field in at.number_input if field.label == "images")
+    images.set_value(16_384).run()
+    assert not at.exception
+    assert "At most 16383 images can run" in texts(at)
+    assert stages(at) == ["transformer data 1 256 4 64000 sgd"]
 
 
 def test_a_step_that_does_not_fit_says_what_sharding_saves():

@@ -94,6 +94,7 @@ def test_alone_in_a_frame_it_is_the_stage():
         ({"keep": 5}, "keep must be one of 1, 2, 3, 4, 6"),
         ({"batch": 50, "parts": 4}, "parts must divide the batch, got 50 images in 4 parts"),
         ({"epochs": 1000}, "epochs must be 1 to 50"),
+        ({"network": "transformer", "batch": 16_384}, "block1 attention: images * heads &lt;= 65535 (grid.y), got 16384 * 4"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_named_with_its_rule(params, note):
