@@ -38,6 +38,7 @@ from kernels.collectives.shape import (
     NAIVE,
     ONE_SHOT,
     RING,
+    TREE,
     TWO_SHOT,
 )  # fmt: skip
 from kernels.engines.cuda import devices
@@ -50,10 +51,10 @@ BETWEEN = [KIB << n for n in range(1, 21, 2)]
 SIZES = [*BY_FOUR, *BETWEEN]  # those that matter most first
 OTHER_KINDS = [64 * KIB, MIB, 16 * MIB, 64 * MIB]
 CHECKED = (1, 7, 1000, 4099, 65_536, 1_000_003)  # elements
-SMALL = 4 * MIB  # up to here the host's time to launch counts, so a graph is timed too
-LARGEST = {ONE_SHOT: 64 * MIB, NAIVE: GIB}  # bytes beyond which an algorithm is not timed
+SMALL = 16 * MIB  # up to here the host's time to launch counts, so a graph is timed too
+LARGEST = {ONE_SHOT: 64 * MIB}  # bytes beyond which an algorithm is not timed
 COPIES = (4, 64 * KIB, MIB, 64 * MIB, GIB)
-TUNED_AT = {RING: 256 * MIB, TWO_SHOT: 256 * MIB, ONE_SHOT: 64 * KIB}
+TUNED_AT = {RING: 256 * MIB, TREE: 256 * MIB, TWO_SHOT: 256 * MIB, ONE_SHOT: 64 * KIB}
 # Settings that are tried, the kernel's own first. The fastest one is timed at every size.
 TUNED: Mapping[str, Sequence[Mapping[str, int]]] = {
     RING: (
@@ -61,12 +62,13 @@ TUNED: Mapping[str, Sequence[Mapping[str, int]]] = {
         {"most_blocks": 132, "SLICE": 8192}, {"most_blocks": 132, "SLICE": 1024}, {"most_blocks": 64, "SLICE": 16384},
     ),
     TWO_SHOT: ({}, {"most_blocks": 264}, {"most_blocks": 66}, {"most_blocks": 32}, {"most_blocks": 132, "UNROLL": 8}),
+    TREE: ({}, {"most_blocks": 264}, {"most_blocks": 66}, {"most_blocks": 132, "SLICE": 16384}, {"most_blocks": 132, "SLICE": 2048}),
     ONE_SHOT: ({}, {"most_blocks": 16}, {"most_blocks": 32}, {"most_blocks": 8}),
 }  # fmt: skip
 TUNE_SAMPLES, SAMPLES = 3, 9
 # Seconds that a part may take.
-DEADLINES = {"links": 25, "checks": 60, "small": 45, "ring": 45, "nccl": 45, "nccl-graph": 25}
-PARTS = ("links", "small", "ring", "nccl", "nccl-graph")
+DEADLINES = {"links": 25, "checks": 60, "small": 45, "ring": 45, "tree": 30, "nccl": 45, "nccl-graph": 25}
+PARTS = ("links", "small", "ring", "tree", "nccl", "nccl-graph")
 KILL_S = 5.0
 SAFETY_S = 4.0  # a part stops measuring so long before its deadline
 
@@ -170,9 +172,7 @@ def own(emit: Emit, clock: Clock, ranks: int, largest: int, algorithms: Sequence
             continue
         settings = tuned(emit, clock, gpus, algorithm)
         for nbytes in SIZES:
-            if nbytes > min(largest, LARGEST.get(algorithm, GIB)) or (
-                algorithm == NAIVE and nbytes in BETWEEN
-            ):
+            if nbytes > min(largest, LARGEST.get(algorithm, GIB)):
                 continue
             for launch in (LAUNCH, GRAPH) if nbytes <= SMALL else (LAUNCH,):
                 timed(emit, clock, gpus, ALL_REDUCE, algorithm, nbytes, launch, settings)
@@ -231,6 +231,11 @@ def ring(emit: Emit, clock: Clock, ranks: int, largest: int) -> None:
     own(emit, clock, ranks, largest, (RING, NAIVE))
 
 
+def tree(emit: Emit, clock: Clock, ranks: int, largest: int) -> None:
+    """The tree."""
+    own(emit, clock, ranks, largest, (TREE,))
+
+
 def without_peers(ranks: int, capacity: int) -> Gpus:
     """Returns GPUs for NCCL, which finds its own way between them. They are kept until the process ends: a communicator's
     destructor may wait for a GPU that is lost."""
@@ -277,7 +282,7 @@ def _nccl_graph_row(gpus: Gpus, elements: int) -> dict[str, Any]:
 
 
 RUN: Mapping[str, Callable[[Emit, Clock, int, int], None]] = {
-    "links": links, "checks": checks, "small": small, "ring": ring, "nccl": nccl, "nccl-graph": nccl_graph,
+    "links": links, "checks": checks, "small": small, "ring": ring, "tree": tree, "nccl": nccl, "nccl-graph": nccl_graph,
 }  # fmt: skip
 
 
@@ -400,24 +405,31 @@ def summary(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def goals(run: Mapping[str, Any]) -> Iterator[str]:
-    """Yields how our all-reduce compares with NCCL's launched in the same way, and how far the cost model is off."""
-    times: dict[tuple[str, str, int], float] = {}
-    points: dict[str, list[Point]] = {}
-    for row in run["rows"]:
-        if row["kind"] == ALL_REDUCE:
-            name, nbytes = row["algorithm"], row["bytes"]
-            times[name, row["launch"], nbytes] = row["median_ms"]
-            if row["launch"] == LAUNCH:
-                traffic = recorded.traffic(ALL_REDUCE, name, row["ranks"], nbytes)
-                points.setdefault(name, []).append(Point(traffic, row["median_ms"] / 1e3))
+    """Yields how our all-reduce compares with NCCL's launched in the same way, and how far the cost model is off: of the
+    faster way to launch at each length, as the lesson uses it, and of launches one by one."""
+    times = {
+        (row["algorithm"], row["launch"], row["bytes"]): row["median_ms"]
+        for row in run["rows"]
+        if row["kind"] == ALL_REDUCE
+    }
     for (name, launch, nbytes), ms in times.items():
         theirs = times.get((NCCL, launch, nbytes))
         if name != NCCL and theirs and (nbytes >= 64 * MIB or nbytes == 64 * KIB):
             yield f"{name}, {nbytes:,} bytes, {launch}: {theirs / ms:.2f} of NCCL's speed"
-    for name, found in points.items():
-        if len(found) >= recorded.MIN_POINTS:
-            fit = cost.fit(found)
-            yield f"model of {name}: at most {100 * fit.worst:.1f} % off at {len(found)} lengths ({fit.link})"
+    ranks = next((row["ranks"] for row in run["rows"] if row["kind"] == ALL_REDUCE), 0)
+    for name in dict.fromkeys(name for name, _, _ in times):
+        launched = {nbytes: ms for (n, how, nbytes), ms in times.items() if (n, how) == (name, LAUNCH)}
+        best = {n: min(ms, times.get((name, GRAPH, n), ms)) for n, ms in launched.items()}
+        yield from _fitted(name, ranks, best, "")
+        yield from _fitted(name, ranks, launched, " launched one by one")
+
+
+def _fitted(name: str, ranks: int, ms: Mapping[int, float], how: str) -> Iterator[str]:
+    """Yields how far a fit to these times is off at most."""
+    points = [Point(recorded.traffic(ALL_REDUCE, name, ranks, n), t / 1e3) for n, t in ms.items()]
+    if len(points) >= recorded.MIN_POINTS:
+        fit = cost.fit(points)
+        yield f"model of {name}{how}: at most {100 * fit.worst:.1f} % off at {len(points)} lengths ({fit.link})"
 
 
 def main() -> None:

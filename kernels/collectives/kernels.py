@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.collectives.shape import ALL_REDUCE, NAIVE, ONE_SHOT, RING, TWO_SHOT
+from kernels.collectives.shape import ALL_REDUCE, NAIVE, ONE_SHOT, RING, TREE, TWO_SHOT
 from kernels.i18n import mark, tr
 from kernels.model.launch import ceil
 from kernels.model.program import RuleError
@@ -142,6 +142,10 @@ KERNELS: Mapping[str, PeerKernel] = {
             RING, mark("ring"), mark("Each GPU writes only to the next, chunk by chunk."),
             "collectives/03_ring.cu", 512, 1, False, _ring, {"SLICE": 4096, "UNROLL": 4},
             most=264,  # the fastest of those tried on two H200s
+        ),
+        PeerKernel(
+            TREE, mark("tree"), mark("Sums travel up a tree of GPUs, the result travels down."),
+            "collectives/04_tree.cu", 512, 1, True, _for_all, {"SLICE": 4096, "UNROLL": 4},
         ),
     )
 }  # fmt: skip

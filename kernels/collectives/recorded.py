@@ -32,16 +32,23 @@ def runs() -> tuple[Mapping[str, Any], ...]:
     return tuple(json.loads(FILE.read_text(encoding="utf-8"))) if FILE.exists() else ()
 
 
-def rows(kind: str, algorithm: str, ranks: int, launch: str = "") -> list[Row]:
-    """Returns the rows of a collective by length, with device and date; by default the faster way to launch it."""
+def machines(ranks: int) -> list[Mapping[str, Any]]:
+    """Returns the runs over so many GPUs, the newest first. Each is of one machine."""
+    later_first = [run for run in reversed(runs()) if any(row["ranks"] == ranks for row in run["rows"])]
+    return sorted(later_first, key=lambda run: run["date"], reverse=True)
+
+
+def rows(kind: str, algorithm: str, ranks: int, launch: str = "", device: str = "") -> list[Row]:
+    """Returns the rows of a collective by length, with device and date; by default the faster way to launch it. They are of
+    one machine: the newest one, or the newest with these GPUs (`device`)."""
     found: dict[int, Row] = {}
-    for run in runs():
-        for row in run["rows"]:
-            same = (row["kind"], row["algorithm"], row["ranks"]) == (kind, algorithm, ranks)
-            if same and launch in ("", row["launch"]):
-                other = found.get(row["bytes"])
-                if other is None or row["median_ms"] < other["median_ms"]:
-                    found[row["bytes"]] = row | {name: run[name] for name in ("device", "date")}
+    run = next((run for run in machines(ranks) if device in ("", run["device"])), {"rows": ()})
+    for row in run["rows"]:
+        same = (row["kind"], row["algorithm"], row["ranks"]) == (kind, algorithm, ranks)
+        if same and launch in ("", row["launch"]):
+            other = found.get(row["bytes"])
+            if other is None or row["median_ms"] < other["median_ms"]:
+                found[row["bytes"]] = row | {name: run[name] for name in ("device", "date")}
     return [found[nbytes] for nbytes in sorted(found)]
 
 

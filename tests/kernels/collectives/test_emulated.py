@@ -12,7 +12,7 @@ from kernels.collectives import emulated, executor, kernels, schedules
 from kernels.collectives.emulated import Ranks
 from kernels.collectives.executor import CollectiveError
 from kernels.collectives.kernels import KERNELS
-from kernels.collectives.shape import ALL_REDUCE, ITEM, NAIVE, ONE_SHOT, RING, TWO_SHOT
+from kernels.collectives.shape import ALL_REDUCE, ITEM, NAIVE, ONE_SHOT, RING, TREE, TWO_SHOT
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.errors import EmulatorError
@@ -54,6 +54,25 @@ def test_a_ring_moves_its_chunks_slice_by_slice():
     check(RING, 3, 3 * 4 * 11, runs=2, blocks=2, threads=64, SLICE=2)
 
 
+@pytest.mark.parametrize("ranks", kernels.COMPILED_RANKS)
+def test_a_tree_adds_up_and_passes_down_over_any_number_of_gpus(ranks):
+    check(TREE, ranks, 4 * ranks * 5, runs=2, blocks=2, threads=64, seed=ranks)
+    check(TREE, ranks, 13, runs=1, blocks=1, threads=64)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("ranks", [3, 6])
+def test_slices_of_a_tree_travel_up_while_others_travel_down(ranks):
+    check(TREE, ranks, 4 * ranks * 11, runs=2, blocks=2, threads=64, seed=1, SLICE=3)
+
+
+def test_each_gpu_of_a_tree_signals_only_its_parent_and_children():
+    arrays = [np.ones(64, np.float32)] * 4
+    flags = Ranks(TREE, arrays).run(blocks=2, threads=64).flag_bytes
+    links = {(1, 0), (2, 0), (3, 2)}
+    assert flags == {pair: 2 * 4 for a, b in links for pair in ((a, b), (b, a))}
+
+
 def test_flags_are_few():
     """Of a ring each rank signals one neighbour its readiness, and the other each slice of each step."""
     arrays = [np.ones(64, np.float32)] * 4
@@ -78,6 +97,9 @@ def test_a_missing_gpu_is_an_error_after_the_patience(algorithm):
         (TWO_SHOT, "in.of[peer][i + u * stride]", "in.of[0][i + u * stride]"),
         (ONE_SHOT, "peer < RANKS; ++peer) sum", "peer < RANKS - 1; ++peer) sum"),
         (NAIVE, "if (rank == 0) add_for_all", "if (rank == 1) add_for_all"),
+        (TREE, "child < RANKS; child *= 2", "child < 2; child *= 2"),
+        (TREE, "late = !arrived(own + block + READY", "late = false && !arrived(own + block + READY"),
+        (TREE, "return rank % 2 == 1 || rank + 1 >= RANKS", "return true || rank + 1 >= RANKS"),
     ],
 )
 def test_a_fault_in_a_kernel_is_noticed(algorithm, old, new, monkeypatch):
@@ -89,7 +111,8 @@ def test_a_fault_in_a_kernel_is_noticed(algorithm, old, new, monkeypatch):
 
     monkeypatch.setattr(sources, "translation_unit", faulty)
     with pytest.raises((CollectiveError, EmulatorError, AssertionError)):
-        check(algorithm, 3, 3 * 4 * 3, runs=1, blocks=1, threads=64, seed=0)
+        ranks = 4 if algorithm == TREE else 3  # of three GPUs no one is between two others
+        check(algorithm, ranks, ranks * 4 * 3, runs=1, blocks=1, threads=64, seed=0)
 
 
 def test_a_kernel_refuses_what_it_cannot_run():

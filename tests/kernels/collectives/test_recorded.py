@@ -59,3 +59,28 @@ def test_a_link_is_named_with_its_device():
             assert recorded.predicted_ms(kind, algorithm, 4, 1 << 30) > recorded.predicted_ms(
                 kind, algorithm, 4, 1024
             )
+
+
+def test_rows_of_two_machines_are_never_mixed(monkeypatch):
+    def run(device, date, ms):
+        row = {
+            "kind": ALL_REDUCE,
+            "algorithm": "ring",
+            "ranks": 2,
+            "launch": "launch",
+            "bytes": 1024,
+            "median_ms": ms,
+        }
+        return {"device": device, "date": date, "rows": [row, row | {"bytes": 2048 * ms}]}
+
+    both = run("A", "2026-11-20", 1), run("B", "2026-11-21", 2)
+    monkeypatch.setattr(recorded, "runs", lambda: both)
+    assert [(row["device"], row["bytes"]) for row in recorded.rows(ALL_REDUCE, "ring", 2)] == [
+        ("B", 1024),
+        ("B", 4096),
+    ]
+    found = recorded.rows(ALL_REDUCE, "ring", 2, device="A")
+    assert [(row["device"], row["bytes"]) for row in found] == [("A", 1024), ("A", 2048)]
+    assert recorded.rows(ALL_REDUCE, "ring", 4) == recorded.rows(ALL_REDUCE, "ring", 2, device="C") == []
+    monkeypatch.setattr(recorded, "runs", lambda: (run("A", "2026-11-21", 1), run("B", "2026-11-21", 2)))
+    assert recorded.rows(ALL_REDUCE, "ring", 2)[0]["device"] == "B"  # the later of the same day

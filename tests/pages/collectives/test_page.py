@@ -29,7 +29,8 @@ def test_a_collective_shows_its_stage_and_cards(kind):
 
 def test_the_emulator_agrees_with_the_schedule():
     assert "Each link moved the same bytes" in texts(open_at(ranks=3, elements=10))
-    assert "Counted from the schedule" in texts(open_at(algorithm="tree"))
+    assert "Each link moved the same bytes" in texts(open_at(algorithm="tree", ranks=8))
+    assert "Counted from the schedule" in texts(open_at(kind="broadcast", algorithm="tree"))
 
 
 def test_an_algorithm_of_another_collective_is_named():
@@ -59,7 +60,7 @@ def test_without_enough_gpus_the_button_emulates(one_gpu):
         time.sleep(0.05)
         at.run()
     at.run()
-    assert strip(at)["run"]["text"].startswith("Emulated: 4 kernels on 2 GPUs. All sums are right")
+    assert strip(at)["run"]["text"].startswith("Emulated: 5 kernels on 2 GPUs. All sums are right")
 
 
 def test_a_collective_without_a_kernel_has_no_button(one_gpu):
