@@ -6,7 +6,9 @@ Writes what kernels/records/collectives.json holds: rows of times, the machine, 
 numbers of GPUs that OUT.json has stay. Each part runs in a process of its own with a deadline, so that a GPU that hangs or
 faults ends one part only. What a part measured before its end is kept. `--part checks` verifies and times nothing:
 
-    compute-sanitizer --tool memcheck python -m benchmarks.collectives OUT.json --part checks
+    compute-sanitizer --target-processes all --tool memcheck python -m benchmarks.collectives OUT.json --part checks
+
+Our kernels have no shared memory, so racecheck, which looks there, has nothing to check.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import Any
 from kernels.collectives import cost, recorded
 from kernels.collectives import gpus as collective_gpus
 from kernels.collectives.cost import Point
-from kernels.collectives.gpus import GRAPH, LAUNCH, NCCL, Gpus
+from kernels.collectives.gpus import CUPY, GRAPH, JOINT, LAUNCH, NCCL, SINGLE, Gpus
 from kernels.collectives.kernels import KERNELS, OUT
 from kernels.collectives.shape import (
     ALGORITHMS,
@@ -65,10 +67,20 @@ TUNED: Mapping[str, Sequence[Mapping[str, int]]] = {
     TREE: ({}, {"most_blocks": 264}, {"most_blocks": 66}, {"most_blocks": 132, "SLICE": 16384}, {"most_blocks": 132, "SLICE": 2048}),
     ONE_SHOT: ({}, {"most_blocks": 16}, {"most_blocks": 32}, {"most_blocks": 8}),
 }  # fmt: skip
+LAUNCHED = 64 * KIB  # the length at which ways to launch are compared
 TUNE_SAMPLES, SAMPLES = 3, 9
 # Seconds that a part may take.
-DEADLINES = {"links": 25, "checks": 60, "small": 45, "ring": 45, "tree": 30, "nccl": 45, "nccl-graph": 25}
-PARTS = ("links", "small", "ring", "tree", "nccl", "nccl-graph")
+DEADLINES = {
+    "links": 25,
+    "checks": 60,
+    "small": 45,
+    "ring": 45,
+    "tree": 30,
+    "launches": 20,
+    "nccl": 45,
+    "nccl-graph": 25,
+}
+PARTS = ("links", "small", "ring", "tree", "launches", "nccl", "nccl-graph")
 KILL_S = 5.0
 SAFETY_S = 4.0  # a part stops measuring so long before its deadline
 
@@ -144,12 +156,15 @@ class _Only:
 
 
 def checks(emit: Emit, clock: Clock, ranks: int, largest: int) -> None:
-    """Every kernel of ours at lengths that nothing divides."""
-    gpus = Gpus(ranks, min(largest // ITEM, max(CHECKED)))
-    for algorithm, elements in itertools.product(KERNELS, CHECKED):
-        if elements <= gpus.capacity:
+    """Every kernel of ours at lengths that nothing divides. Each array is an allocation of its own and as long as the run, so
+    that memcheck knows where it ends."""
+    devices.load().cuda.set_allocator(None)
+    peers = devices.Devices(ranks)
+    for elements in (n for n in CHECKED if n * ITEM <= largest):
+        gpus = Gpus(ranks, elements, peers)
+        for algorithm in KERNELS:
             check(emit, clock, gpus, ALL_REDUCE, algorithm, elements)
-    gpus.close()
+        gpus.close()
 
 
 def check(emit: Emit, clock: Clock, gpus: Gpus, kind: str, algorithm: str, elements: int) -> bool:
@@ -236,6 +251,14 @@ def tree(emit: Emit, clock: Clock, ranks: int, largest: int) -> None:
     own(emit, clock, ranks, largest, (TREE,))
 
 
+def launches(emit: Emit, clock: Clock, ranks: int, largest: int) -> None:
+    """One-shot at a small length, launched in every way that there is."""
+    gpus = Gpus(ranks, min(largest, LAUNCHED) // ITEM)
+    for launch in (CUPY, SINGLE, JOINT, LAUNCH):
+        timed(emit, clock, gpus, ALL_REDUCE, ONE_SHOT, gpus.capacity * ITEM, launch)
+    gpus.close()
+
+
 def without_peers(ranks: int, capacity: int) -> Gpus:
     """Returns GPUs for NCCL, which finds its own way between them. They are kept until the process ends: a communicator's
     destructor may wait for a GPU that is lost."""
@@ -282,7 +305,7 @@ def _nccl_graph_row(gpus: Gpus, elements: int) -> dict[str, Any]:
 
 
 RUN: Mapping[str, Callable[[Emit, Clock, int, int], None]] = {
-    "links": links, "checks": checks, "small": small, "ring": ring, "tree": tree, "nccl": nccl, "nccl-graph": nccl_graph,
+    "links": links, "checks": checks, "small": small, "ring": ring, "tree": tree, "launches": launches, "nccl": nccl, "nccl-graph": nccl_graph,
 }  # fmt: skip
 
 

@@ -1,10 +1,11 @@
-"""Data parallel steps on the GPUs of this machine: verified, then timed, with and without overlap.
+"""Parallel steps on the GPUs of this machine, verified, then timed: data parallel with and without overlap, tensor parallel,
+pipelines.
 
-    python -m benchmarks.parallel OUT.json [--seconds 50] [--gpus 1,2,4]
+    python -m benchmarks.parallel OUT.json [--seconds 80] [--gpus 1,2,4]
 
-Writes the rows of kernels/records/parallel.json. Weights are compared after a few steps: bit by bit between the GPUs, and with
-those of one GPU. Only then a step is timed, many steps queued one behind the other. A case that fails is a row with the text
-of its error. After the time is up, no case begins; a GPU that hangs ends the script, and what was measured is kept.
+Writes the rows of kernels/records/parallel.json; rows of other GPUs stay. Weights are compared after a few steps: bit by bit
+between the GPUs, and with those of one GPU. Only then a step is timed, many steps queued one behind the other. A case that
+fails is a row with the text of its error. After the time is up, no case begins; a GPU that hangs ends the script, and what was measured is kept.
 """
 
 from __future__ import annotations
@@ -21,30 +22,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.collectives import machine
 from kernels.engines.cuda import devices
-from kernels.parallel.devices import Replicas, Team, check_equal, check_near
-from kernels.parallel.plan import DATA, Plan
-from kernels.training import digits
-from kernels.training.networks import NETWORKS
+from kernels.parallel import measured
+from kernels.parallel.devices import Team
+from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, Plan
 
 BUCKET_BYTES = 64_000
-CHECKED, CHECKED_BATCH = 3, 96  # steps and images of a comparison
-FACTORS = {"lr": 0.05}
 CASES = (  # network and images, those that matter most first
     ("lenet5", 16_384), ("transformer", 4096), ("lenet5", 256), ("transformer", 256), ("lenet5", 4096), ("transformer", 16_380),
 )  # fmt: skip
-WARM_UP, SAMPLES, SAMPLE_S, MOST_STEPS = 5, 9, 0.03, 100
+SPLIT = (  # network, way, images, micro-batches
+    ("transformer", TENSOR, 4096, 1), ("transformer", GPIPE, 4096, 8), ("transformer", ONE_F_ONE_B, 4096, 8),
+    ("lenet5", TENSOR, 16_384, 1), ("lenet5", GPIPE, 16_384, 8), ("lenet5", ONE_F_ONE_B, 16_384, 8),
+    ("transformer", TENSOR, 256, 1), ("transformer", GPIPE, 256, 4), ("transformer", ONE_F_ONE_B, 256, 4),
+    ("transformer", GPIPE, 4096, 2), ("transformer", GPIPE, 4096, 32),
+)  # fmt: skip
 OVER_S = 20.0  # beyond the time, after which the script ends itself
-
-
-def data(network: str, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns images and labels of a batch: all training images, again and again."""
-    found, _ = digits.load(NETWORKS[network].size)
-    chosen = np.arange(batch) % len(found)
-    return np.ascontiguousarray(found.images[chosen]), found.labels[chosen]
 
 
 @cache
@@ -53,60 +47,35 @@ def team(gpus: int) -> Team:
     return Team(gpus)
 
 
-def after(plan: Plan, overlap: bool) -> tuple[Any, list[np.ndarray]]:
-    """Returns the graph and each GPU's weights after a few steps."""
-    replicas = Replicas(plan, team(plan.gpus), *data(plan.network, plan.batch), overlap, **FACTORS)
-    for _ in range(CHECKED):
-        replicas.step()
-    weights = replicas.weights()
-    replicas.close()
-    return replicas.graph, weights
-
-
-def verified(network: str, gpus: int, overlap: bool) -> float:
-    """Returns how far several GPUs are from one after a few steps. DifferentError if they are too far, or differ."""
-    one = Plan(network, DATA, 1, CHECKED_BATCH, 1, BUCKET_BYTES)
-    _, (right,) = after(one, overlap)
-    graph, weights = after(Plan(network, DATA, gpus, CHECKED_BATCH, 1, BUCKET_BYTES), overlap)
-    check_equal(graph, weights)
-    return check_near(graph, weights[0], right)
-
-
-def timed(plan: Plan, overlap: bool) -> dict[str, Any]:
-    """Returns the microseconds of a step: the median, and all samples."""
-    replicas = Replicas(plan, team(plan.gpus), *data(plan.network, plan.batch), overlap, **FACTORS)
-    replicas.seconds(WARM_UP)
-    times = int(min(MOST_STEPS, max(3, SAMPLE_S / replicas.seconds(3))))
-    samples = [1e6 * replicas.seconds(times) for _ in range(SAMPLES)]
-    check_equal(replicas.graph, replicas.weights())  # after hundreds of steps
-    replicas.close()
-    return {
-        "step_us": round(float(np.median(samples)), 2), "samples": [round(s, 2) for s in samples],
-        "buckets": [bucket.nbytes for bucket in replicas.buckets],
-    }  # fmt: skip
-
-
-def cases(gpus: Sequence[int]) -> Iterator[tuple[str, int, int, bool]]:
+def cases(gpus: Sequence[int]) -> Iterator[tuple[Plan, bool]]:
+    """Yields steps and whether buckets are combined while the way back goes on: data parallel, then the ways that split the
+    network, which need two GPUs at least."""
     for (network, batch), count in itertools.product(CASES, gpus):
         for overlap in (True, False) if count > 1 else (True,):
-            yield network, batch, count, overlap
+            yield Plan(network, DATA, count, batch, 1, BUCKET_BYTES), overlap
+    for (network, way, batch, micro), count in itertools.product(SPLIT, gpus):
+        if count > 1:
+            yield Plan(network, way, count, batch, micro, BUCKET_BYTES), True
 
 
-def row(network: str, batch: int, gpus: int, overlap: bool) -> dict[str, Any]:
+def row(plan: Plan, overlap: bool) -> dict[str, Any]:
     return {
-        "network": network, "way": DATA, "gpus": gpus, "batch": batch, "optimizer": "sgd",
-        "bucket_bytes": BUCKET_BYTES, "overlap": overlap, "date": datetime.now(UTC).date().isoformat(),
+        "network": plan.network, "way": plan.way, "gpus": plan.gpus, "batch": plan.batch, "optimizer": plan.optimizer,
+        "micro": plan.micro, "bucket_bytes": plan.bucket_bytes, "overlap": overlap,
+        "date": datetime.now(UTC).date().isoformat(),
     }  # fmt: skip
 
 
 class Run:
     """The rows so far, in a file that is written after each."""
 
-    def __init__(self, path: Path, seconds: float):
+    def __init__(self, path: Path, seconds: float, machine: dict[str, Any] | None = None):
         self.path, self.rows = path, []
         self.end = time.monotonic() + seconds
-        self.machine: dict[str, Any] = {}
-        self.errors: dict[tuple[str, int, bool], float | str] = {}
+        self.machine = machine or {}
+        self.errors: dict[tuple[str, str, int, int, bool], float] = {}
+        older = json.loads(path.read_text("utf-8")) if path.exists() else []
+        self.others = [row for row in older if row["device"] != self.machine.get("device")]
 
     def left(self) -> float:
         return self.end - time.monotonic()
@@ -114,18 +83,18 @@ class Run:
     def add(self, found: dict[str, Any]) -> None:
         self.rows.append(found | self.machine)
         print({k: v for k, v in found.items() if k not in ("samples", "buckets")}, flush=True)
-        self.path.write_text(json.dumps(self.rows) + "\n", encoding="utf-8")
+        self.path.write_text(json.dumps([*self.rows, *self.others]) + "\n", encoding="utf-8")
 
-    def case(self, network: str, batch: int, gpus: int, overlap: bool) -> None:
+    def case(self, plan: Plan, overlap: bool) -> None:
         """Adds the row of a case: verified once for its network and way, then timed."""
-        found, began = row(network, batch, gpus, overlap), time.monotonic()
+        found, began = row(plan, overlap), time.monotonic()
         try:
             if self.left() <= 0:
                 raise TimeoutError("no time left")
-            key = network, gpus, overlap
-            if gpus > 1 and key not in self.errors:
-                self.errors[key] = verified(network, gpus, overlap)
-            found |= timed(Plan(network, DATA, gpus, batch, 1, BUCKET_BYTES), overlap)
+            key = plan.network, plan.way, plan.gpus, plan.micro, overlap
+            if plan.gpus > 1 and key not in self.errors:
+                self.errors[key] = measured.verified(plan, team, overlap)
+            found |= measured.timed(plan, team, overlap)
             found["error_of_weights"] = self.errors.get(key, 0.0)
         except devices.DevicesHung as error:  # nothing can run after it
             self.add(found | {"error": str(error)})
@@ -138,17 +107,17 @@ class Run:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("out", type=Path)
-    arguments.add_argument("--seconds", type=float, default=50.0)
+    arguments.add_argument("--seconds", type=float, default=80.0)
     arguments.add_argument("--gpus", default="1,2,4")
     args = arguments.parse_args()
     there = devices.count()
     gpus = [n for n in map(int, args.gpus.split(",")) if n <= there]
     if not gpus:
         raise SystemExit("no GPU can be used")
-    run = Run(args.out, args.seconds)
     found = machine(max(gpus))  # what a tool does not report is its error's text
-    run.machine = {key: found[key] for key in ("driver", "cuda", "cupy", "nccl", "topology")}
-    run.machine["device"] = found["devices"][0] if isinstance(found["devices"], list) else found["devices"]
+    about = {key: found[key] for key in ("driver", "cuda", "cupy", "nccl", "topology")}
+    about["device"] = found["devices"][0] if isinstance(found["devices"], list) else found["devices"]
+    run = Run(args.out, args.seconds, about)
     watch = threading.Timer(args.seconds + OVER_S, os._exit, (1,))
     watch.daemon = True
     watch.start()

@@ -13,6 +13,8 @@ TIMING = mark("timing {n} kernels in turn")
 TRAINING = mark("training, step {step}")
 NODES = mark("timing each kernel of the step")
 EXCHANGING = mark("exchanging between the GPUs")
+COMPARING = mark("comparing the weights with one GPU")
+STEPPING = mark("timing the step")
 TRANSFERS = mark("moving data, run {n} of {all}")
 SIZES = mark("timing size {n} of {all}")
 DONE = mark("done")
@@ -20,7 +22,7 @@ DONE = mark("done")
 TEMPLATES = {
     text: text
     for text in (
-        WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, EXCHANGING, TRANSFERS, SIZES, DONE,
+        WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, EXCHANGING, COMPARING, STEPPING, TRANSFERS, SIZES, DONE,
     )
 }  # fmt: skip
 

@@ -16,10 +16,9 @@ from kernels.engines.cuda.devices import DEADLINE_S, Devices, Nccl
 from kernels.i18n import tr
 
 NCCL = "nccl"
-LAUNCH, GRAPH = (
-    "launch",
-    "graph",
-)  # how a run reaches the GPUs: call by call from the host, or as part of a graph
+# How a run reaches the GPUs: a prepared launch on each, through CuPy's calls, or as part of a graph of many runs on each GPU;
+# and as a graph of one run on each GPU, or of one run on all of them.
+LAUNCH, CUPY, GRAPH, SINGLE, JOINT = "launch", "cupy", "graph", "single", "joint"
 GRAPH_RUNS = 20  # of a graph
 SAMPLES, SAMPLE_S = 15, 2e-3  # of a time; about the length of one sample
 MAX_RUNS = 50  # in a sample
@@ -78,26 +77,35 @@ class Gpus:
     ) -> Callable[[int], None]:
         """Returns a function that queues one rank's part of our kernel of an algorithm. All ranks must be queued equally
         often. `most_blocks` and `constants`: instead of the kernel's own."""
-        kernel = KERNELS[algorithm]
-        defines = kernel.defines(self.ranks, elements, **constants)
-        loaded = self._loaded(kernel, defines)
-        grid, block = (kernel.blocks(self.ranks, elements, most_blocks), 1, 1), (kernel.threads, 1, 1)
-        addresses = self._addresses(algorithm)
-        args = [
-            tuple(np.asarray(a) if a.dtype.names else a for a in given)
-            for given in (kernel.arguments(r, self.ranks, elements, addresses) for r in range(self.ranks))
-        ]
+        launches = self._launches(algorithm, elements, most_blocks, **constants)
 
         def queue(rank: int) -> None:
+            kernel, grid, block, args = launches[rank]
             with self.devices.on(rank):
-                loaded[rank](grid, block, args[rank])
+                kernel(grid, block, args)
 
         return queue
 
-    def own(self, algorithm: str, elements: int, **settings: int) -> Run:
+    def own(self, algorithm: str, elements: int, most_blocks: int | None = None, **constants: int) -> Run:
         """Returns a function that queues our kernel of an algorithm on all GPUs."""
-        queue = self.parts(algorithm, elements, **settings)
-        return lambda: [queue(rank) for rank in range(self.ranks)] and None
+        launches = self._launches(algorithm, elements, most_blocks, **constants)
+        prepared = [self.devices.launcher(rank, *launch) for rank, launch in enumerate(launches)]
+        return self.devices.all_of(prepared)
+
+    def _launches(
+        self, algorithm: str, elements: int, most_blocks: int | None, **constants: int
+    ) -> list[tuple[Any, ...]]:
+        """Returns the kernel, the grid, the block and the arguments of each rank."""
+        kernel = KERNELS[algorithm]
+        loaded = self._loaded(kernel, kernel.defines(self.ranks, elements, **constants))
+        grid, block = (kernel.blocks(self.ranks, elements, most_blocks), 1, 1), (kernel.threads, 1, 1)
+        addresses = self._addresses(algorithm)
+        found = []
+        for rank in range(self.ranks):
+            given = kernel.arguments(rank, self.ranks, elements, addresses)
+            args = tuple(np.asarray(a) if a.dtype.names else a for a in given)
+            found.append((loaded[rank], grid, block, args))
+        return found
 
     def _loaded(self, kernel: Any, defines: tuple[tuple[str, int], ...]) -> list[Any]:
         key = kernel.source, defines
@@ -218,15 +226,26 @@ def measure(
     **settings: int,
 ) -> dict[str, Any]:
     """Returns a row of a collective's time: verified at this length first. RuleError or CollectiveError say what is
-    wrong. `launch`: LAUNCH or GRAPH (our kernels)."""
+    wrong. `launch`: LAUNCH; for our kernels also one of the other ways."""
     error = verify(gpus, kind, algorithm, elements, **settings)
-    if launch == GRAPH:
-        queue = gpus.parts(algorithm, elements, **settings)
-        found = samples(gpus, gpus.devices.graphs(queue, GRAPH_RUNS), GRAPH_RUNS, count)
-    else:
+    if launch == LAUNCH:
         found = samples(gpus, runner(gpus, kind, algorithm, elements, **settings), 1, count)
+    else:
+        run, runs = _launched(gpus, gpus.parts(algorithm, elements, **settings), launch)
+        found = samples(gpus, run, runs, count)
     gpus.check(algorithm)
     return row(kind, algorithm, gpus.ranks, elements, launch, found) | {"error": error} | settings
+
+
+def _launched(gpus: Gpus, queue: Callable[[int], None], launch: str) -> tuple[Run, int]:
+    """Returns what queues runs of our kernel on all GPUs in a way, and how many."""
+    devices = gpus.devices
+    return {
+        CUPY: lambda: (lambda: [queue(rank) for rank in range(gpus.ranks)] and None, 1),
+        GRAPH: lambda: (devices.graphs(queue, GRAPH_RUNS), GRAPH_RUNS),
+        SINGLE: lambda: (devices.graphs(queue, 1), 1),
+        JOINT: lambda: (devices.joint_graph(queue, 1), 1),
+    }[launch]()
 
 
 def row(

@@ -22,6 +22,7 @@ from kernels.jobs import faults, framing
 from kernels.jobs.episode import Episode, train
 from kernels.jobs.exchange import Exchange, exchange
 from kernels.jobs.job import Request, Rows
+from kernels.jobs.parallel_step import ParallelStep, parallel_step
 from kernels.jobs.transfer import SizesRun, TransferRun, sizes, transfer
 from kernels.ladders import find
 from kernels.machine.timing import Budget
@@ -37,6 +38,7 @@ Part = Callable[[Any], None]  # called with what a run sends before its end
 HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {
     Episode: train,
     Exchange: exchange,
+    ParallelStep: parallel_step,
     TransferRun: transfer,
     SizesRun: sizes,
 }

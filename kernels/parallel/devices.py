@@ -1,4 +1,4 @@
-"""Data parallel training on the GPUs of one process: each runs the step's launches, NCCL adds the gradients.
+"""Training on the GPUs of one process. Data parallel: each runs the step's launches, NCCL adds the gradients.
 
 The launches between two buckets are one CUDA graph on each GPU. The all-reduce of a bucket runs on a stream of its own, so
 the way back goes on meanwhile. The update waits for all buckets.
@@ -72,6 +72,14 @@ class Team:
         )
         return lambda: kernel(launch.grid, launch.block, args, shared_mem=launch.shared)
 
+    def sums(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Callable[[int], None]]:
+        """Returns two functions that queue an all-reduce of one array of each GPU, in place: on all GPUs at once; and the part
+        of one GPU on its computing stream, to be captured there."""
+        flat = [array.reshape(-1) for array in arrays]
+        call = self.nccl.call(ALL_REDUCE, flat, flat)
+        streams = self.devices.streams
+        return self.nccl.runner(ALL_REDUCE, flat, flat), lambda rank: self.nccl.one(call, rank, streams[rank])
+
     def _kernel(self, rank: int, launch: Launch) -> Any:
         key = rank, launch.source, launch.entry, launch.defines
         if key not in self._loaded:
@@ -115,7 +123,71 @@ class _Memory:
     calls: list[Callable[[], None]]
 
 
-class Replicas:
+class Ranks:
+    """The GPUs of a team with the arrays of their parts of a step, and their launches as CUDA graphs."""
+
+    def __init__(self, team: Team):
+        self.team = team
+        self._memories: list[_Memory] = []
+        self._first: list[dict[str, np.ndarray]] = []  # what a step changes in place, as it was at first
+
+    def _add(self, program: Program, inputs: Mapping[str, np.ndarray]) -> None:
+        """Adds the next GPU's arrays, NaN or its inputs, and its launches."""
+        rank, arrays = len(self._memories), {}
+        for b in program.buffers:
+            arrays[b.name] = self.team.devices.empty(rank, b.shape, b.dtype)
+            self.team.devices.fill(rank, arrays[b.name], NAN)
+        arrays |= {view.name: view.cut(arrays[view.of]) for view in program.views}
+        for b in program.of_role(INPUT):
+            self.team.set(rank, arrays[b.name], inputs[b.name])
+        calls = [self.team.call(rank, each, arrays) for each in program.steps]
+        self._memories.append(_Memory(arrays, calls))
+        self._first.append({b.name: inputs[b.name] for b in program.in_place})
+
+    def _captured(self, rank: int, calls: Sequence[Callable[[], None]]) -> Any:
+        """Returns a CUDA graph of these calls on a GPU, None without any."""
+        if not calls:
+            return None
+        with self.team.devices.on(rank) as stream:
+            stream.begin_capture()
+            try:
+                for call in calls:
+                    call()
+            finally:
+                captured = stream.end_capture()
+        return captured
+
+    def _launch(self, rank: int, graph: Any) -> None:
+        if graph is not None:
+            with self.team.devices.on(rank) as stream:
+                graph.launch(stream)
+
+    def step(self) -> None:
+        """Queues one step on all GPUs."""
+        raise NotImplementedError
+
+    def weights(self) -> list[np.ndarray]:
+        """Returns the whole weights, float32: of each GPU, or joined from all."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Sets weights and state back to the first ones."""
+        self.team.wait()
+        for rank, first in enumerate(self._first):
+            for name, values in first.items():
+                self.team.set(rank, self._memories[rank].arrays[name], values)
+
+    def seconds(self, times: int) -> float:
+        """Returns the seconds of a step, of so many queued one behind the other."""
+        return self.team.devices.seconds(self.step, times)
+
+    def close(self) -> None:
+        """Frees the arrays."""
+        self.team.wait()
+        self._memories.clear()
+
+
+class Replicas(Ranks):
     """A network on the GPUs of a team, each with its part of the images."""
 
     def __init__(
@@ -127,17 +199,21 @@ class Replicas:
         if plan.way != DATA or plan.gpus != team.gpus:
             rule = tr("data parallel over {gpus} GPUs runs here, got {way} over {got}", gpus=team.gpus, way=plan.way, got=plan.gpus)  # fmt: skip
             raise RuleError(rule)
-        self.plan, self.team, self.overlap = plan, team, overlap and plan.gpus > 1
+        super().__init__(team)
+        self.plan, self.overlap = plan, overlap and plan.gpus > 1
         self.graph = replica(plan, **factors)
         self.buckets = buckets(self.graph, plan.bucket_bytes)
         program = packed(graphs.program(self.graph, ladder_of), step.statistics(self.graph))
-        given = [self._inputs(rank, images, labels, seed) for rank in range(plan.gpus)]
-        self._first = [{b.name: each[b.name] for b in program.in_place} for each in given]
-        self._replicas = [self._replica(rank, program, each) for rank, each in enumerate(given)]
+        for rank in range(plan.gpus):
+            self._add(program, self._inputs(rank, images, labels, seed))
         self._reduce = [self._runners(bucket) for bucket in self.buckets] if team.nccl else []
         self._events = [team.event(rank) for rank in range(plan.gpus)]
         self._run_once()
-        self._graphs = [self._captured(rank) for rank in range(plan.gpus)]
+        cuts = segments(self.graph, self.buckets)
+        self._graphs = [
+            [self._captured(rank, each.calls[first:stop]) for first, stop in cuts]
+            for rank, each in enumerate(self._memories)
+        ]
         self.reset()
 
     def _inputs(self, rank: int, images: np.ndarray, labels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
@@ -147,28 +223,18 @@ class Replicas:
         mean = np.full(each, 1 / self.plan.batch, np.float32)  # of all images
         return first | {IMAGE: images[part], LABELS: labels[part], FACTOR: mean}
 
-    def _replica(self, rank: int, program: Program, inputs: Mapping[str, np.ndarray]) -> _Memory:
-        arrays = {}
-        for b in program.buffers:
-            arrays[b.name] = self.team.devices.empty(rank, b.shape, b.dtype)
-            self.team.devices.fill(rank, arrays[b.name], NAN)
-        arrays |= {view.name: view.cut(arrays[view.of]) for view in program.views}
-        for b in program.of_role(INPUT):
-            self.team.set(rank, arrays[b.name], inputs[b.name])
-        return _Memory(arrays, [self.team.call(rank, each, arrays) for each in program.steps])
-
     def _runners(self, bucket: Bucket) -> list[Any]:
         """Returns what queues the all-reduce of a bucket on all GPUs, one for each of its ranges."""
         found = []
         for first, stop in bucket.ranges:
-            parts = [each.arrays[GRADIENTS].reshape(-1)[first:stop] for each in self._replicas]
+            parts = [each.arrays[GRADIENTS].reshape(-1)[first:stop] for each in self._memories]
             found.append(self.team.nccl.runner(ALL_REDUCE, parts, parts))
         return found
 
     # -- a step ----------------------------------------------------------------------------------------
     def _run_once(self) -> None:
         """Runs every launch and every all-reduce once: kernels are loaded, NCCL has connected the GPUs."""
-        for rank, each in enumerate(self._replicas):
+        for rank, each in enumerate(self._memories):
             with self.team.devices.on(rank):
                 for call in each.calls:
                     call()
@@ -177,28 +243,9 @@ class Replicas:
             self._combine(n)
         self.team.wait()
 
-    def _captured(self, rank: int) -> list[Any]:
-        """Returns a CUDA graph of each segment of one GPU, None for an empty one."""
-        found = []
-        for first, stop in segments(self.graph, self.buckets):
-            if first == stop:
-                found.append(None)
-                continue
-            with self.team.devices.on(rank) as stream:
-                stream.begin_capture()
-                try:
-                    for call in self._replicas[rank].calls[first:stop]:
-                        call()
-                finally:
-                    captured = stream.end_capture()
-            found.append(captured)
-        return found
-
-    def _launch(self, segment: int) -> None:
+    def _segment(self, n: int) -> None:
         for rank, each in enumerate(self._graphs):
-            if each[segment] is not None:
-                with self.team.devices.on(rank) as stream:
-                    each[segment].launch(stream)
+            self._launch(rank, each[n])
 
     def _combine(self, bucket: int) -> None:
         """Queues the all-reduce of a bucket behind what each GPU has been given to compute so far."""
@@ -218,40 +265,28 @@ class Replicas:
         """Queues one step on all GPUs."""
         count = len(self.buckets)
         for n in range(count):
-            self._launch(n)
+            self._segment(n)
             if self.overlap:
                 self._combine(n)
-        self._launch(count)
+        self._segment(count)
         if self._reduce and not self.overlap:
             for n in range(count):
                 self._combine(n)
         if self._reduce:
             self._after(self.team.links, self.team.devices)
-        self._launch(count + 1)
+        self._segment(count + 1)
 
     # -- around it -------------------------------------------------------------------------------------
-    def reset(self) -> None:
-        """Sets weights and state back to the first ones."""
-        self.team.wait()
-        for rank, first in enumerate(self._first):
-            for name, values in first.items():
-                self.team.set(rank, self._replicas[rank].arrays[name], values)
-
     def weights(self) -> list[np.ndarray]:
         """Returns the weights of each GPU, float32."""
         self.team.wait()
-        return [self.team.get(rank, each.arrays[WEIGHTS]) for rank, each in enumerate(self._replicas)]
-
-    def seconds(self, times: int) -> float:
-        """Returns the seconds of a step, of so many queued one behind the other."""
-        return self.team.devices.seconds(self.step, times)
+        return [self.team.get(rank, each.arrays[WEIGHTS]) for rank, each in enumerate(self._memories)]
 
     def close(self) -> None:
         """Frees the arrays."""
-        self.team.wait()
+        super().close()
         self._graphs.clear()
         self._reduce.clear()
-        self._replicas.clear()
 
 
 def check_equal(graph: Graph, weights: Sequence[np.ndarray]) -> None:
@@ -260,6 +295,13 @@ def check_equal(graph: Graph, weights: Sequence[np.ndarray]) -> None:
         for rank, other in enumerate(weights):
             if not np.array_equal(view.cut(weights[0]), view.cut(other)):
                 raise DifferentError(tr("{name} on GPU {rank} differs from GPU 0", name=view.name, rank=rank))
+
+
+def check_exact(graph: Graph, weights: np.ndarray, right: np.ndarray) -> None:
+    """DifferentError if weights differ in any bit from those of one GPU."""
+    for view in (v for v in graph.views if v.of == WEIGHTS):
+        if not np.array_equal(view.cut(weights), view.cut(right)):
+            raise DifferentError(tr("{name} differs from one GPU with the same parts", name=view.name))
 
 
 def check_near(graph: Graph, weights: np.ndarray, right: np.ndarray, limit: float = LIMIT) -> float:

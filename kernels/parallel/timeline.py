@@ -217,14 +217,19 @@ def _add_tensor(tasks: _Tasks) -> None:
     needs: list[int] = []
     for group in groups(graph.nodes, after):
         us = sum(
-            times.node_us(
-                plan.network, node, plan.images, plan.optimizer, 1 / plan.gpus if node.layer in split else 1.0
-            )
+            times.node_us(plan.network, node, plan.images, plan.optimizer, _share(plan, node, split))
             for node in group
         )
         done = tasks.compute(group[0].layer if group[0].phase != UPDATE else UPDATE, group, us, needs)
         exchange = after.get(group[-1].name)
         needs = [tasks.collective(ALL_REDUCE, exchange.tensor, exchange.nbytes, done)] if exchange else []
+
+
+def _share(plan: Plan, node: Node, split: set[str]) -> float:
+    """Returns the part of a node's work that one GPU does. The gradient of a weight takes as long for a part of these layers:
+    a few tiles cover all of it, and each of them reads all images."""
+    whole = node.layer not in split or node.rung.startswith("linear-dweight/")
+    return 1.0 if whole else 1 / plan.gpus
 
 
 def _split_layers(plan: Plan) -> set[str]:
@@ -251,9 +256,9 @@ def layer_costs(plan: Plan) -> tuple[tuple[str, float], ...]:
     return tuple(found.items())
 
 
-def stages_of(plan: Plan) -> Stages:
-    """Returns the stages of a pipeline, balanced by the predicted times."""
-    return pipeline.split(plan, dict(layer_costs(plan)))
+def stages_of(plan: Plan, **factors: float) -> Stages:
+    """Returns the stages of a pipeline, balanced by the predicted times. `factors` are those of the optimiser."""
+    return pipeline.split(plan, dict(layer_costs(plan)), **factors)
 
 
 def _pipeline_tasks(plan: Plan) -> list[Task]:

@@ -10,9 +10,8 @@ from kernels.i18n import decimal, mark, tr, trn
 from kernels.parallel import links
 from kernels.parallel.check import Check
 from kernels.parallel.memory import HELD
-from kernels.parallel.plan import PIPELINES, TENSOR, WAYS
+from kernels.parallel.plan import DATA, PIPELINES, TENSOR, WAYS
 from kernels.parallel.timeline import LINK, SEND
-from kernels.training.networks import NETWORKS
 from pages.parallel import address, stage
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from visuals import units
@@ -27,12 +26,13 @@ ASSUMPTIONS = (
     mark("Inside a node of {node} GPUs a collective is a ring over NVLink. It takes 26 µs for 64 KiB on two H200s, and 1 GiB moves at 325 GB/s: both measured. A hop takes 3.4 µs, as NCCL assumes."),
     mark("Between nodes each GPU has a network card of 400 Gbit/s, and a hop takes 14 µs, as NCCL assumes."),
     mark("Computing and communicating do not slow each other down."),
+    mark("Tensor parallel divides a layer’s time by the GPUs, except for the gradient of its weight. A few tiles cover that gradient, and each tile reads all images."),
 )  # fmt: skip
 
 
 def section(values: address.Values) -> None:
     """Draws the cards."""
-    found = address.evidence(values)
+    found = stage.evidence(values)
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
@@ -123,7 +123,8 @@ def same_numbers(found: ParallelEvidence) -> None:
         together(
             paragraph(
                 tr(
-                    "Press Compare under the picture: this processor runs the step for all GPUs, with a few images."
+                    "Press the button under the picture. Where the GPUs are there, they run the step. Elsewhere this processor "
+                    "runs it for all GPUs, with a few images."
                 )
             )
         )
@@ -174,23 +175,45 @@ def assumptions(found: ParallelEvidence) -> None:
 
 
 def measured(found: ParallelEvidence) -> None:
-    """Draws the recorded times of parallel steps, or that there are none."""
+    """Draws the times of parallel steps: those measured here, and the recorded ones, or that there are none."""
     rows = [row for row in recorded.rows() if row.get("step_us") and row["network"] == found.plan.network]
-    title = card_title(tr("Recorded on several GPUs"))
+    title, here = card_title(tr("Recorded on several GPUs")), _measured_here(found)
     if not rows:
-        together(title, conclusion(tr("Not recorded yet.")))
+        together(title, *here, conclusion(tr("Not recorded yet.")))
         return
-    head = (tr("network"), tr("way"), tr("GPUs"), tr("images"), tr("overlap"), tr("step"), tr("device"))
-    lines = [
-        (
-            tr(NETWORKS[row["network"]].title), tr(WAYS[row["way"]]), str(row["gpus"]), units.count(row["batch"]),
-            tr("yes") if row.get("overlap") else tr("no"), units.time_(row["step_us"] / 1e3), str(row["device"]),
-        )
-        for row in rows
-    ]  # fmt: skip
+    head = (tr("way"), tr("GPUs"), tr("images"), tr("micro-batches"), tr("overlap"), tr("step"))
     together(
         title,
+        *here,
         conclusion(trn("{n} step was recorded.", "{n} steps were recorded.", len(rows))),
-        f"<p>{units.badge('recorded')}</p>",
-        table(head, lines, tr("Recorded steps")),
+        f"<p>{units.badge('recorded', _source(rows[0]))}</p>",
+        details(
+            table(head, [_line(row) for row in rows], tr("Recorded steps")), label=tr("All recorded steps")
+        ),
     )
+
+
+def _source(row: recorded.Row) -> str:
+    return f"{row['device']}, {row['date']}"
+
+
+def _line(row: recorded.Row) -> tuple[str, ...]:
+    """Returns the cells of a recorded step."""
+    micro = str(row["micro"]) if row["way"] in PIPELINES else "–"
+    overlap = "–" if row["way"] != DATA else tr("yes") if row.get("overlap") else tr("no")
+    return (
+        tr(WAYS[row["way"]]), str(row["gpus"]), units.count(row["batch"]), micro, overlap, units.time_(row["step_us"] / 1e3)
+    )  # fmt: skip
+
+
+def _measured_here(found: ParallelEvidence) -> tuple[str, ...]:
+    """Returns what a run on the GPUs of this machine gave, if there was one."""
+    row = found.measured.get(found.plan)
+    if not row:
+        return ()
+    text = tr(
+        "One step took {time}, measured on {gpus} × {device}. The weights differ from one GPU’s by at most {error} of the largest weight.",
+        time=units.time_(row["step_us"] / 1e3), gpus=row["gpus"], device=row["device"],
+        error=decimal(f"{row['error_of_weights']:.1g}"),
+    )  # fmt: skip
+    return f"<p>{units.badge('measured', tr('here'))}</p>", paragraph(text)

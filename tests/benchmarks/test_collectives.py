@@ -13,8 +13,7 @@ from kernels.collectives import gpus as collective_gpus
 from kernels.collectives import kernels
 from kernels.collectives.gpus import NCCL
 from kernels.collectives.shape import ALL_REDUCE, NAIVE, ONE_SHOT, RING, TREE, TWO_SHOT
-from kernels.engines.cuda import devices
-from tests.helpers.fake_gpus import FakeGpus, FakeNccl
+from tests.helpers.fake_gpus import FakeGpus
 
 LARGEST = 256  # bytes
 
@@ -25,9 +24,7 @@ def fake(monkeypatch):
     found = FakeGpus(2)
     found.cuda.runtime.runtimeGetVersion = lambda: 13000
     found.__version__ = "0"
-    monkeypatch.setattr(devices, "load", lambda: found)
-    monkeypatch.setattr(devices.Devices, "kernel", lambda self, *args: found.kernel(self, *args))
-    monkeypatch.setattr(devices, "nccl", lambda: FakeNccl(found))
+    found.install(monkeypatch)
     monkeypatch.setattr(kernels, "MAX_BLOCKS", 4)
     monkeypatch.setattr(collective_gpus, "GRAPH_RUNS", 2)
     for name, value in {
@@ -56,6 +53,7 @@ def emitted(part: str, seconds: float = 1e6) -> dict[str, list]:
         ("small", {ONE_SHOT: 3, TWO_SHOT: 3}),
         ("ring", {RING: 3, NAIVE: 3}),
         ("tree", {TREE: 3}),
+        ("launches", {ONE_SHOT: 4}),
         ("nccl", {NCCL: 2 + 4}),
         ("nccl-graph", {NCCL: 1}),
     ],

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.engines.cuda import devices as cuda_devices
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.launch import Options, device_memory, launch_ranks
 from kernels.engines.emulator.memory import GLOBAL_BASE
@@ -72,6 +73,8 @@ class Stream:
         self.ptr = 1000 + self.rank
         self.work: deque[Any] = deque()
         self.now, self.captured = 0.0, None
+        self.joined: list[Stream] = []  # to this stream's capture, through events
+        self.rejoined: list[Stream] = []
         gpus.streams[self.rank] = self
 
     def __enter__(self) -> Stream:
@@ -100,17 +103,34 @@ class Stream:
         self.captured = []
 
     def end_capture(self) -> Any:
-        work, self.captured = self.captured, None
-        return SimpleNamespace(launch=lambda stream: [stream.queue(what) for what in work])
+        assert set(self.joined) == set(self.rejoined), "a stream that joined the capture did not return to it"
+        works = []
+        for each in (self, *self.joined):
+            works += [(each, what) for what in each.captured]
+            each.captured = None
+        self.joined, self.rejoined = [], []
+        return SimpleNamespace(launch=lambda stream: [own.queue(what) for own, what in works])
+
+    def wait_event(self, event: Event) -> None:
+        assert event.by, "the event was not recorded in a capture"
+        if self.captured is None:
+            self.captured = []
+            event.by.joined.append(self)
+        else:
+            self.rejoined.append(event.by)
 
 
 class Event:
     """A moment of a stream."""
 
-    def __init__(self):
-        self.at = None
+    def __init__(self, disable_timing: bool = False):
+        self.at, self.by = None, None
 
     def record(self, stream: Stream) -> None:
+        if stream.captured is not None:
+            self.by = stream
+            return
+
         def stamp() -> None:
             self.at = stream.now
 
@@ -146,9 +166,10 @@ class FakeGpus:
             getDeviceCount=lambda: count, getDeviceProperties=lambda rank: {"name": b"NVIDIA Pretence"}, CUDARuntimeError=RuntimeError_, memcpyPeerAsync=self._copy,
             deviceCanAccessPeer=lambda a, b: int((a, b) != apart), deviceEnablePeerAccess=self._connect,
         )  # fmt: skip
+        driver = SimpleNamespace(ctxGetCurrent=lambda: self.current[-1], ctxSetCurrent=self._set_current)
         self.cuda = SimpleNamespace(
-            Device=self._device, Stream=lambda non_blocking: Stream(self), Event=Event, runtime=runtime,
-            get_elapsed_time=lambda a, b: 1e3 * (b.at - a.at),
+            driver=driver, Device=self._device, Stream=lambda non_blocking: Stream(self), Event=Event, runtime=runtime,
+            set_allocator=lambda allocator: None, get_elapsed_time=lambda a, b: 1e3 * (b.at - a.at),
         )  # fmt: skip
 
     @contextmanager
@@ -156,6 +177,9 @@ class FakeGpus:
         self.current.append(rank)
         yield
         self.current.pop()
+
+    def _set_current(self, rank: int) -> None:
+        self.current[-1] = rank
 
     def _connect(self, peer: int) -> None:
         pair = self.current[-1], peer
@@ -180,6 +204,25 @@ class FakeGpus:
             b[at : at + nbytes], state[at : at + nbytes] = b[start : start + nbytes].copy(), 2
 
         self.streams[stream - 1000].queue(copy)
+
+    def install(self, monkeypatch: Any, nccl_is_wrong: bool = False) -> None:
+        """Puts these GPUs in the place of CuPy."""
+        monkeypatch.setattr(cuda_devices, "load", lambda: self)
+        monkeypatch.setattr(cuda_devices, "nccl", lambda: FakeNccl(self, nccl_is_wrong))
+        monkeypatch.setattr(
+            cuda_devices.Devices, "kernel", lambda devices, *args: self.kernel(devices, *args)
+        )
+        monkeypatch.setattr(cuda_devices.Devices, "launcher", lambda devices, *args: self.launcher(*args))
+
+    def launcher(self, rank: int, kernel: Kernel, grid: Any, block: Any, args: Any) -> Callable[[], None]:
+        """Replaces Devices.launcher."""
+
+        def launch() -> None:
+            self.cuda.driver.ctxSetCurrent(rank)
+            with self.streams[rank]:
+                kernel(grid, block, args)
+
+        return launch
 
     def kernel(self, devices: Any, rank: int, source: str, entry: str, defines: Any) -> Kernel:
         """Replaces Devices.kernel."""

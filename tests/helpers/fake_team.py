@@ -49,10 +49,16 @@ class Stream:
 
 
 class Meeting:
-    """Something that all streams do together."""
+    """Something that streams do together."""
 
-    def __init__(self, run: Callable[[], None]):
-        self.run = run
+    def __init__(self, run: Callable[[], None], streams: Sequence[Stream]):
+        self.run, self.streams = run, streams
+
+
+def _add(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+    total = np.sum(inputs, axis=0, dtype=np.float32)
+    for output in outputs:
+        output[...] = total
 
 
 class FakeDevices:
@@ -70,7 +76,18 @@ class FakeDevices:
         return np.empty(size, dtype)
 
     def fill(self, rank: int, array: np.ndarray, byte: int) -> None:
-        array.reshape(-1).view(np.uint8)[:] = byte
+        """Fills now, or when what is captured runs."""
+
+        def write() -> None:
+            array.reshape(-1).view(np.uint8)[:] = byte
+
+        write() if self.streams[rank].captured is None else self.streams[rank].queue(write)
+
+    def copy(self, to: np.ndarray, to_rank: int, source: np.ndarray, from_rank: int) -> None:
+        def move() -> None:
+            to[...] = source
+
+        self.streams[from_rank].queue(move)
 
 
 class FakeTeam:
@@ -101,18 +118,14 @@ class FakeTeam:
         self, kind: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
     ) -> Callable[[], None]:
         assert kind == "all-reduce"
+        meeting = Meeting(lambda: _add(inputs, outputs), self.links.streams)
+        return lambda: [stream.queue(meeting) for stream in self.links.streams] and None
 
-        def add() -> None:
-            total = np.sum(inputs, axis=0, dtype=np.float32)
-            for output in outputs:
-                output[...] = total
-
-        def queue() -> None:
-            meeting = Meeting(add)
-            for stream in self.links.streams:
-                stream.queue(meeting)
-
-        return queue
+    def sums(self, arrays: Sequence[np.ndarray]) -> tuple[Callable[[], None], Callable[[int], None]]:
+        meeting = Meeting(lambda: _add(arrays, arrays), self.devices.streams)
+        return self.runner("all-reduce", arrays, arrays), lambda rank: self.devices.streams[rank].queue(
+            meeting
+        )
 
     def wait(self, deadline_s: float = 0.0) -> None:
         """Runs all that is queued."""
@@ -126,9 +139,9 @@ class FakeTeam:
         while stream.work:
             first = stream.work[0]
             if isinstance(first, Meeting):
-                if not all(each.work and each.work[0] is first for each in self.links.streams):
+                if not all(each.work and each.work[0] is first for each in first.streams):
                     return ran
-                for each in self.links.streams:
+                for each in first.streams:
                     each.work.popleft()
                 first.run()
             elif isinstance(first, tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,9 +24,11 @@ CURVE_GPUS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, FAR)
 
 @dataclass(frozen=True)
 class ParallelEvidence:
-    """A parallel step. Its times are predicted from recorded kernels unless `record` has them."""
+    """A parallel step. Its times are predicted from recorded kernels unless `record` has them. measured: rows of this machine
+    by their step."""
 
     plan: Plan
+    measured: Mapping[Plan, recorded.Row] = field(default_factory=dict, compare=False)
 
     @cached_property
     def costs(self) -> tuple[tuple[str, float], ...]:
@@ -53,12 +55,25 @@ class ParallelEvidence:
 
     @property
     def one_us(self) -> float:
-        """Returns the microseconds of the whole step on one GPU."""
+        """Returns the predicted microseconds of the whole step on one GPU."""
         return timelines.timeline(timelines.one_gpu(self.plan)).total
+
+    @property
+    def on_one(self) -> ParallelEvidence:
+        """Returns the whole step on one GPU."""
+        return ParallelEvidence(timelines.one_gpu(self.plan), self.measured)
 
     @cached_property
     def record(self) -> recorded.Row | None:
-        return recorded.recorded(self.plan)
+        """Returns the row that was measured here, else the recorded one, None if there is none."""
+        return self.measured.get(self.plan) or recorded.recorded(self.plan)
+
+    @property
+    def kind(self) -> str:
+        """Returns the kind of the step's time: "measured", "recorded" or "predicted"."""
+        if self.plan in self.measured:
+            return "measured"
+        return "recorded" if self.record else "predicted"
 
     @property
     def row(self) -> Mapping[str, Any] | None:
@@ -77,7 +92,7 @@ class ParallelEvidence:
     def with_gpus(self, gpus: int) -> ParallelEvidence | None:
         """Returns the same step on other GPUs, None if a rule forbids it."""
         try:
-            return ParallelEvidence(replace(self.plan, gpus=gpus))
+            return ParallelEvidence(replace(self.plan, gpus=gpus), self.measured)
         except ValueError:
             return None
 

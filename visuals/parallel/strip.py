@@ -10,19 +10,27 @@ from kernels.i18n import decimal, mark, tr
 from kernels.parallel import links
 from kernels.parallel import timeline as timelines
 from kernels.parallel.check import Check
-from kernels.parallel.plan import DATA, PIPELINES
+from kernels.parallel.plan import PIPELINES
 from kernels.parallel.timeline import LINK
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE
 from visuals import units
 from visuals.parallel import recorded
 from visuals.parallel.evidence import CURVE_GPUS, FAR, SHOWN_GPUS, ParallelEvidence
+from visuals.strip.strip import Run
 from visuals.training.plan import FAINT, HUES, NAMES, ROLES
 
 TOPOLOGIES = {links.NODES: ("output", mark("nodes of 8")), links.FLAT: ("write", mark("one ring"))}
 
 
-def strip(evidence: ParallelEvidence, checked: Check | None = None) -> dict[str, Any]:
-    """Returns the strip as data for the player. `checked`: what a comparison on this processor found."""
+KINDS = {"measured": mark("measured here"), "recorded": mark("recorded"), "predicted": mark("predicted")}
+
+
+def strip(
+    evidence: ParallelEvidence, checked: Check | None = None, run: Run | None = None, label: str = ""
+) -> dict[str, Any]:
+    """Returns the strip as data for the player. `checked`: what a comparison on this processor found. `run` and `label`: of the
+    button, which compares without them."""
+    run, label = run or Run(), label or tr("Compare")
     size = {
         "key": "stage",
         "label": _shape(evidence),
@@ -37,7 +45,10 @@ def strip(evidence: ParallelEvidence, checked: Check | None = None) -> dict[str,
     return {
         "sizes": [size],
         "selected": "stage",
-        "run": {"can": True, "running": False, "share": 0.0, "text": _checked_text(checked), "error": "", "label": tr("Compare")},
+        "run": {
+            "can": run.can, "running": run.running, "share": run.share, "text": _checked_text(checked) or run.text,
+            "error": run.error, "label": tr("Stop") if run.running else label,
+        },
         "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
     }  # fmt: skip
 
@@ -60,21 +71,12 @@ def time(evidence: ParallelEvidence) -> dict[str, Any]:
     """Returns the time of the step, recorded or else predicted, and those of the same step on other numbers of GPUs."""
     found = {n: evidence.with_gpus(n) for n in SHOWN_GPUS}
     us = {n: step_us(each) for n, each in found.items() if each}
-    if evidence.plan.way != DATA:
-        us[1] = evidence.one_us  # of the plain step
+    found[1] = evidence.on_one  # the plain step
+    us[1] = step_us(found[1])
     longest = max(us.values())
-    row = evidence.record
-    kind = (
-        {
-            "kind": "recorded",
-            "text": tr("recorded · {device}", device=str(row["device"]).removeprefix("NVIDIA ")),
-        }
-        if row
-        else {"kind": "predicted", "text": tr("predicted")}
-    )
     return {
         "value": units.time_(step_us(evidence) / 1e3),
-        "badge": kind,
+        "badge": _badge(evidence),
         "name": tr("One step of {network}, {way}", network=evidence.title, way=evidence.way),
         "text": _time_text(evidence),
         "bars": [
@@ -84,14 +86,22 @@ def time(evidence: ParallelEvidence) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _badge(evidence: ParallelEvidence) -> dict[str, str]:
+    """Returns the kind of the step's time and the GPU that it is of."""
+    text, row = tr(KINDS[evidence.kind]), evidence.record
+    if row:
+        text = tr("{kind} · {device}", kind=text, device=str(row["device"]).removeprefix("NVIDIA "))
+    return {"kind": evidence.kind, "text": text}
+
+
 def step_us(evidence: ParallelEvidence) -> float:
-    """Returns the microseconds of a step: recorded, else predicted."""
+    """Returns the microseconds of a step: measured here or recorded, else predicted."""
     return evidence.record["step_us"] if evidence.record else evidence.timeline.total
 
 
 def _hint(evidence: ParallelEvidence | None) -> str:
-    """Returns whether a time is recorded or predicted."""
-    return tr("recorded") if evidence and evidence.record else tr("predicted")
+    """Returns whether a time was measured here, is recorded or predicted."""
+    return tr(KINDS[evidence.kind if evidence else "predicted"])
 
 
 def _time_text(evidence: ParallelEvidence) -> str:
@@ -99,11 +109,14 @@ def _time_text(evidence: ParallelEvidence) -> str:
         "efficiency": units.share(timelines.efficiency(evidence.plan)),
         "one": units.time_(evidence.one_us / 1e3),
     }
-    one = evidence.with_gpus(1)
-    if evidence.record and one and one.record:
+    one = evidence.on_one
+    if evidence.record and one.record and evidence.record["device"] == one.record["device"]:
         us = one.record["step_us"]
+        fields["one"] = units.time_(us / 1e3)
         measured = units.share(us / (evidence.plan.gpus * evidence.record["step_us"]))
-        return tr("Recorded efficiency {measured}, predicted {efficiency}: one GPU takes {one}.", measured=measured, **fields | {"one": units.time_(us / 1e3)})  # fmt: skip
+        if evidence.kind == "measured":
+            return tr("Measured efficiency {measured}, predicted {efficiency}: one GPU takes {one}.", measured=measured, **fields)  # fmt: skip
+        return tr("Recorded efficiency {measured}, predicted {efficiency}: one GPU takes {one}.", measured=measured, **fields)  # fmt: skip
     if not recorded.rows():
         return tr("Efficiency {efficiency}: one GPU takes {one}. On several GPUs it is not recorded yet.", **fields)  # fmt: skip
     return tr("Predicted efficiency {efficiency}: one GPU takes {one}.", **fields)

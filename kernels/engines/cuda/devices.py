@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,37 @@ class Devices:
             kernel.attributes  # noqa: B018  loads it now: a load while another GPU waits in a kernel would be late
             return kernel
 
+    def launcher(self, rank: int, kernel: Any, grid: Sequence[int], block: Sequence[int], args: Sequence[Any]) -> Callable[[], None]:  # fmt: skip
+        """Returns a function that queues a kernel on a GPU. Its arguments are packed once, and the driver is called without
+        CuPy's checks. It leaves that GPU's context current, so call it through `all_of`."""
+        driver = self._cupy.cuda.driver
+        with self.on(rank) as stream:
+            function, context = kernel.kernel.ptr, driver.ctxGetCurrent()
+        values = [np.array(a) for a in args]
+        pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+        call = partial(
+            driver.launchKernel, function, *grid, *block, 0, stream.ptr, ctypes.addressof(pointers), 0
+        )
+
+        def launch(memory: Any = (values, pointers)) -> None:  # `memory` lives as long as the function
+            driver.ctxSetCurrent(context)
+            call()
+
+        return launch
+
+    def all_of(self, launchers: Sequence[Callable[[], None]]) -> Callable[[], None]:
+        """Returns a function that calls launchers, then makes the context current that is current now."""
+        driver = self._cupy.cuda.driver
+        with self._cupy.cuda.Device(0):
+            home = driver.ctxGetCurrent()
+
+        def run() -> None:
+            for launch in launchers:
+                launch()
+            driver.ctxSetCurrent(home)
+
+        return run
+
     def wait(self, deadline_s: float = DEADLINE_S) -> None:
         """Wait until every GPU has ended what is queued. DevicesHung after the deadline."""
         end = time.monotonic() + deadline_s
@@ -163,6 +196,35 @@ class Devices:
 
         return launch
 
+    def joint_graph(self, run_rank: Callable[[int], None], times: int) -> Callable[[], None]:
+        """Returns a function that launches `times` runs on all GPUs as one CUDA graph. Capturing begins on GPU 0; the streams
+        of the others join it through events."""
+        first = self.streams[0]
+        events = []
+        for rank in range(self.ranks):
+            with self.on(rank):
+                events.append(self._cupy.cuda.Event(disable_timing=True))
+        with self.on(0):
+            first.begin_capture()
+            try:
+                events[0].record(first)
+                for rank in range(1, self.ranks):
+                    self.streams[rank].wait_event(events[0])
+                for rank, _ in itertools.product(range(self.ranks), range(times)):
+                    run_rank(rank)
+                for rank in range(1, self.ranks):
+                    with self.on(rank) as stream:
+                        events[rank].record(stream)
+                    first.wait_event(events[rank])
+            finally:
+                graph = first.end_capture()
+
+        def launch() -> None:
+            with self.on(0) as stream:
+                graph.launch(stream)
+
+        return launch
+
     def copy(self, to: Any, to_rank: int, source: Any, from_rank: int) -> None:
         """Queue a copy of an array between two GPUs, or within one, on the stream of the one that sends."""
         with self.on(from_rank) as stream:
@@ -208,8 +270,9 @@ class Nccl:
             self.one(call, rank)
         self._nccl.groupEnd()
 
-    def one(self, call: Callable[[Any, int, int], None], rank: int) -> None:
-        call(self._comms[rank], rank, self.devices.streams[rank].ptr)
+    def one(self, call: Callable[[Any, int, int], None], rank: int, stream: Any = None) -> None:
+        """Call for one rank, on its own stream or on another one."""
+        call(self._comms[rank], rank, (stream or self.devices.streams[rank]).ptr)
 
     def runner(self, kind: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], None]:
         """Returns a function that queues a collective on all GPUs."""

@@ -8,7 +8,7 @@ import pytest
 from kernels.collectives import gpus as collective_gpus
 from kernels.collectives import kernels
 from kernels.collectives.executor import CollectiveError
-from kernels.collectives.gpus import GRAPH, LAUNCH, NCCL, Gpus
+from kernels.collectives.gpus import CUPY, GRAPH, JOINT, LAUNCH, NCCL, SINGLE, Gpus
 from kernels.collectives.kernels import KERNELS
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ONE_SHOT, RING
 from kernels.engines.cuda import devices
@@ -23,17 +23,11 @@ def fake(monkeypatch):
 
     def install(count: int = 2, **settings) -> FakeGpus:
         found = FakeGpus(count, **settings)
-        monkeypatch.setattr(devices, "load", lambda: found)
-        monkeypatch.setattr(Devices, "kernel", _kernel(found))
-        monkeypatch.setattr(devices, "nccl", lambda: FakeNccl(found))
+        found.install(monkeypatch)
         monkeypatch.setattr(kernels, "MAX_BLOCKS", 4)
         return found
 
     return install
-
-
-def _kernel(found: FakeGpus):
-    return lambda self, rank, source, entry, defines: found.kernel(self, rank, source, entry, defines)
 
 
 @pytest.mark.parametrize("algorithm", [*KERNELS, NCCL])
@@ -59,9 +53,19 @@ def test_a_graph_runs_often_and_counts_one_run(fake, monkeypatch):
     fake(2)
     monkeypatch.setattr(collective_gpus, "GRAPH_RUNS", 3)
     gpus = Gpus(2, 16)
-    by_graph = collective_gpus.measure(gpus, ALL_REDUCE, ONE_SHOT, 16, GRAPH, 2)
     one_by_one = collective_gpus.measure(gpus, ALL_REDUCE, ONE_SHOT, 16, LAUNCH, 2)
-    assert by_graph["median_ms"] == pytest.approx(one_by_one["median_ms"], rel=1e-3)
+    for launch in (GRAPH, CUPY, SINGLE, JOINT):
+        other = collective_gpus.measure(gpus, ALL_REDUCE, ONE_SHOT, 16, launch, 2)
+        assert other["launch"] == launch
+        assert other["median_ms"] == pytest.approx(one_by_one["median_ms"], rel=1e-3)
+
+
+def test_a_prepared_launch_leaves_the_context_as_it_was(fake):
+    found = fake(3)
+    gpus = Gpus(3, 24)
+    run = gpus.own(RING, 24)
+    run()
+    assert found.current == [0]
 
 
 def test_a_long_array_repeats_a_tile(fake, monkeypatch):

@@ -15,16 +15,14 @@ from kernels.engines.cuda import devices
 from kernels.jobs import Worker, child
 from kernels.jobs.exchange import Exchange, exchange
 from kernels.jobs.job import JobError
-from tests.helpers.fake_gpus import FakeGpus, FakeNccl
+from tests.helpers.fake_gpus import FakeGpus
 
 
 @pytest.fixture
 def fake(monkeypatch):
     """Puts two emulated GPUs in the place of CuPy."""
     found = FakeGpus(2)
-    monkeypatch.setattr(devices, "load", lambda: found)
-    monkeypatch.setattr(devices.Devices, "kernel", lambda self, *args: found.kernel(self, *args))
-    monkeypatch.setattr(devices, "nccl", lambda: FakeNccl(found))
+    found.install(monkeypatch)
     monkeypatch.setattr(kernels, "MAX_BLOCKS", 4)
     monkeypatch.setattr(collective_gpus, "SAMPLES", 2)
     return found

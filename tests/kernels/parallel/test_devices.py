@@ -1,4 +1,4 @@
-"""Data parallel steps on several GPUs: on queues that run late and in a bad order, and on real GPUs where there are two."""
+"""Parallel steps on several GPUs: on queues that run late and in a bad order, and on real GPUs where there are two."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ import pytest
 from kernels.engines.cuda import devices as cuda_devices
 from kernels.model.program import RuleError
 from kernels.parallel import data
-from kernels.parallel.devices import DifferentError, Replicas, Team, check_equal, check_near, segments
-from kernels.parallel.plan import DATA, GPIPE, Plan
+from kernels.parallel.devices import (
+    DifferentError,
+    Replicas,
+    Team,
+    check_equal,
+    check_exact,
+    check_near,
+    segments,
+)
+from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, ZERO_1, Plan
+from kernels.parallel.split_devices import open_step
 from kernels.training import digits, step
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE, node_program
 from kernels.training.networks import NETWORKS
@@ -97,6 +106,95 @@ def test_only_data_parallel_over_the_team_runs():
     for plan in (Plan("lenet5", GPIPE, 2, BATCH), Plan("lenet5", DATA, 3, BATCH)):
         with pytest.raises(RuleError, match="data parallel over 2 GPUs runs here"):
             Replicas(plan, FakeTeam(2), *images("lenet5"))
+
+
+# -- tensor parallel and pipelines ---------------------------------------------------------------------
+def split(network: str, way: str, team, micro: int = 1):
+    """Returns the graph and the joined weights after some steps."""
+    plan = Plan(network, way, team.gpus, BATCH, micro)
+    ranks = open_step(plan, team, *images(network), **FACTORS)
+    for _ in range(STEPS):
+        ranks.step()
+    (found,) = ranks.weights()
+    ranks.close()
+    return ranks.graph, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("computes_first", [True, False])
+@pytest.mark.parametrize(
+    ("network", "gpus"), [("lenet5", 2), ("lenet5", 3), ("transformer", 2), ("transformer", 4)]
+)
+def test_parts_of_layers_learn_what_whole_layers_learn(network, gpus, computes_first):
+    graph, weights = split(network, TENSOR, FakeTeam(gpus, computes_first))
+    assert check_near(graph, weights, alone(network)) <= 1e-5
+
+
+@cache
+def in_parts(network: str, micro: int) -> np.ndarray:
+    return split(network, GPIPE, FakeTeam(1), micro)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("computes_first", [True, False])
+@pytest.mark.parametrize(
+    ("network", "way", "gpus", "micro"),
+    [("lenet5", GPIPE, 2, 4), ("lenet5", ONE_F_ONE_B, 3, 2), ("transformer", ONE_F_ONE_B, 2, 3), ("residual", GPIPE, 4, 2)],
+)  # fmt: skip
+def test_stages_learn_bit_by_bit_what_one_gpu_learns_in_parts(network, way, gpus, micro, computes_first):
+    graph, weights = split(network, way, FakeTeam(gpus, computes_first), micro)
+    check_exact(graph, weights, in_parts(network, micro))
+    if network != "residual":  # batch norm sees a micro-batch
+        assert check_near(graph, weights, alone(network)) <= 1e-5
+
+
+def test_a_pipeline_without_its_waits_learns_something_else():
+    for computes_first in (True, False):
+        graph, weights = split("lenet5", GPIPE, FakeTeam(2, computes_first, deaf=True), 2)
+        with pytest.raises(DifferentError):
+            check_exact(graph, weights, in_parts("lenet5", 2))
+
+
+def test_a_lost_exchange_is_noticed(monkeypatch):
+    monkeypatch.setattr(FakeTeam, "sums", lambda self, arrays: (lambda: None, lambda rank: None))
+    with pytest.raises(DifferentError):
+        check_near(*split("lenet5", TENSOR, FakeTeam(2)), alone("lenet5"))
+
+
+def test_a_step_returns_to_its_first_weights():
+    for way, micro in ((TENSOR, 1), (GPIPE, 2)):
+        plan = Plan("lenet5", way, 2, BATCH, micro)
+        ranks = open_step(plan, FakeTeam(2), *images("lenet5"), **FACTORS)
+        ranks.step()
+        (first,) = ranks.weights()
+        ranks.reset()
+        ranks.step()
+        assert np.array_equal(ranks.weights()[0], first)
+
+
+def test_sharded_state_runs_on_a_processor_only():
+    with pytest.raises(RuleError, match="zero1 runs on a processor only; on GPUs run: data, tensor"):
+        open_step(Plan("lenet5", ZERO_1, 2, BATCH), FakeTeam(2), *images("lenet5"))
+    for way in (TENSOR, GPIPE):
+        with pytest.raises(RuleError, match="the plan has 3 GPUs, 2 are open"):
+            open_step(Plan("lenet5", way, 3, BATCH), FakeTeam(2), *images("lenet5"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("network", "way", "micro"),
+    [("lenet5", TENSOR, 1), ("transformer", TENSOR, 1), ("lenet5", GPIPE, 4), ("transformer", ONE_F_ONE_B, 2)],
+)  # fmt: skip
+def test_two_gpus_share_a_network(network, way, micro):
+    if cuda_devices.count() < 2:
+        pytest.skip("two GPUs are needed")
+    one, two = Team(1), Team(2)
+    _, (right,) = trained(network, one)
+    graph, weights = split(network, way, two, micro)
+    assert check_near(graph, weights, right) <= 1e-5
+    if micro > 1:
+        check_exact(graph, weights, split(network, way, one, micro)[1])
+    two.close()
 
 
 @pytest.mark.gpu

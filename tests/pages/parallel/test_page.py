@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time as clock
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels.engines.cuda import devices
+from kernels.jobs.job import JobError
+from kernels.jobs.parallel_step import ParallelStep
 from kernels.parallel import check as checks
 from kernels.parallel.check import LIMIT, check, images_of
 from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, WAYS, ZERO_3, Plan
+from kernels.parallel.timeline import one_gpu as one_gpu_plan
 from kernels.training.networks import NETWORKS
-from pages.parallel import address, cards
+from pages.parallel import address, cards, live
 from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
 from visuals.parallel.evidence import ParallelEvidence
 
@@ -122,10 +128,139 @@ def test_a_comparison_has_images_for_every_gpu_and_micro_batch(gpus, micro):
     assert count % gpus == 0 and count % micro == 0 and count <= 120
 
 
-def test_compare_runs_the_step_here_and_shows_the_result():
+@pytest.fixture
+def one_gpu(monkeypatch):
+    monkeypatch.setattr(devices, "refusal", lambda gpus: f"{gpus} GPUs are needed, this machine has 1")
+
+
+def test_compare_runs_the_step_here_and_shows_the_result(one_gpu):
     at = open_at(way=TENSOR, network="lenet5")
-    assert strip(at)["run"] == {"can": True, "running": False, "share": 0.0, "text": "", "error": "", "label": "Compare"}  # fmt: skip
+    run = strip(at)["run"]
+    assert run["can"] and not run["running"] and run["label"] == "Compare"
+    assert run["text"] == "Not measured here: 4 GPUs are needed, this machine has 1."
     press(at, "run")
     assert not at.exception
     assert "24 images: the weights differ from one GPU’s float64 step by at most" in texts(at)
     assert strip(at)["run"]["text"].startswith("equal within")
+
+
+# -- the run on GPUs -------------------------------------------------------------------------------------
+class Fakes:
+    """Jobs that end when a test says so: rows, or the error of their process."""
+
+    def __init__(self, monkeypatch):
+        self.jobs, self.cancelled = [], []
+        worker = SimpleNamespace(
+            submit=self.submit, position=lambda job: 0, cancel=lambda job: self.cancelled.append(job)
+        )
+        monkeypatch.setattr(live, "worker", lambda: worker)
+
+    def submit(self, request, owner):
+        job = SimpleNamespace(request=request, done=False, share=0.4, text="timing the step", result=None)
+        self.jobs.append(job)
+        return job
+
+    def end(self, found) -> None:
+        def result():
+            if isinstance(found, str):
+                raise JobError(found)
+            return found
+
+        self.jobs[-1].result, self.jobs[-1].done = result, True
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    monkeypatch.setattr(
+        devices, "refusal", lambda gpus: "" if gpus <= 2 else f"{gpus} GPUs are needed, this machine has 2"
+    )
+    return Fakes(monkeypatch)
+
+
+def row(plan: Plan, us: float) -> dict:
+    names = ("network", "way", "gpus", "batch", "micro", "optimizer", "bucket_bytes")
+    return {name: getattr(plan, name) for name in names} | {
+        "step_us": us,
+        "device": "NVIDIA X",
+        "error_of_weights": 1e-7,
+    }
+
+
+@pytest.mark.parametrize("way", [DATA, TENSOR, GPIPE])
+def test_where_there_are_gpus_run_measures_the_step(fakes, way):
+    at = open_at(way=way, gpus=2, network="lenet5")
+    assert strip(at)["run"]["label"] == "Run here" and strip(at)["run"]["text"] == ""
+    press(at, "run")
+    run = strip(at)["run"]
+    assert (run["running"], run["label"], run["text"], run["share"]) == (True, "Stop", "timing the step", 0.4)
+    (job,) = fakes.jobs
+    plan = Plan("lenet5", way, 2, 256, 4, 64_000)
+    assert job.request == ParallelStep(plan)
+    fakes.end([row(one_gpu_plan(plan), 300.0), row(plan, 200.0)])
+    at.run()
+    time = strip(at)["sizes"][0]["time"]
+    assert time["value"] == "200 µs" and time["badge"] == {"kind": "measured", "text": "measured here · X"}
+    assert time["text"].startswith("Measured efficiency 75 %")
+    assert not strip(at)["run"]["running"] and strip(at)["run"]["label"] == "Run here"
+    assert "measured on 2 × NVIDIA X" in texts(at)
+
+
+def test_another_step_does_not_show_the_time_of_this_one(fakes):
+    at = open_at(gpus=2, network="lenet5")
+    press(at, "run")
+    plan = Plan("lenet5", DATA, 2, 256, 4, 64_000)
+    fakes.end([row(one_gpu_plan(plan), 300.0), row(plan, 200.0)])
+    at.run()
+    at.query_params["batch"] = "512"
+    at.run()
+    assert strip(at)["sizes"][0]["time"]["badge"]["kind"] != "measured"
+
+
+def test_stop_ends_the_run(fakes):
+    at = open_at(gpus=2)
+    press(at, "run")
+    press(at, "stop")
+    assert fakes.cancelled == fakes.jobs and len(fakes.jobs) == 1
+    assert not strip(at)["run"]["running"]
+
+
+def test_a_run_that_hangs_ends_in_words(fakes):
+    at = open_at(gpus=2)
+    press(at, "run")
+    fakes.end("GPU 1 did not end within 20 s: another GPU or its link may be lost")
+    at.run()
+    assert strip(at)["run"]["error"].startswith("GPU 1 did not end within 20 s")
+    assert strip(at)["sizes"][0]["time"]["badge"]["kind"] != "measured"
+
+
+def test_more_gpus_than_there_are_and_sharded_state_are_compared_on_the_processor(fakes):
+    run = strip(open_at(gpus=4))["run"]
+    assert run["label"] == "Compare" and "4 GPUs are needed, this machine has 2" in run["text"]
+    run = strip(open_at(gpus=2, way=ZERO_3))["run"]
+    assert run["label"] == "Compare"
+    assert run["text"] == "Not measured here: sharded state runs on a processor only."
+    assert not fakes.jobs
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "micro"), [(DATA, 4), (TENSOR, 4), (GPIPE, 8)])
+def test_the_button_runs_the_step_on_two_gpus(way, micro):
+    if devices.count() < 2:
+        pytest.skip("two GPUs are needed")
+    at = open_at(network="transformer", way=way, gpus=2, batch=1024, micro=micro)
+    assert strip(at)["run"]["label"] == "Run here"
+    press(at, "run")
+    end = clock.monotonic() + 110
+    while at.session_state[live.KEY].running:
+        assert clock.monotonic() < end and not at.exception
+        clock.sleep(0.1)
+        at.run()
+    at.run()
+    assert strip(at)["run"]["error"] == ""
+    time = strip(at)["sizes"][0]["time"]
+    assert time["badge"]["kind"] == "measured" and time["text"].startswith("Measured efficiency")
+    found = at.session_state[live.KEY].rows
+    assert {plan.gpus for plan in found} == {1, 2}
+    assert all(0 <= row["error_of_weights"] <= LIMIT and row["step_us"] > 0 for row in found.values())
+    print(way, {plan.gpus: row["step_us"] for plan, row in found.items()})

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.collectives.shape import ALL_REDUCE
 from kernels.parallel import data
+from kernels.parallel import timeline as timelines
 from kernels.parallel.memory import HELD
 from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, PIPELINES, TENSOR, WAYS, ZERO_3, Plan
 from kernels.parallel.timeline import LINK
@@ -181,6 +182,30 @@ def test_a_recorded_step_replaces_the_predicted_time(monkeypatch):
     assert size["time"]["text"].startswith("Recorded efficiency 90 %")  # 577.8 / (2 * 321)
     hints = {bar["title"]: bar["hint"] for bar in size["time"]["bars"]}
     assert hints == {"1 GPU": "recorded", "2 GPUs": "recorded", "4 GPUs": "predicted", "8 GPUs": "predicted"}
+
+
+def test_a_step_measured_here_comes_before_a_recorded_one():
+    plan = Plan("transformer", TENSOR, 2, 4096)
+    row = {"step_us": 2000.0, "device": "NVIDIA X"}
+    here = {plan: row, timelines.one_gpu(plan): row | {"step_us": 3000.0}}
+    (size,) = strip(ParallelEvidence(plan, here))["sizes"]
+    assert size["time"]["badge"] == {"kind": "measured", "text": "measured here · X"}
+    assert size["time"]["text"].startswith("Measured efficiency 75 %")  # 3000 / (2 * 2000)
+    hints = {bar["title"]: bar["hint"] for bar in size["time"]["bars"]}
+    assert hints["1 GPU"] == hints["2 GPUs"] == "measured here"
+    assert ParallelEvidence(plan).kind != "measured"
+
+
+def test_recorded_rows_of_two_machines_are_never_mixed(monkeypatch):
+    rows = [
+        {"device": d, "date": date, "n": n}
+        for n, (d, date) in enumerate([("B", "2"), ("B", "2"), ("A", "1")])
+    ]
+    monkeypatch.setattr(recorded, "all_rows", lambda: tuple(rows))
+    assert [row["n"] for row in recorded.rows()] == [0, 1]
+    assert [row["n"] for row in recorded.rows("A")] == [2] and recorded.devices() == ["B", "A"]
+    monkeypatch.setattr(recorded, "all_rows", lambda: ())
+    assert recorded.rows() == ()
 
 
 def test_activations_are_split_and_an_all_reduce_moves_all_gradients():
