@@ -18,6 +18,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -323,7 +324,9 @@ def machine(ranks: int) -> dict[str, Any]:
             "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
         ).split()[0],
         "topology": lambda: _output("nvidia-smi", "topo", "-m"),
-        "links": lambda: _output("nvidia-smi", "nvlink", "--status", "-i", "0"),
+        "links": lambda: re.sub(
+            r" \(UUID[^)]*\)", "", _output("nvidia-smi", "nvlink", "--status", "-i", "0")
+        ),
     }.items():
         try:
             found[name] = report()

@@ -83,7 +83,7 @@ class Run:
     def add(self, found: dict[str, Any]) -> None:
         self.rows.append(found | self.machine)
         print({k: v for k, v in found.items() if k not in ("samples", "buckets")}, flush=True)
-        self.path.write_text(json.dumps([*self.rows, *self.others]) + "\n", encoding="utf-8")
+        self.path.write_text(json.dumps([*self.rows, *self.others], indent=0) + "\n", encoding="utf-8")
 
     def case(self, plan: Plan, overlap: bool) -> None:
         """Adds the row of a case: verified once for its network and way, then timed."""

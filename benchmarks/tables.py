@@ -6,19 +6,24 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.collectives import BY_FOUR
+from benchmarks.collectives import BY_FOUR, LAUNCHED
 from benchmarks.gemm import LIBRARY
 from benchmarks.report import tiles_text
 from kernels import records, sources
 from kernels.attention.presets import ATTENTION_PRESETS
+from kernels.collectives import cost
+from kernels.collectives import gpus as collective_gpus
 from kernels.collectives import recorded as collectives
+from kernels.collectives.cost import Point
 from kernels.collectives.kernels import KERNELS
-from kernels.collectives.shape import ALL_REDUCE, RING
+from kernels.collectives.shape import ALL_REDUCE, ONE_SHOT, RING
 from kernels.conv.presets import CONV_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
 from kernels.memory.shape import BanksShape
 from kernels.model.program import Launch
+from kernels.parallel import timeline as timelines
+from kernels.parallel.plan import DATA, PIPELINES, Plan
 from kernels.records import unsupported
 from kernels.transfers import recorded as transfers
 from kernels.transfers.scenarios import SCENARIOS
@@ -246,17 +251,24 @@ def fusion() -> str:
 
 
 def all_reduce() -> str:
-    """Returns medians of an all-reduce on two GPUs by length: our kernels and NCCL, bus bandwidth of ring and NCCL."""
+    """Returns medians of an all-reduce on two GPUs by length, a table for each kind of GPU: our kernels and NCCL, bus bandwidth
+    of ring and NCCL, and how far the cost model is off."""
+    return "\n\n".join(_all_reduce_on(run["device"]) for run in collectives.machines(2))
+
+
+def _all_reduce_on(device: str) -> str:
+    names = (*KERNELS, collectives.NCCL)
     found = {
-        name: {r["bytes"]: r for r in collectives.rows(ALL_REDUCE, name, 2)}
-        for name in (*KERNELS, collectives.NCCL)
+        name: {r["bytes"]: r for r in collectives.rows(ALL_REDUCE, name, 2, device=device)} for name in names
     }
+    found = {name: rows for name, rows in found.items() if rows}
     of_ring = found[RING]
     first = next(iter(of_ring.values()))
+    graphs = [n for n, row in of_ring.items() if row["launch"] == collective_gpus.GRAPH]
     lines = [
-        f"All-reduce of float32 on two {first['device']} (NVLink, one process, {first['date']}), verified on both GPUs and equal "
-        "bit for bit. Medians of 9 samples. Up to 4 MiB each GPU launches a CUDA graph of many runs, beyond that one run after "
-        "the other: there the host takes up to 35 µs to launch ours. *Bus*: bytes a second through each port. –: not timed.",
+        f"All-reduce of float32 on two {device} (NVLink, one process, {first['date']}), verified on both GPUs and equal bit for bit. "
+        f"Medians of {first['n']} samples, of the faster way to launch: up to about {units.bytes_(max(graphs))} a CUDA graph of many runs on each GPU, "
+        "beyond that one run after the other. *Bus*: bytes a second through each port. –: not timed.",
         "",
         "| each GPU | " + " | ".join(f"`{name}`" for name in found) + " | bus, ring | bus, NCCL | ring / NCCL |",
         "|---" * (len(found) + 4) + "|",
@@ -270,15 +282,71 @@ def all_reduce() -> str:
         lines.append(
             f"| {units.bytes_(nbytes)} | {times} | {bus} | {units.share(nccl['median_ms'] / ring['median_ms'])} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _model_errors(found)])
+
+
+def _model_errors(found: dict[str, dict[int, dict]]) -> str:
+    """Returns how far a fit of the cost model to the times of each algorithm is off at most."""
+    errors = []
+    for name, rows in found.items():
+        points = [
+            Point(collectives.traffic(ALL_REDUCE, name, 2, n), row["median_ms"] / 1e3)
+            for n, row in rows.items()
+        ]
+        errors.append(f"`{name}` {units.share(cost.fit(points).worst)} ({len(points)} lengths)")
+    return (
+        "Largest error of the cost model, fitted to these times and those of the lengths between: "
+        + ", ".join(errors)
+        + "."
+    )
+
+
+LAUNCHES = {
+    collective_gpus.CUPY: "CuPy's calls", collective_gpus.JOINT: "one graph of one run over both GPUs",
+    collective_gpus.SINGLE: "a graph of one run on each GPU", collective_gpus.LAUNCH: "arguments packed once, the driver's launch",
+    collective_gpus.GRAPH: "a graph of 20 runs on each GPU",
+}  # fmt: skip
+
+
+def launching() -> str:
+    """Returns the times of our one-shot all-reduce and of NCCL's by the way to launch them, on each kind of GPU."""
+    tables = []
+    for run in collectives.machines(2):
+        ms = {
+            (row["algorithm"], row["launch"]): row["median_ms"]
+            for row in run["rows"]
+            if (row["kind"], row["ranks"], row["bytes"]) == (ALL_REDUCE, 2, LAUNCHED)
+        }
+        if (ONE_SHOT, collective_gpus.CUPY) not in ms:
+            continue
+        lines = [
+            f"All-reduce of {units.bytes_(LAUNCHED)} on two {run['device']} ({run['date']}), one thread of the host launches on both GPUs.",
+            "", "| way to launch | one-shot | NCCL |", "|---|---|---|",
+        ]  # fmt: skip
+        for launch, title in LAUNCHES.items():
+            times = (ms.get((name, launch)) for name in (ONE_SHOT, collectives.NCCL))
+            lines.append(f"| {title} | " + " | ".join(units.time_(t) if t else "–" for t in times) + " |")
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables)
 
 
 def parallel() -> str:
-    """Returns recorded data parallel steps: one and two GPUs, with and without overlap, and the efficiency."""
+    """Returns recorded steps, for each kind of GPU: data parallel on one and two GPUs, with and without overlap, and the
+    efficiency; then the ways that split the network."""
+    parts = []
+    for device in parallel_steps.devices():
+        rows = [row for row in parallel_steps.rows(device) if row.get("step_us")]
+        parts.append(_data_parallel([row for row in rows if row["way"] == DATA]))
+        if split := [row for row in rows if row["way"] != DATA]:
+            parts.append(_split(split, rows))
+    return "\n\n".join(parts)
+
+
+def _data_parallel(found: list[dict]) -> str:
     steps = {}
-    for row in parallel_steps.rows():
+    for row in found:
         steps.setdefault((row["network"], row["batch"]), {})[row["gpus"], row["overlap"]] = row
-    first = parallel_steps.rows()[0]
+    first = found[0]
     lines = [
         f"One step of SGD, data parallel on {first['device']} GPUs ({first['date']}), as CUDA graphs, gradients reduced by NCCL in "
         "buckets of 64 KB. The weights of both GPUs are equal bit for bit, and equal those of one GPU within 1e-5. "
@@ -292,6 +360,28 @@ def parallel() -> str:
         if one and two and plain:
             times = " | ".join(units.time_(us / 1e3) for us in (one, two, plain))
             lines.append(f"| {network} | {batch:,} | {times} | {units.share(one / two / 2)} |")
+    return "\n".join(lines)
+
+
+def _split(found: list[dict], rows: list[dict]) -> str:
+    """Returns the steps that split the network over two GPUs, beside one GPU and the prediction."""
+    alone = {(row["network"], row["batch"]): row["step_us"] for row in rows if row["gpus"] == 1}
+    first = found[0]
+    lines = [
+        f"The network split over two {first['device']} ({first['date']}). The weights equal those of one GPU within 1e-5; those of a "
+        "pipeline equal one GPU's with as many micro-batches bit for bit. *Predicted*: from kernels recorded on an H200.",
+        "",
+        "| network | way | images | micro-batches | one GPU | two GPUs | predicted | efficiency |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in found:
+        plan = Plan(*(row[name] for name in ("network", "way", "gpus", "batch", "micro", "bucket_bytes", "optimizer")))  # fmt: skip
+        one = alone[row["network"], row["batch"]]
+        times = [units.time_(us / 1e3) for us in (one, row["step_us"], timelines.timeline(plan).total)]
+        micro = row["micro"] if row["way"] in PIPELINES else "–"
+        lines.append(
+            f"| {row['network']} | {row['way']} | {row['batch']:,} | {micro} | {' | '.join(times)} | {units.share(one / row['step_us'] / 2)} |"
+        )
     return "\n".join(lines)
 
 
@@ -336,6 +426,7 @@ def filled(text: str) -> str:
         softmax,
         fusion,
         all_reduce,
+        launching,
         parallel,
         moving_data,
     ):

@@ -7,7 +7,7 @@ import { decodeScene } from "../../visuals/stage/decode.js";
 import { Still, drawMarks } from "../../visuals/stage/draw.js";
 import { explain } from "../../visuals/stage/explain.js";
 import { hitTest, layOut, withView } from "../../visuals/stage/layout.js";
-import { stepAt } from "../../visuals/stage/diagram.js";
+import { layOutDiagram, stepAt } from "../../visuals/stage/diagram.js";
 import { SvgContext } from "../../visuals/stage/svg.js";
 import { viewFrom, viewText } from "../../visuals/stage/view.js";
 import { LIGHT } from "./picture.js";
@@ -115,4 +115,15 @@ test("titles beside the rows leave the boxes room, ticks stand over the boxes' a
   assert.ok(Math.abs(diagram.axis[1].x - (diagram.boxes[0].x + diagram.boxes[0].w)) < 3);
   assert.ok(diagram.axis[2].x <= 900);
   assert.ok(diagram.rows.every((row, n) => row.y === diagram.boxes[n].y && row.h === diagram.boxes[n].h));
+});
+
+test("a name with a number in a narrow box is stacked, or its number alone where the box is low", () => {
+  const named = (width, height, rows) => {
+    const boxes = Array.from({ length: rows }, (_, n) => ({ name: "g", index: n, column: 0, row: n, role: "input", lines: [`GPU ${n + 1}`], first: 0, last: 0, kernel: true, left: 0, right: 0.06 }));
+    const diagram = { boxes, heights: Array(rows).fill(1), arrows: [], groups: [], areas: [], title: "", totals: [], phases: [] };
+    return layOutDiagram({ diagram }, width, height, measure).diagram.boxes.map((box) => box.texts.map((line) => line.text));
+  };
+  assert.deepEqual(named(1200, 400, 4)[2], ["GPU 3"]);
+  assert.deepEqual(named(390, 400, 4)[2], ["GPU", "3"]);
+  assert.deepEqual(named(390, 160, 8)[2], ["3"]);
 });

@@ -25,10 +25,11 @@ CURVE_GPUS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, FAR)
 @dataclass(frozen=True)
 class ParallelEvidence:
     """A parallel step. Its times are predicted from recorded kernels unless `record` has them. measured: rows of this machine
-    by their step."""
+    by their step. device: the kind of GPU of the recorded times, by default any."""
 
     plan: Plan
     measured: Mapping[Plan, recorded.Row] = field(default_factory=dict, compare=False)
+    device: str = ""
 
     @cached_property
     def costs(self) -> tuple[tuple[str, float], ...]:
@@ -61,12 +62,16 @@ class ParallelEvidence:
     @property
     def on_one(self) -> ParallelEvidence:
         """Returns the whole step on one GPU."""
-        return ParallelEvidence(timelines.one_gpu(self.plan), self.measured)
+        return self._other(timelines.one_gpu(self.plan))
+
+    def _other(self, plan: Plan) -> ParallelEvidence:
+        """Returns another step, whose recorded time is of the same kind of GPU as this one's."""
+        return ParallelEvidence(plan, self.measured, self.record["device"] if self.record else self.device)
 
     @cached_property
     def record(self) -> recorded.Row | None:
         """Returns the row that was measured here, else the recorded one, None if there is none."""
-        return self.measured.get(self.plan) or recorded.recorded(self.plan)
+        return self.measured.get(self.plan) or recorded.recorded(self.plan, device=self.device)
 
     @property
     def kind(self) -> str:
@@ -92,7 +97,7 @@ class ParallelEvidence:
     def with_gpus(self, gpus: int) -> ParallelEvidence | None:
         """Returns the same step on other GPUs, None if a rule forbids it."""
         try:
-            return ParallelEvidence(replace(self.plan, gpus=gpus), self.measured)
+            return self._other(replace(self.plan, gpus=gpus))
         except ValueError:
             return None
 

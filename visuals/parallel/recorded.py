@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kernels
+from kernels.parallel import times
 from kernels.parallel.plan import PIPELINES, Plan
 
 FILE = Path(kernels.__file__).parent / "records" / "parallel.json"
@@ -40,11 +41,19 @@ def devices() -> list[str]:
     return list(dict.fromkeys(row["device"] for row in all_rows()))
 
 
-def recorded(plan: Plan, overlap: bool = True) -> Row | None:
-    """Returns the newest row of a step, of the same buckets if one has them, or None."""
+def recorded(plan: Plan, overlap: bool = True, device: str = "") -> Row | None:
+    """Returns the newest row of a step, of the same buckets if one has them, or None. It is of one kind of GPU (`device`), by
+    default of the kind whose kernels the prediction is made from, else of the newest run that has the step."""
+    if device:
+        return _of_device(plan, overlap, device)
+    order = dict.fromkeys([times.device(plan.network), *devices()])
+    return next(filter(None, (_of_device(plan, overlap, each) for each in order)), None)
+
+
+def _of_device(plan: Plan, overlap: bool, device: str) -> Row | None:
     step = plan.network, plan.way, plan.gpus, plan.batch, plan.optimizer, overlap
     keys = "network", "way", "gpus", "batch", "optimizer", "overlap"
-    same = [row for row in rows() if row.get("step_us") and tuple(row.get(key) for key in keys) == step]
+    same = [row for row in rows(device) if row.get("step_us") and tuple(row.get(key) for key in keys) == step]
     if plan.way in PIPELINES:
         same = [row for row in same if row["micro"] == plan.micro]
     exact = [row for row in same if row.get("bucket_bytes") == plan.bucket_bytes]

@@ -184,7 +184,7 @@ def _diagram(evidence: ParallelEvidence, boxes: list[Box]) -> Diagram:
     return Diagram(
         boxes=tuple(boxes),
         heights=(1.0,) * evidence.plan.gpus,
-        groups=((tr("filled: what a GPU holds of each role; dashed: what others hold"), 0, 0),),
+        groups=((tr("filled: on this GPU; dashed: on the others"), 0, 0),),
         areas=tuple(areas),
         title=tr("Most bytes of each role, GPU {n}:", n=evidence.fullest + 1),
         totals=tuple(tr("{bytes} so far", bytes=units.bytes_(total)) for total in sums),

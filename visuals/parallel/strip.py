@@ -100,8 +100,8 @@ def step_us(evidence: ParallelEvidence) -> float:
 
 
 def _hint(evidence: ParallelEvidence | None) -> str:
-    """Returns whether a time was measured here, is recorded or predicted."""
-    return tr(KINDS[evidence.kind if evidence else "predicted"])
+    """Returns whether a time was measured here, is recorded or predicted, and the GPU that it is of."""
+    return _badge(evidence)["text"] if evidence else tr(KINDS["predicted"])
 
 
 def _time_text(evidence: ParallelEvidence) -> str:

@@ -5,7 +5,7 @@ const between = (v, low, high) => Math.min(high, Math.max(low, v));
 
 const MIN_COLUMN = 47, MAX_UNIT = 46, MIN_UNIT = 13, GAP_X = 8, GAP_Y = 7, GROUP_TITLE = 15; // px
 const CHART_SHARE = 0.3, MIN_CHART = 64, MAX_CHART = 150, LEGEND = 18, PHASES = 16;
-const LARGEST_TEXT = 12.5, SMALLEST_TEXT = 6.5; // px: of the text in a box
+const LARGEST_TEXT = 12.5, SMALLEST_TEXT = 6.5, READABLE_TEXT = 9; // px: of the text in a box
 const ROW_TEXT = 11.5; // px: of titles beside the rows, and of ticks
 
 // The layout of a scene's diagram: every box and the chart with its place.
@@ -50,9 +50,16 @@ export function layOutDiagram({ diagram }, width, height, measure, scale = 1) {
 // The lines of a box that fit, each with its font size in CSS pixels before the player's own scale.
 function textsOf({ lines, w, h }, measure, scale) {
   const joined = lines.join(" ");
+  if (/^\S+ \d+$/.test(joined) && (13 * (w - 4 * scale)) / measure(joined) < READABLE_TEXT) lines = narrowName(joined, h, scale);
   if (h < 19 * scale && lines.length > 1 && measure(joined) * (9 / 13) < w - 4 * scale) lines = [joined];
   const room = Math.min(lines.length, Math.max(1, Math.floor((h - 2 * scale) / (9 * scale)))), px = Math.min(LARGEST_TEXT, (h * 0.84) / room / 1.2 / scale);
   return lines.map((text) => ({ text, px: Math.min(px, (13 * (w - 4 * scale)) / Math.max(1, measure(text))) })).filter((line) => line.px >= SMALLEST_TEXT).slice(0, room);
+}
+
+// A name such as "GPU 3" in a narrow box: its words under each other, or its number alone in a low one.
+function narrowName(name, h, scale) {
+  const words = name.split(" ");
+  return h >= (9 * words.length + 2) * scale ? words : words.slice(-1);
 }
 
 // The legend as words that wrap: [{text, role, faint, x, line}].

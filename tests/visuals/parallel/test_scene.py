@@ -23,6 +23,7 @@ from visuals.parallel.shares import REST, shares_scene
 from visuals.parallel.strip import strip
 from visuals.scene.payload import payload
 
+OTHER = {"device": "NVIDIA H200", "date": "2026-11-25"}
 PLANS = st.sampled_from(
     [
         Plan("transformer", way, gpus, 24 * gpus, 4, 20_000, optimizer)
@@ -158,7 +159,7 @@ def test_the_strip_has_the_figures_of_the_timeline(plan):
 
 
 def test_what_is_not_recorded_says_so(monkeypatch):
-    monkeypatch.setattr(recorded, "rows", lambda: ())
+    monkeypatch.setattr(recorded, "all_rows", lambda: ())
     (size,) = strip(ParallelEvidence(Plan("lenet5", DATA, 4, 8192)))["sizes"]
     assert size["time"]["badge"]["kind"] == "predicted" and "not recorded yet" in size["time"]["text"]
 
@@ -170,18 +171,38 @@ def test_a_recorded_step_replaces_the_predicted_time(monkeypatch):
         "bucket_bytes": plan.bucket_bytes, "step_us": 321.0, "device": "NVIDIA H200", "date": "2026-11-25",
     }  # fmt: skip
     monkeypatch.setattr(
-        recorded, "rows", lambda: (row, row | {"overlap": False, "step_us": 9.0}, {"error": "x"})
+        recorded, "all_rows", lambda: (row, row | {"overlap": False, "step_us": 9.0}, OTHER | {"error": "x"})
     )
     (size,) = strip(ParallelEvidence(plan))["sizes"]
     assert size["time"]["value"] == "321 µs" and size["time"]["badge"]["kind"] == "recorded"
     assert recorded.recorded(plan, overlap=False)["step_us"] == 9.0
     assert "redicted efficiency" in size["time"]["text"]
     both = (row, row | {"gpus": 1, "step_us": 577.8})
-    monkeypatch.setattr(recorded, "rows", lambda: both)
+    monkeypatch.setattr(recorded, "all_rows", lambda: both)
     (size,) = strip(ParallelEvidence(plan))["sizes"]
     assert size["time"]["text"].startswith("Recorded efficiency 90 %")  # 577.8 / (2 * 321)
     hints = {bar["title"]: bar["hint"] for bar in size["time"]["bars"]}
-    assert hints == {"1 GPU": "recorded", "2 GPUs": "recorded", "4 GPUs": "predicted", "8 GPUs": "predicted"}
+    assert hints == {
+        "1 GPU": "recorded · H200", "2 GPUs": "recorded · H200", "4 GPUs": "predicted", "8 GPUs": "predicted",
+    }  # fmt: skip
+
+
+def test_the_step_on_one_gpu_is_of_the_same_kind_of_gpu(monkeypatch):
+    plan = Plan("lenet5", TENSOR, 2, 512)
+    row = {
+        "network": "lenet5", "way": TENSOR, "gpus": 2, "batch": 512, "optimizer": "sgd", "overlap": True,
+        "bucket_bytes": plan.bucket_bytes, "step_us": 600.0, "device": "NVIDIA H100", "date": "2026-11-25",
+    }  # fmt: skip
+    one = row | {"way": DATA, "gpus": 1, "step_us": 600.0}
+    monkeypatch.setattr(
+        recorded, "all_rows", lambda: (row, one, one | {"device": "NVIDIA H200", "step_us": 300.0})
+    )
+    (size,) = strip(ParallelEvidence(plan))["sizes"]
+    assert size["time"]["badge"]["text"] == "recorded · H100"
+    assert size["time"]["text"].startswith("Recorded efficiency 50 %")
+    assert (
+        recorded.recorded(timelines.one_gpu(plan))["step_us"] == 300.0
+    )  # the prediction's kind of GPU comes first
 
 
 def test_a_step_measured_here_comes_before_a_recorded_one():
@@ -192,7 +213,7 @@ def test_a_step_measured_here_comes_before_a_recorded_one():
     assert size["time"]["badge"] == {"kind": "measured", "text": "measured here · X"}
     assert size["time"]["text"].startswith("Measured efficiency 75 %")  # 3000 / (2 * 2000)
     hints = {bar["title"]: bar["hint"] for bar in size["time"]["bars"]}
-    assert hints["1 GPU"] == hints["2 GPUs"] == "measured here"
+    assert hints["1 GPU"] == hints["2 GPUs"] == "measured here · X"
     assert ParallelEvidence(plan).kind != "measured"
 
 
