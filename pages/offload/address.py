@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernels.i18n import cached, tr
+from kernels.offload.machines import recorded_machine
 from kernels.offload.works import COPIES, NONE, WORKS, points
 from pages.parts.address import Choice, Fields, Number, Values
 from visuals.offload.evidence import OffloadEvidence, size_text
-from visuals.offload.scene import program_scene, work_scene
+from visuals.offload.scene import machine_scene, program_scene, work_scene
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
-SIDES, PROGRAM = "sides", "program"  # the pictures
+SIDES, PROGRAM, MACHINE = PICTURES = ("sides", "program", "machine")
 DEFAULT_SIZE = 1024
 FIRST_SIZE = {"gemm": DEFAULT_SIZE, "conv": 118_013_952, "add": 1_004_003}  # when a work is chosen
 MAX_LEFT = 95  # percent
@@ -40,7 +41,7 @@ FIELDS = Fields(
         "work": Choice("gemm", tuple(WORKS)),
         "size": Number(DEFAULT_SIZE, 1, 10**11),
         "copies": Choice(NONE, COPIES),
-        "picture": Choice(SIDES, (SIDES, PROGRAM)),
+        "picture": Choice(SIDES, PICTURES),
         "left": Number(5, 0, MAX_LEFT),
     },
     _a_measured_size,
@@ -60,6 +61,9 @@ def _recorded(found: OffloadEvidence, picture: str) -> Scene | None:
 
 
 def _scene(found: OffloadEvidence, picture: str) -> Scene | None:
+    if picture == MACHINE:
+        known = recorded_machine()
+        return machine_scene(known) if known else None
     if not found.gpu or (picture == PROGRAM and not found.cpu):
         return None
     return program_scene(found) if picture == PROGRAM else work_scene(found)

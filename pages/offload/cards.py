@@ -40,6 +40,10 @@ def badges(found: OffloadEvidence) -> str:
     return f"<p>{' '.join(units.badge(side.kind, side.device) for side in sides)}</p>"
 
 
+def _predicted(source: str) -> str:
+    return f"<p>{units.badge('predicted', source)}</p>"
+
+
 def _data_key(found: OffloadEvidence) -> tuple:
     """Returns what a chart of it depends on."""
     return found.key, found.point.size, found.copies, found.left, str(found.measured)
@@ -79,7 +83,7 @@ def amdahl(found: OffloadEvidence) -> None:
         else tr("The processor was not measured at this size.")
     )
     title = card_title(tr("What is left sets the limit"), found.size_text)
-    together(title, conclusion(said), f"<p>{units.badge('predicted', tr('Amdahl’s law'))}</p>")
+    together(title, conclusion(said), _predicted(tr("Amdahl’s law")))
     cards.chart(lambda: charts.amdahl(found, tokens()), charts.HEIGHT, "chart_amdahl", _data_key(found))
     together(
         paragraph(tr("The speedup of the program is 1 / (left + (1 − left) / the speedup of the work)."))
@@ -99,7 +103,7 @@ def repeats(found: OffloadEvidence) -> None:
     together(
         card_title(tr("How many runs pay for the copies?"), tr(BAR_TITLES[copied])),
         conclusion(_runs_text(one)),
-        f"<p>{units.badge('predicted', tr('from measured times'))}</p>",
+        _predicted(tr("from measured times")),
         table(head, rows, tr("Runs")),
     )
 

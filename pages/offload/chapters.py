@@ -6,8 +6,10 @@ from collections.abc import Callable
 from math import sqrt
 
 from kernels.i18n import mark
+from kernels.offload.machines import recorded_machine
 from kernels.offload.works import NONE, PAGEABLE, PINNED
 from pages.parts.chapters import Chapter, Question, Story, no_facts
+from visuals import units
 from visuals.offload import evidence
 from visuals.offload.evidence import OffloadEvidence
 from visuals.strip.facts import Evidences, Facts
@@ -27,9 +29,13 @@ def gemm(evidences: Evidences, size: int, copies: str = NONE) -> OffloadEvidence
 def facts(evidences: Evidences) -> Facts:
     """Returns the figures of the sentences: measured here or recorded."""
     found = {"stage": evidences["stage"], "small": gemm(evidences, SMALL)}
-    return {
+    texts = {
         f"{word}_{name}": text for word, one in found.items() for name, text in evidence.facts(one).items()
     }
+    if machine := recorded_machine():
+        counts = {**vars(machine), "processor": machine.on_processor, "gpu": machine.on_gpu}
+        texts |= {f"machine_{name}": units.whole(n) for name, n in counts.items()}
+    return texts
 
 
 # -- answers and claims --------------------------------------------------------------------------------
@@ -95,30 +101,27 @@ def wins_when_used_often(evidences: Evidences) -> bool | None:
 
 CHAPTERS = (
     Chapter(
-        mark("The same work on both"),
+        mark("Few cores, many lanes"),
         (
-            mark("A processor has a few fast cores, and each computes with a few numbers at once."),
-            mark("A GPU runs many threads at once: here it gets {stage_threads}, each with a part of the result."),
-            mark("Both multiply the same two matrices, {stage_size}. The processor takes {stage_cpu}, the GPU {stage_gpu}, {stage_source}."),
+            mark("A processor has few cores, here {machine_cores}. Each computes with up to {machine_vector} numbers at once."),
+            mark("A GPU has many SMs, here {machine_sms}, with {machine_lanes} lanes each. At a time that is {machine_gpu} numbers, on the processor {machine_processor}."),
         ),
-        {},
+        {"picture": "machine"},
         step=1,
-        holds=gpu_is_faster,
-        nudge=mark("Click a box to read what happens in it."),
+        nudge=mark("Each box is a core or an SM."),
     ),
     Chapter(
-        mark("The data must get there first"),
+        mark("The same work on both"),
         (
+            mark("Both multiply the same two matrices, {stage_size}. The GPU runs {stage_threads} threads."),
             mark("The matrices begin in the processor’s memory. The program copies them to the GPU, launches a kernel, waits, and copies the result back."),
-            mark("With these copies the GPU takes {stage_gpu}, without them {stage_none}."),
         ),
         {"copies": PINNED},
-        step=0,
         question=Question(
             mark("Your guess: which is faster for small matrices, 32 × 32, without copies?"),
             (mark("The processor"), mark("The GPU")),
             faster_when_small,
-            mark("The processor takes {small_cpu}, the GPU {small_none}."),
+            mark("The processor takes {small_cpu}, the GPU {small_none}. The matrices here: {stage_cpu} and {stage_gpu}."),
         ),
         nudge=mark("Step through the parts: the line of the program that runs is lit."),
     ),

@@ -8,7 +8,7 @@ from kernels.i18n import tr
 from kernels.model.shape import Bound
 from kernels.offload.works import WORKS
 from pages.offload import address
-from pages.offload.address import FIRST_SIZE, MAX_LEFT, PROGRAM, SIDES
+from pages.offload.address import FIRST_SIZE, MACHINE, MAX_LEFT, PROGRAM, SIDES
 from pages.parts.address import Fields, Values
 from pages.parts.controls import numbers, select
 from pages.parts.query import explored, others
@@ -22,7 +22,7 @@ def draw(page: str, fields: Fields, values: Values) -> None:
         _links(page, fields, values, "work", tr("work: {name}", name=works[values["work"]]), works)
         copies = {key: tr(title) for key, title in COPY_TITLES.items()}
         _links(page, fields, values, "copies", copies[values["copies"]], copies)
-        pictures = {SIDES: tr("both sides"), PROGRAM: tr("a program around it")}
+        pictures = {SIDES: tr("both sides"), PROGRAM: tr("a program around it"), MACHINE: tr("the machine")}
         _links(
             page, fields, values, "picture", tr("picture: {name}", name=pictures[values["picture"]]), pictures
         )

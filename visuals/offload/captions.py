@@ -75,3 +75,15 @@ LIMIT = mark(
     "A GPU that takes no time leaves [the rest](input), {rest}. The program cannot be more than {limit} times as fast."
 )
 NO_LIMIT = mark("Nothing is left on the processor, so the GPU’s time alone counts.")
+
+
+# -- the machine ---------------------------------------------------------------------------------------
+MACHINE = (
+    mark(
+        "The [processor](workspace) has {cores} cores. Each computes with up to {vector} numbers in one instruction."
+    ),
+    mark("The [GPU](filter) has {sms} SMs. Each has {lanes} lanes that compute with one number."),
+    mark(
+        "So up to {processor} numbers at a time on the [processor](workspace), and {gpu} on the [GPU](filter)."
+    ),
+)

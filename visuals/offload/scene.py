@@ -10,11 +10,14 @@ from itertools import pairwise
 import numpy as np
 
 from kernels.i18n import tr
+from kernels.model.launch import ceil
 from kernels.offload import gpu
+from kernels.offload.machines import Machine
 from visuals import units
 from visuals.offload import captions
 from visuals.offload.captions import PART_TITLES, PROCESSOR, ROLES
 from visuals.offload.evidence import OffloadEvidence, limit_text
+from visuals.scene.diagram import Box, Diagram
 from visuals.scene.gantt import Bar, gantt
 from visuals.scene.parts import Annotation, Captions, Group, Source, Tensor, Write
 from visuals.scene.scene import Scene
@@ -138,22 +141,54 @@ def program_scene(found: OffloadEvidence) -> Scene:
     )
 
 
-def _scene(key, title, texts, diagram, step_name, note, source=None) -> Scene:
+# -- the machine ---------------------------------------------------------------------------------------
+ACROSS = 44  # boxes in a row: three rows hold the SMs of an H100
+
+
+def machine_scene(m: Machine) -> Scene:
+    """Returns the scene of a machine: a box for each core and for each SM, all of one width."""
+    rows = [tr("cores"), *[tr("SMs"), *[""] * (ceil(m.sms, ACROSS) - 1)]]
+    boxes = [_unit(CPU, n, 0, n, "workspace", 0) for n in range(m.cores)]
+    boxes += [_unit(GPU, n, 1 + n // ACROSS, n % ACROSS, "filter", 1) for n in range(m.sms)]
+    fields = {
+        "cores": m.cores, "vector": m.vector, "sms": m.sms, "lanes": m.lanes, "processor": units.whole(m.on_processor),
+        "gpu": units.whole(m.on_gpu),
+    }  # fmt: skip
+    texts = [tr(text, **fields) for text in captions.MACHINE]
+    diagram = Diagram(tuple(boxes), (1.6,) * len(rows), rows=tuple(rows))
+    return _scene(f"machine {m}", tr("the machine"), texts, diagram, tr("side"), "", cells=(m.cores, m.sms))
+
+
+def _unit(tensor: str, index: int, row: int, column: int, role: str, first: int) -> Box:
+    return Box(
+        tensor, index, 0, row, role, ("",), first, len(captions.MACHINE) - 1, False, column / ACROSS, (column + 1) / ACROSS
+    )  # fmt: skip
+
+
+def _scene(key, title, texts, diagram, step_name, note, source=None, cells=None) -> Scene:
+    """Returns a scene of some captions. `cells`: of both tensors if they are not written one at a step, but each at its own."""
     steps = len(texts)
-    cells, said = np.arange(steps), Captions(tuple(texts), np.arange(steps), np.zeros((steps, 1), int))
-    values = np.arange(1, steps + 1, dtype=np.float32)
+    said = Captions(tuple(texts), np.arange(steps), np.zeros((steps, 1), int))
+    writes, annotations = [], []
+    for at, name in enumerate(TITLES):
+        count = cells[at] if cells else steps
+        when = np.full(count, at) if cells else np.arange(steps)
+        writes.append(Write(name, when, np.arange(1, count + 1, dtype=np.float32), cells=np.arange(count)))
+        annotations.append(Annotation(name, Captions(tuple(texts), when, np.zeros((count, 1), int))))
     return Scene(
         key=key,
         title=title,
-        tensors=tuple(Tensor(n, n, tr(text), "workspace", 1, 1, steps) for n, text in TITLES.items()),
+        tensors=tuple(
+            Tensor(n, n, tr(text), "workspace", 1, 1, len(w.cells)) for (n, text), w in zip(TITLES.items(), writes, strict=True)
+        ),
         groups=(Group(((CPU,), (GPU,))),),
         steps=steps,
         step_name=step_name,
         order_name=tr("order of time"),
         order_note=note,
-        writes=tuple(Write(name, cells, values, cells=cells) for name in TITLES),
+        writes=tuple(writes),
         captions=said,
-        annotations=tuple(Annotation(name, said) for name in TITLES),
+        annotations=tuple(annotations),
         source=source,
         diagram=diagram,
-    )
+    )  # fmt: skip

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.offload import gpu, recorded
+from kernels.offload import gpu, machines, recorded
 from kernels.offload.works import COPIES, NONE, PAGEABLE, PINNED, WORKS, points
 from tests.visuals.offload.test_evidence import run_here
 from visuals.offload import charts, strip
 from visuals.offload.evidence import OffloadEvidence
-from visuals.offload.scene import CPU, GPU, moments, program_scene, work_scene
+from visuals.offload.scene import CPU, GPU, machine_scene, moments, program_scene, work_scene
 from visuals.strip.strip import Run
 
 TOKENS = defaultdict(lambda: "#123456")
@@ -126,3 +126,15 @@ def test_a_size_that_the_processor_lacks_shows_the_gpu_alone():
     assert found.cpu is None and "was not measured at this size" in scene.caption(scene.steps - 1)
     assert not [box for box in scene.diagram.boxes if box.tensor == CPU]
     assert strip.time(found)["text"] == "The processor was not measured at this size."
+
+
+def test_the_machine_has_a_box_for_each_core_and_each_sm(monkeypatch):
+    found = machines.recorded_machine()
+    scene = machine_scene(found)
+    count = {name: sum(box.tensor == name for box in scene.diagram.boxes) for name in (CPU, GPU)}
+    assert count == {CPU: found.cores, GPU: found.sms} == {CPU: 16, GPU: 132}
+    assert "up to 256 numbers" in scene.caption(2) and "16,896" in scene.caption(2)
+    widths = {round(box.right - box.left, 9) for box in scene.diagram.boxes}
+    assert len(widths) == 1
+    monkeypatch.setattr(recorded, "records", lambda: ({"device": "a processor", "gpu": "a GPU", "date": ""},))
+    assert machines.recorded_machine() is None
