@@ -1,4 +1,4 @@
-"""Moving data on a GPU: copies by size and memory, the scenarios of the lesson, pieces, calls, a leak, the processor beside it.
+"""Moving data on a GPU: copies by size and memory, the scenarios of the lesson, pieces, calls, a leak.
 
     python -m benchmarks.transfers OUT.json [--seconds 50]
 
@@ -20,9 +20,6 @@ import numpy as np
 
 from kernels.engines import cuda
 from kernels.engines.cuda.device import load, smi
-from kernels.machine import processor
-from kernels.machine.timing import Budget
-from kernels.offload import cpu, works
 from kernels.transfers import measure
 from kernels.transfers.cuda import CudaBackend
 from kernels.transfers.operations import Timeline
@@ -32,8 +29,6 @@ ROWS, LARGE_ROWS = 8192, 32_768  # of the stage, and of the overlap that counts
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of pieces
 SIZES = (4096, 16_384, 65_536, 262_144, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20)
 COPY_REPEATS, CALL_REPEATS = 11, 200
-CPU_SECONDS = 12.0
-QUICK = Budget(samples=9, seconds=0.3, min_samples=3, warm_up_s=0.02)
 
 
 def spread(samples: list[float]) -> dict[str, Any]:
@@ -129,15 +124,6 @@ def pieces(rows: int) -> list[dict[str, Any]]:
     return found
 
 
-def on_processor() -> dict[str, Any]:
-    """Returns the times of the works of the lesson on CPU and GPU on this machine's processor."""
-    end = time.monotonic() + CPU_SECONDS
-    return {
-        "device": processor.device_name(),
-        "works": {key: cpu.times(key, budget=QUICK, end=end) for key in works.WORKS},
-    }
-
-
 def parts() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yields each part by its place in the record, the most needed first."""
     yield "copies", copies
@@ -150,7 +136,6 @@ def parts() -> Iterator[tuple[str, Callable[[], Any]]]:
     for key in ("leak", "no_leak"):
         yield f"logs/{key}", lambda key=key: measure.leak_log(Settings(key, ROWS, SCENARIOS[key].default_n))
     yield "pieces_large", lambda: pieces(LARGE_ROWS)
-    yield "cpu", on_processor
 
 
 def record(

@@ -21,6 +21,7 @@ from pages.gemm import address as gemm_address
 from pages.gemm.scene import gemm
 from pages.layers import address as layers_address
 from pages.memory import address as memory_address
+from pages.offload import address as offload_address
 from pages.parallel import address as parallel_address
 from pages.parts.query import explored
 from pages.precision import address as precision_address
@@ -102,6 +103,7 @@ CARDS = (
     Card("attention/backward/page.py", attention_backward_address.card, {"order": "memory"}, 9),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
     Card("transfers/page.py", transfers_address.card, {"scenario": "pieces", "n": "4"}, 12),
+    Card("offload/page.py", offload_address.card, {"size": "512", "copies": "pinned"}, 3),
     Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),
     Card("parallel/page.py", parallel_address.card, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
 )  # fmt: skip

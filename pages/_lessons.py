@@ -28,7 +28,7 @@ GROUPS = {
     mark("convolution"): ("direct", "im2col", "implicit", "winograd", "fft", "choose", "backward"),
     mark("attention"): ("softmax", "attention", "attention_backward"),
     mark("training"): ("layers", "train", "precision", "fusion"),
-    mark("Around the kernel"): ("transfers", "collectives", "parallel"),
+    mark("Around the kernel"): ("transfers", "offload", "collectives", "parallel"),
 }
 
 LESSONS = (
@@ -99,6 +99,10 @@ LESSONS = (
     Lesson(
         "transfers/page.py", "transfers", mark("moving data"), "pages.transfers.chapters",
         mark("What happens before and after a kernel?"), ("threads",), level=1,
+    ),
+    Lesson(
+        "offload/page.py", "offload", mark("CPU and GPU"), "pages.offload.chapters",
+        mark("From which size on is a GPU faster?"), ("transfers",), level=1,
     ),
     Lesson(
         "collectives/page.py", "collectives", mark("many GPUs"), "pages.collectives.chapters",

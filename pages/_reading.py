@@ -145,6 +145,10 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         CUDA_GUIDE,
         Work("Gregg, Hazelwood", "Where is the Data? Why You Cannot Debate CPU vs. GPU Performance Without the Answer", 2011, "10.1109/ISPASS.2011.5762730"),
     ),
+    "offload": (
+        Work("Amdahl", "Validity of the single processor approach to achieving large scale computing capabilities", 1967, "10.1145/1465482.1465560"),
+        Work("Lee et al.", "Debunking the 100X GPU vs. CPU myth: an evaluation of throughput computing on CPU and GPU", 2010, "10.1145/1815961.1816021"),
+    ),
 }  # fmt: skip
 
 

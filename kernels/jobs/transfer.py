@@ -1,4 +1,4 @@
-"""Requests of the lessons around the kernel: a transfer program on the GPU, and the sizes of a work on the processor."""
+"""Requests of the lessons around the kernel: a transfer program on the GPU, and the sizes of a work on both sides."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from kernels import engines
 from kernels.activity import SIZES, TRANSFERS
 from kernels.engines.cuda.device import device_name
 from kernels.jobs.job import Rows, packed
 from kernels.machine import processor
-from kernels.offload import cpu
-from kernels.offload.works import WORKS, live
+from kernels.offload import measure as offload
+from kernels.offload.works import live
 from kernels.transfers.measure import REPEATS, WARM_UP, measure
 from kernels.transfers.scenarios import Settings
 
@@ -45,7 +46,7 @@ class TransferRun:
 
 @dataclass(frozen=True)
 class SizesRun:
-    """The sizes of a work to be measured on this processor."""
+    """The sizes of a work to be measured on this processor, and on the GPU if there is one."""
 
     CACHED: ClassVar[bool] = True
 
@@ -79,11 +80,14 @@ def transfer(request: TransferRun, progress: Progress, part: Part = lambda part:
 
 
 def sizes(request: SizesRun, progress: Progress, part: Part = lambda part: None) -> Rows:
-    """Returns one row: work, device and the times of each size. Parts hold one size each."""
-    count = len(live(request.work)) if request.work in WORKS else 0
+    """Returns one row: work, device and the rows of both sides, as kernels.offload.measure.times returns them; gpu is the
+    GPU's name, "" without one."""
+    count = offload.PASSES * len(live(request.work))
 
     def tell(share: float) -> None:
         progress(share, SIZES.replace("{n}", str(round(share * count))).replace("{all}", str(count)))
 
-    found = cpu.times(request.work, tell, part)
-    return [{"work": request.work, "device": processor.device_name(), "points": found}]
+    with_gpu = engines.load("cuda").status().ready
+    found = offload.times(request.work, with_gpu=with_gpu, progress=tell)
+    names = {"device": processor.device_name(), "gpu": device_name() if with_gpu else ""}
+    return [{"work": request.work, **names, "works": found}]

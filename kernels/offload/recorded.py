@@ -1,13 +1,13 @@
-"""The recorded times of the works on a processor: kernels/records/offload.json, a list of records.
+"""The recorded times of the works on both sides of one machine: kernels/records/offload.json, a list of records.
 
-A record has device, date and works {key: rows of kernels.offload.cpu.times}. Sizes that it lacks were not measured.
-The file is from an idle machine: cpu.times with Budget(samples=61, seconds=2.0, min_samples=15, warm_up_s=0.05).
+A record has device (the processor), gpu, driver, date, and works {key: {"cpu": rows, "gpu": rows}} as kernels.offload.measure
+returns them. Sizes that it lacks were not measured. `python -m benchmarks.offload kernels/records/offload.json` writes it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,3 +27,9 @@ def records() -> tuple[Record, ...]:
 def newest() -> Record | None:
     """Returns the newest record, or None."""
     return max(records(), key=lambda record: record["date"], default=None)
+
+
+def rows(key: str, side: str) -> Sequence[Record]:
+    """Returns the rows of a work on a side of the newest record, smallest size first."""
+    found = (newest() or {}).get("works", {}).get(key, {}).get(side, ())
+    return sorted(found, key=lambda row: row["size"])

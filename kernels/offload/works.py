@@ -1,26 +1,31 @@
-"""The works that both a processor and a GPU do, and their recorded sizes: the GPU's times and the copies of the same arrays."""
+"""The works that both a processor and a GPU do, and their sizes: those of the recordings, and more where the times cross."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from kernels import records
 from kernels.i18n import mark
 from kernels.ladders import find, ladder_of
-from kernels.model.program import Program
+from kernels.model.program import Program, RuleError
 from kernels.model.rung import Rung
+from kernels.model.verify import agrees, by_output
+from kernels.runner import inputs_of
 
 MAX_MACS = 2e9  # of a work that is measured on this processor: larger ones take seconds
+MAX_RECORDED_MACS = 7e10  # of a work that is recorded
 NONE, PINNED, PAGEABLE = COPIES = ("none", "pinned", "pageable")  # which copies count
 
 
 @dataclass(frozen=True)
 class Work:
     """A work. `gpu` and `cpu`: the rungs that do it; `size(shape)`: the number on the axis; `takes(shape)`: which recorded
-    shapes are its sizes."""
+    shapes are its sizes; `more`: the parameters of other shapes."""
 
     key: str
     title: str
@@ -30,6 +35,7 @@ class Work:
     cpu_title: str
     size: Callable[[Any], int]
     takes: Callable[[Any], bool]
+    more: tuple[Mapping[str, int], ...] = ()
     max_macs: float = MAX_MACS
 
     @property
@@ -41,28 +47,23 @@ class Work:
         rung = find(self.cpu)
         return rung.build(shape, rung.default_tiles)
 
+    def gpu_program(self, shape: Any) -> Program:
+        return self.rung.build(shape, self.rung.default_tiles)
+
     def shape(self, params: Mapping[str, Any]) -> Any:
         return ladder_of(self.gpu).shape(**params)
 
 
 @dataclass(frozen=True)
 class Point:
-    """A recorded size. Times are ms: the kernel, a launch with its wait, and the copies in and back by memory."""
+    """A size of a work."""
 
     shape: Any
     size: int
-    kernel_ms: float
-    call_ms: float
-    copies_ms: Mapping[str, tuple[float, float]]
-    device: str
-    date: str
 
-    def gpu_ms(self, copies: str = NONE, repeats: int = 1) -> float:
-        """Returns the time of `repeats` runs on data that is copied once: a call and a wait, the kernels, the copies."""
-        return self.call_ms + repeats * self.kernel_ms + self.copy_ms(copies)
-
-    def copy_ms(self, copies: str) -> float:
-        return sum(self.copies_ms[copies]) if copies != NONE else 0.0
+    @property
+    def macs(self) -> float:
+        return self.shape.macs
 
 
 def _square(s: Any) -> bool:
@@ -77,45 +78,75 @@ WORKS: Mapping[str, Work] = {
     work.key: work
     for work in (
         Work("gemm", mark("matrix product n × n"), mark("rows and columns n"), "gemm/bank-free", "gemm/cublas", mark("NumPy’s BLAS"),
-             lambda s: s.M, _square),
+             lambda s: s.M, _square, tuple({"M": n, "N": n, "K": n} for n in (24, 32, 48, 96))),
         Work("conv", mark("convolution"), mark("multiply-adds"), "conv/implicit-gemm", "conv/im2col-cublas",
-             mark("im2col and NumPy’s BLAS"), lambda s: s.macs, _layer, 2e8),
+             mark("im2col and NumPy’s BLAS"), lambda s: s.macs, _layer,
+             tuple({"N": n, "C": 1, "H": 32, "W": 32, "K": 6, "R": 5, "S": 5} for n in (8, 32, 128)), 2e8),
         Work("add", mark("sum of two matrices"), mark("elements"), "add/vector", "add/vector", mark("NumPy’s sum"),
-             lambda s: s.elements, lambda s: True),
+             lambda s: s.elements, lambda s: True, tuple({"M": n, "N": n} for n in (32, 64, 128, 256, 512, 2048))),
     )
 }  # fmt: skip
 
 
 @cache
 def points(key: str) -> tuple[Point, ...]:
-    """Returns the recorded sizes of a work, smallest first: the kernel with its usual tiles and overwritten caches."""
-    work, found = WORKS[key], {}
+    """Returns the sizes of a work, smallest first. RuleError for an unknown work."""
+    if key not in WORKS:
+        raise RuleError(f"no work {key}; there are: {', '.join(WORKS)}")
+    work = WORKS[key]
+    found: dict[int, Any] = {}
+    for shape in _shapes(work):
+        if shape.macs <= MAX_RECORDED_MACS:
+            found.setdefault(work.size(shape), shape)
+    return tuple(Point(found[size], size) for size in sorted(found))
+
+
+def _shapes(work: Work) -> Iterator[Any]:
+    yield from map(work.shape, work.more)
     tiles = dict(work.rung.default_tiles)
     for row in records.recordings():
-        if (row["rung"], row["mode"], row["tiles"]) != (work.gpu, "cold", tiles) or not row.get("copies_ms"):
-            continue
-        shape = work.shape(row["shape"])
-        if work.takes(shape):
-            found.setdefault(work.size(shape), _point(work, shape, row))
-    return tuple(found[size] for size in sorted(found))
-
-
-def _point(work: Work, shape: Any, row: Mapping[str, Any]) -> Point:
-    copies = {
-        memory: (row["copies_ms"][f"h2d_{memory}"], row["copies_ms"][f"d2h_{memory}"])
-        for memory in (PINNED, PAGEABLE)
-    }
-    call = row["ceilings"]["launch_sync_us"] / 1e3
-    kernel = max(row["median_ms"] - row.get("event_floor_ms", 0.0), 1e-4)
-    return Point(shape, work.size(shape), kernel, call, copies, row["device"], row["date"])
+        if (row["rung"], row["mode"], row["tiles"]) == (work.gpu, "cold", tiles) and row.get("copies_ms"):
+            shape = work.shape(row["shape"])
+            if work.takes(shape):
+                yield shape
 
 
 def at(key: str, size: int) -> Point:
-    """Returns the recorded size of a work that is nearest in ratio."""
-    found = points(key)
-    return min(found, key=lambda point: max(point.size, size) / min(point.size, size))
+    """Returns the size of a work that is nearest in ratio."""
+    return min(points(key), key=lambda point: max(point.size, size) / min(point.size, size))
 
 
 def live(key: str) -> Sequence[Point]:
-    """Returns the sizes that are measured on this processor."""
-    return [point for point in points(key) if point.shape.macs <= WORKS[key].max_macs]
+    """Returns the sizes that are measured on this machine."""
+    return [point for point in points(key) if point.macs <= WORKS[key].max_macs]
+
+
+# -- what both sides compute -----------------------------------------------------------------------
+@dataclass(frozen=True)
+class Case:
+    """The arrays of a size, the same each time, and its float64 result with the error scale."""
+
+    key: str
+    point: Point
+    inputs: Mapping[str, np.ndarray]
+    reference: np.ndarray
+    scale: np.ndarray
+
+    @property
+    def work(self) -> Work:
+        return WORKS[self.key]
+
+    def verify(self, out: np.ndarray, side: str) -> None:
+        """Raises RuntimeError if the result of a side disagrees with the reference."""
+        if not agrees(out, self.reference, self.scale, self.work.rung.tolerance):
+            where = f"{self.key} at {self.point.shape}"
+            raise RuntimeError(f"{where}: the {side}'s result disagrees with the reference")
+
+
+def case(key: str, point: Point) -> Case:
+    """Returns the arrays of a size of a work."""
+    ladder, program = ladder_of(WORKS[key].gpu), WORKS[key].gpu_program(point.shape)
+    given = inputs_of(ladder, point.shape, program)
+    names = tuple(b.name for b in program.outputs)
+    ((reference, scale),) = by_output(ladder.reference(point.shape, **given), names).values()
+    return Case(key, point, given, reference, scale)

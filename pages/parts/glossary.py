@@ -149,6 +149,8 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("stream", mark("stream, streams"), mark("A stream is a queue of operations that run in their order. Operations of different streams can overlap."), "transfers", "A.stream.is", not_in=("attention", "tiling", "implicit")),
         Term("event", mark("event, events"), mark("An event marks a place in a stream. Another stream can wait for it, and it has a time."), "transfers", "Events.keep"),
         Term("pool", mark("memory pool, memory pools"), mark("A memory pool keeps released memory, and gives it to the next array without asking the driver."), "transfers", "memory.pool"),
+        Term("core", mark("core, cores"), mark("A core is one of the processor’s units that run a program. Each can run one of its own."), "offload", "has.few.cores"),
+        Term("amdahl", mark("Amdahl’s law"), mark("Amdahl’s law: the part of a program that does not get faster limits how fast the whole can be."), "offload", "Amdahl.s.law"),
         Term("leak", mark("leak, leaks"), mark("A leak is memory that a program no longer needs and still keeps."), "transfers", "A.leak"),
     ),
     mark("Many GPUs"): (

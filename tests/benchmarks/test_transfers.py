@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks import transfers
 from kernels.engines.cuda import device
-from kernels.offload import cpu, works
 from kernels.transfers import cuda, measure, rates, recorded, scenarios
 from kernels.transfers.scenarios import SCENARIOS, Settings, operations
 from tests.helpers import fake_cupy
@@ -31,7 +30,6 @@ def fake(monkeypatch):
     monkeypatch.setattr(transfers, "COPY_REPEATS", 1)
     monkeypatch.setattr(transfers, "CALL_REPEATS", 20)
     monkeypatch.setattr(transfers.cuda, "ceilings", lambda: {"launch_host_us": 5.0, "launch_us": 1.5})
-    monkeypatch.setattr(cpu, "live", lambda key: works.points(key)[:1])
     operations.cache_clear()
     yield module
     operations.cache_clear()
@@ -49,7 +47,6 @@ def test_a_record_has_every_part_and_the_rates_follow_from_it():
     assert found["scenarios"].keys() == SCENARIOS.keys()
     assert [p["n"] for p in found["pieces"]] == list(transfers.COUNTS)
     assert found["logs"]["leak"]["log"] and not found["logs"]["no_leak"]["log"]
-    assert set(found["cpu"]["works"]) == set(works.WORKS)
     r = rates.from_record(found)
     assert r.call_ms == 0.005 and r.malloc_ms > 0 and r.copies["h2d_pinned"].bytes_per_s > 0
     assert {s.scenario for s in transfers.settings()} == set(SCENARIOS)

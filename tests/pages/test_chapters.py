@@ -207,6 +207,7 @@ CLEAR = {
     "softmax": ("add up to 1", "infinity", "overflows", "barrier", "exp\\(old m − new m\\)", "exchange", "into registers"),
     "attention": ("one query first", "sum \\[l\\]", "N × N is the problem", "scores of one query", "tile of Bc keys", "map_waves", "When m grows", "timeline", "tensor cores"),
     "attention_backward": ("dO", "row of \\[P\\]", "P · \\(dP − D\\)", "real_moved_naive", "stage_rows", "log-sum-exp", "queries pass by", "atomic additions", "second kernel", "tensor cores"),
+    "offload": ("few cores", "same two matrices", "copies the result back", "launch\\]\\(workspace\\) before it", "end at nearly the same time", "crossing_pinned", "The copies take", "uses each number once", "copied once", "stage_kernel_limit", "Amdahl"),
     "fusion": ("four kernels in a row", "8 bytes go through memory", "stays in a register", "limits the four kernels", "trip instead of three", "map_fused", "batch norm costs nothing"),
 }  # fmt: skip
 

@@ -157,7 +157,7 @@ def sample(
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Timed]:
     """Time every session, interleaved. Cold: the last-level cache is overwritten before each run."""
-    flush = _flusher() if mode == "cold" else lambda: None
+    flush = flusher() if mode == "cold" else lambda: None
 
     def timed(work: Callable[[], None]) -> float:
         flush()
@@ -184,6 +184,6 @@ def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], 
     return tuple((step.name_on_cpu, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
 
 
-def _flusher() -> Callable[[], None]:
+def flusher() -> Callable[[], None]:
     trash = np.zeros(2 * processor.last_level_cache() // 8)
     return lambda: np.add(trash, 1.0, out=trash)

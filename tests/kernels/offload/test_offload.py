@@ -1,21 +1,24 @@
-"""CPU and GPU: where the times cross, Amdahl's limit, the recorded sizes, and what is measured on this processor."""
+"""CPU and GPU: where the times cross, Amdahl's limit, the sizes, and what their recorded rows say."""
 
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.engines import cpu as cpu_engine
-from kernels.machine.timing import Budget
+from kernels import engines
+from kernels.jobs import transfer
+from kernels.jobs.transfer import SizesRun
+from kernels.machine.status import Status
 from kernels.model.program import RuleError
-from kernels.offload import cpu, crossover, works
-from kernels.offload.works import NONE, PAGEABLE, PINNED, WORKS
-
-QUICK = Budget(samples=3, seconds=0.01, min_samples=1, warm_up_s=0)
+from kernels.offload import crossover, figures, recorded, works
+from kernels.offload.figures import Figures, Range, of_cpu, of_gpu
+from kernels.offload.measure import CPU, GPU
+from kernels.offload.works import COPIES, NONE, PAGEABLE, PINNED, WORKS
 
 
 # -- crossing ----------------------------------------------------------------------------------------
@@ -35,6 +38,20 @@ def test_the_crossing_is_the_last_one_and_a_faster_start_is_named():
     found = crossover.crossing([1, 10, 100, 1000], [2, 1, 2, 8], [1, 2, 4, 2])
     assert 100 < found.size < 1000 and not found.first
     assert crossover.crossing([8, 16], [2, 2], [1, 1]) == crossover.Crossing(8, first=True)
+
+
+def side(times, passes=()):
+    """Returns the figures of one side, by size."""
+    return {size: Figures(ms, ms, ms, 3, passes or (ms,)) for size, ms in times.items()}
+
+
+def test_the_crossing_is_a_range_over_the_passes():
+    cpu = {8: Figures(1, 1, 1, 3, (1, 1)), 32: Figures(4, 4, 4, 3, (4, 4))}
+    gpu = {8: Figures(2, 2, 2, 3, (2, 4)), 32: Figures(2, 2, 2, 3, (2, 4 - 1e-9))}
+    found = figures.crossing(cpu, gpu)
+    assert found.low == pytest.approx(16) and found.high == pytest.approx(32) and not found.first
+    assert figures.crossing(cpu, side({8: 0.5, 64: 1})) == Range(8, 8, first=True)
+    assert figures.crossing(cpu, side({32: 9})) is None and figures.crossing({}, {}) is None
 
 
 # -- Amdahl ------------------------------------------------------------------------------------------
@@ -63,47 +80,69 @@ def test_the_repeats_that_win_are_the_fewest(cpu_ms, kernel_ms, once_ms):
     assert n == 1 or once_ms + (n - 1) * kernel_ms >= (n - 1) * cpu_ms * (1 - 1e-9)
 
 
-# -- recorded sizes ------------------------------------------------------------------------------------
+# -- sizes and rows ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("key", WORKS)
-def test_a_work_has_recorded_sizes_with_copies(key):
-    found = works.points(key)
-    assert len(found) >= 5 and [p.size for p in found] == sorted({p.size for p in found})
-    for p in found:
-        assert 0 < p.gpu_ms(NONE) < p.gpu_ms(PINNED)
-        assert p.gpu_ms(PINNED, 10) == pytest.approx(p.gpu_ms(PINNED) + 9 * p.kernel_ms)
-        assert p.copy_ms(NONE) == 0 and p.device == "NVIDIA H200"
-    assert found[-1].copy_ms(PAGEABLE) > found[-1].copy_ms(PINNED)
-
-
-@pytest.mark.parametrize("key", WORKS)
-def test_the_smallest_sizes_are_verified_and_timed_here(key):
-    for point in works.live(key)[:2]:
-        row = cpu.time_of(key, point, QUICK)
-        assert row["size"] == point.size and 0 < row["p20_ms"] <= row["ms"] <= row["p80_ms"] and row["n"] >= 1
-
-
-def test_a_wrong_result_gets_no_time(monkeypatch):
-    monkeypatch.setattr(cpu_engine.Session, "fetch", lambda self, name: self.arrays[name] * np.float32(1.001))
-    with pytest.raises(RuntimeError, match="disagrees"):
-        cpu.time_of("gemm", works.points("gemm")[0], QUICK)
-
-
-def test_sizes_are_sent_one_by_one_and_stop_at_the_end(monkeypatch):
-    monkeypatch.setattr(cpu, "live", lambda key: works.points(key)[:2])
-    shares, parts = [], []
-    rows = cpu.times("add", shares.append, parts.append, QUICK)
-    assert rows == parts and shares == [0.5, 1.0]
-    assert cpu.times("add", end=0.0) == []
-    monkeypatch.setattr(cpu.processor, "free_bytes", lambda: 0)
-    assert cpu.times("add") == []
+def test_a_work_has_sizes_in_order_and_the_nearest_is_found(key):
+    sizes = [point.size for point in works.points(key)]
+    assert len(sizes) >= 10 and sizes == sorted(set(sizes))
+    assert works.at(key, sizes[3]).size == sizes[3] and works.at(key, 10**12).size == sizes[-1]
+    assert set(works.live(key)) <= set(works.points(key)) and len(works.live(key)) >= 7
 
 
 def test_an_unknown_work_is_named():
     with pytest.raises(RuleError, match="no work magic; there are: gemm, conv, add"):
-        cpu.times("magic")
+        works.points("magic")
 
 
-def test_the_nearest_recorded_size_is_found():
-    assert (
-        works.at("gemm", 1000).size == 1024 and works.at("gemm", 10**9).size == works.points("gemm")[-1].size
-    )
+@pytest.mark.parametrize("key", WORKS)
+def test_both_sides_of_every_size_are_recorded(key):
+    sizes = [point.size for point in works.points(key)]
+    for name in (CPU, GPU):
+        assert [row["size"] for row in recorded.rows(key, name)] == sizes
+    for row in recorded.rows(key, CPU):
+        found = of_cpu(row)
+        assert 0 < found.p20_ms <= found.ms <= found.p80_ms and found.n >= 3 and found.passes
+
+
+@pytest.mark.parametrize("key", WORKS)
+def test_the_parts_of_a_recorded_run_add_up_and_copies_take_time(key):
+    for row in recorded.rows(key, GPU):
+        alone = of_gpu(row, NONE)
+        assert alone.copies_ms == 0
+        for copies in COPIES:
+            if found := of_gpu(row, copies):
+                assert sum(found.parts.values()) == pytest.approx(found.ms, abs=1e-5)
+                assert found.p20_ms <= found.ms <= found.p80_ms and found.n >= 3
+                assert found.ms == pytest.approx(alone.ms + found.copies_ms, abs=1e-5)
+
+
+def test_short_pageable_copies_are_left_out_and_long_ones_are_the_slowest():
+    rows = recorded.rows("gemm", GPU)
+    assert of_gpu(rows[0], PAGEABLE) is None
+    assert of_gpu(rows[-1], PAGEABLE).ms > of_gpu(rows[-1], PINNED).ms
+
+
+def test_copies_once_and_many_runs():
+    alone = Figures(1, 1, 1, 3, (1,), {"in": 0, "call": 0.1, "kernel": 0.9, "out": 0})
+    copied = Figures(11, 11, 11, 3, (11,), {"in": 6, "call": 0.1, "kernel": 0.9, "out": 4})
+    assert figures.repeats_to_win(Figures(3, 3, 3, 3, (3,)), alone, copied) == 6  # 10 + 6 < 18
+    assert figures.repeats_to_win(Figures(1, 1, 1, 3, (1,)), alone, copied) is None
+
+
+# -- the job -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_run_measures_the_gpu_if_there_is_one(monkeypatch, ready):
+    asked, told = [], []
+
+    def times(key, with_gpu, progress):
+        asked.append((key, with_gpu))
+        progress(0.5)
+        return {CPU: []}
+
+    monkeypatch.setattr(transfer.offload, "times", times)
+    monkeypatch.setattr(engines.load("cuda"), "status", lambda: Status(ready, "a GPU"))
+    monkeypatch.setattr(transfer, "device_name", lambda: "a GPU")
+    (row,) = transfer.sizes(pickle.loads(SizesRun("add").packed()), lambda share, text: told.append(text))
+    assert asked == [("add", ready)] and row["gpu"] == ("a GPU" if ready else "")
+    n = transfer.offload.PASSES * len(works.live("add"))
+    assert told == [f"timing size {round(n / 2)} of {n}"]
