@@ -28,6 +28,8 @@ from kernels.model.verify import agrees, by_output, relative_error
 from kernels.runner import inputs_of, rung_reference
 
 Arrays = Mapping[str, np.ndarray]
+# Counting takes a third of a run's time and changes no result. Runs in several orders of the warps count as well.
+UNCOUNTED = Options(count=False)
 
 
 def computed(
@@ -40,11 +42,12 @@ def computed(
 ) -> tuple[np.ndarray, Arrays]:
     """Returns (output, inputs) of a rung on kernels.engines.cpu or .emulator, all buffers poisoned before.
 
-    The output is not compared with the reference. Missing inputs are seeded; `options` are the emulator's.
+    The output is not compared with the reference. Missing inputs are seeded; `options` are the emulator's, which counts
+    nothing without them.
     """
     program = rung.build(shape, rung.check(shape, tiles))
     inputs = inputs or inputs_of(ladder_of(rung.name), shape, program)
-    session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
+    session = engine.Session(program, inputs, *([options or UNCOUNTED] if engine is emulator else []))
     return np.array(session.verify_run()), inputs
 
 
@@ -54,7 +57,7 @@ def computed_outputs(
     """Returns (outputs by name, inputs) of a rung with several outputs, as `computed` does."""
     program = rung.build(shape, rung.check(shape, tiles))
     inputs = inputs or inputs_of(ladder_of(rung.name), shape, program)
-    session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
+    session = engine.Session(program, inputs, *([options or UNCOUNTED] if engine is emulator else []))
     session.verify_run()
     return {b.name: np.array(session.fetch(b.name)) for b in program.outputs}, inputs
 
@@ -125,12 +128,13 @@ def relaunched(
 ) -> Run | None:
     """Runs one launch of a program with a changed source, and detects races.
 
-    Returns None if the emulator stops it with a message that matches `stops`: the fault is detected.
+    `options` are the emulator's; nothing is counted unless they say so. Returns None if the emulator stops it with a
+    message that matches `stops`: the fault is detected.
     """
     ptx = compile_ptx(
         change(sources.translation_unit(step.source)), "kernel.cu", precompiled.options(step.defines)
     )
-    options = Options(races=True, **options)
+    options = Options(**{"races": True, "count": False} | options)
     try:
         return launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options)
     except RuleError as e:

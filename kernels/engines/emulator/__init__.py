@@ -73,7 +73,8 @@ class Session:
             else:
                 self._call(step)
                 uncounted.append(step.name)
-        self.counters = add_up([r.counters for r in runs], uncounted)
+        if self.options.count:
+            self.counters = add_up([r.counters for r in runs], uncounted)
         if self.options.trace_block is not None:
             self.trace = tuple(r.trace for r in runs)
         return self.fetch(self.program.outputs[0].name)

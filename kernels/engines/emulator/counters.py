@@ -116,15 +116,14 @@ class Tally:
 
     def counters(self) -> Counters:
         total = {name: int(row.sum()) for name, row in self.rows.items()}
-        lines: dict[Line, dict[str, int]] = {}
-        for pc, instruction in enumerate(self.code):
-            if instruction.line is None:
-                continue
-            sums = lines.setdefault(instruction.line, dict.fromkeys(FIELDS, 0))
-            for name, row in self.rows.items():
-                sums[name] += int(row[pc])
-        ordered = dict(sorted(lines.items(), key=lambda item: (item[0].file, item[0].number)))
-        return Counters(total, ordered)
+        known = {instruction.line for instruction in self.code} - {None}
+        lines = sorted(known, key=lambda line: (line.file, line.number))
+        number = {line: n for n, line in enumerate(lines)}
+        of_line = np.array([number.get(instruction.line, len(lines)) for instruction in self.code], np.int64)
+        sums = np.zeros((len(lines) + 1, len(FIELDS)), np.int64)  # the last row: code without a line
+        np.add.at(sums, of_line, np.stack([self.rows[name] for name in FIELDS], axis=1))
+        counts = (dict(zip(FIELDS, row, strict=True)) for row in sums[:-1].tolist())
+        return Counters(total, dict(zip(lines, counts, strict=True)))
 
 
 def _warps(lines: np.ndarray, active: np.ndarray | None) -> int:

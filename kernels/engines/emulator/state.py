@@ -17,7 +17,7 @@ from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
 from kernels.engines.emulator.ptx import registers as ptx_registers
 from kernels.engines.emulator.ptx.kernel import RESERVED, RESERVED_BYTES, Kernel, Operand
-from kernels.engines.emulator.ptx.merged_loads import merged
+from kernels.engines.emulator.ptx.merged_loads import merged_of
 from kernels.engines.emulator.ptx.names import variable
 from kernels.engines.emulator.threads import LANES, Threads
 
@@ -89,8 +89,8 @@ class Machine:
             self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
         self.local = PerThread(self.slots if local else 0, local, ())
         # Width in bytes of the merged load that each shared load belongs to. Counters use it; execution does not.
-        arrays = {v.name: self._symbols[v.name] for v in self.kernel.variables if v.space == "shared"}
-        self.merged = merged(self.kernel.code, arrays) if self.tally and arrays else {}
+        arrays = tuple((v.name, self._symbols[v.name]) for v in self.kernel.variables if v.space == "shared")
+        self.merged = merged_of(self.kernel, arrays) if self.tally and arrays else {}
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
 

@@ -265,7 +265,7 @@ def test_padded_rows_have_no_bank_conflicts(d):
 
     def conflicts(change) -> int:
         memory = memory_of(program, seeded_inputs(program.of_role(INPUT)))
-        total = relaunched(step, change, memory).counters.total
+        total = relaunched(step, change, memory, count=True).counters.total
         return total.get("bank_conflicts_ld", 0) + total.get("bank_conflicts_st", 0)
 
     assert conflicts(lambda text: text) == 0

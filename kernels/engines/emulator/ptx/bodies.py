@@ -146,28 +146,31 @@ class BodyReader:
         """Parse the statement that begins at a line. Return the line after it."""
         text, stop = self.lines[start], start + 1
         stripped = text.strip()
+        directive = stripped.startswith(
+            "."
+        )  # most statements are instructions: they need few of these patterns
         if not stripped:
             pass
         elif stripped == "{":
             self.scopes.append(self._new_scope())
         elif stripped == "}":
             self.scopes.pop()
-        elif m := _LOC.match(text):
+        elif directive and (m := _LOC.match(text)):
             self._locate(*m.groups())
-        elif m := _REGISTERS.match(text):
+        elif directive and (m := _REGISTERS.match(text)):
             self._declare_registers(m[1], m[2])
-        elif v := variable(text):
+        elif directive and (v := variable(text)):
             self._declare(v)
-        elif _TABLE.match(text):
+        elif ".branchtargets" in text and _TABLE.match(text):
             text, stop = self._whole(start)
             self._table(text)
-        elif m := _LABEL.match(text):
+        elif stripped.endswith(":") and (m := _LABEL.match(text)):
             self.scopes[-1].labels[m[1]] = len(self.kernel.code)
         elif ".callprototype" in stripped or ".calltargets" in stripped:
             stop = self._whole(start)[1]
         elif stripped.startswith(".param"):
             self._declare_params(text)
-        elif not stripped.startswith("."):  # .pragma and other directives have no effect here
+        elif not directive:  # .pragma and other directives have no effect here
             text, stop = self._whole(start)
             self._instruction(text, start)
         return stop
@@ -213,7 +216,10 @@ class BodyReader:
         self.scopes = outer
 
     def _renamed(self, name: str) -> str:
-        return next((s.names[name] for s in reversed(self.scopes) if name in s.names), name)
+        for scope in reversed(self.scopes):
+            if name in scope.names:
+                return scope.names[name]
+        return name
 
     def _unique(self, name: str) -> str:
         """Declare a name in the innermost scope. Outside the kernel's outermost scope it is extended by the scope's
@@ -285,10 +291,14 @@ class BodyReader:
     def _operand(self, o: Operand) -> Operand:
         """Returns an operand with unique names."""
         if o.base is not None:
-            return replace(o, base=self._operand(o.base))
+            base = self._operand(o.base)
+            return o if base is o.base else replace(o, base=base)
         if o.kind == "vector":
             return replace(o, value=tuple(self._operand(part) for part in o.value))
-        return replace(o, value=self._renamed(o.value)) if o.kind in ("reg", "not", "symbol") else o
+        if o.kind not in ("reg", "not", "symbol"):
+            return o
+        name = self._renamed(o.value)
+        return o if name == o.value else replace(o, value=name)
 
     # -- calls -----------------------------------------------------------------------------------
     def _call(self, rest: str, guard: Guard, at: int) -> None:

@@ -153,7 +153,7 @@ class Flow:
         return self._past[barrier]
 
 
-@lru_cache(maxsize=16)  # a kernel is launched more often than it is parsed
+@lru_cache(maxsize=64)  # a kernel is launched more often than it is parsed
 def flow_of(kernel: Kernel) -> Flow:
     """Returns the control flow of a kernel."""
     return Flow(kernel.code)

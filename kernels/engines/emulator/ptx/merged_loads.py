@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kernels.engines.emulator.ptx.addresses import Addresses, Root
-from kernels.engines.emulator.ptx.kernel import Instruction, type_bytes
+from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, type_bytes
 from kernels.engines.emulator.ptx.registers import written
 
 WORD, WIDEST = 4, 16
@@ -49,6 +50,12 @@ class _Group:
 
     def reads(self, start: int, stop: int) -> bool:
         return any(load.at < stop and start < load.at + load.width for load in self.loads)
+
+
+@lru_cache(maxsize=64)  # a kernel is launched more often than it is parsed
+def merged_of(kernel: Kernel, symbols: tuple[tuple[str, int], ...]) -> Mapping[int, int]:
+    """Returns the merged loads of a kernel; `symbols` has the pairs of `merged`. Callers must not change the result."""
+    return merged(kernel.code, dict(symbols))
 
 
 def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from functools import lru_cache
 
 from kernels.engines.emulator.ptx.kernel import Operand, PtxError
 
@@ -12,6 +13,7 @@ _SPECIAL = re.compile(
     r"|lanemask_\w+|clock(64|_hi)?|globaltimer(_lo|_hi)?|envreg\d+|\w+_smem_\w+|pm\d+(_64)?|current_graph_exec)(\.[xyz])?$"
 )
 _NUMBER = re.compile(r"^(0[fFdD][0-9A-Fa-f]+|-?0[xX][0-9A-Fa-f]+U?|-?\d+U?|-?\d*\.\d+)$")
+_BRACKET = re.compile(r"[{\[(]")
 _FLOATS = {"0f": "<f", "0d": "<d"}  # prefix of a float's bits in hexadecimal -> its format
 
 
@@ -20,6 +22,7 @@ def operands(text: str) -> tuple[Operand, ...]:
     return tuple(operand(part) for part in _split(text))
 
 
+@lru_cache(maxsize=1 << 14)  # a kernel names each register several times
 def operand(text: str) -> Operand:
     """Returns one operand."""
     text = text.strip()
@@ -50,6 +53,8 @@ def operand(text: str) -> Operand:
 
 def _split(text: str) -> list[str]:
     """Returns the parts of a list between commas, except commas within brackets."""
+    if not _BRACKET.search(text):
+        return [p for part in text.split(",") if (p := part.strip())]
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         if c in "{[(":

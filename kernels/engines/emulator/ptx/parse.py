@@ -20,7 +20,7 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LABELLED = re.compile(r"^([\w$]+\s*:)(?!:)\s*(\S.*)$")
 
 
-@lru_cache(maxsize=16)  # a kernel is launched more often than it is parsed
+@lru_cache(maxsize=64)  # about 1 MB each; a kernel is launched more often than it is parsed
 def parse(ptx: str, entry: str) -> Kernel:
     """Returns the kernel `entry` of a PTX module, with the module's variables. Callers must not change it: the next
     launch gets the same object. PtxError if the module has no such kernel."""
