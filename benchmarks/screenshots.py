@@ -134,7 +134,7 @@ def main() -> None:
         first_screen(browser, app.url, folder, "waves-light", "fft?view=story&chapter=1&step=21", "light")
         first_screen(browser, app.url, folder, "direct-light", "direct?view=story&chapter=1&step=9", "light")
         first_screen(
-            browser, app.url, folder, "implicit-light", "implicit?view=story&chapter=3&step=6", "light"
+            browser, app.url, folder, "implicit-light", "implicit?view=story&chapter=3&step=11", "light"
         )
         first_screen(
             browser, app.url, folder, "backward-dark", "backward?view=story&chapter=3&step=9", "dark"

@@ -10,8 +10,9 @@ from visuals.strip.facts import Evidences, Facts
 
 DIRECT = "conv/direct"
 PIXEL = 8  # the output pixel that chapters mark
-# Steps of the toy shape: 36 columns, then a multiplication and a store for each of 3 tiles, then the reshape.
-MULTIPLIED, STORED, LAST_STORED, RESHAPED = 36, 37, 41, 42
+# Steps of the toy shape: 36 columns; then for each of 3 blocks the loads, a barrier, the product, a barrier and the store;
+# then the reshape.
+LOADED, LAST_STORED, RESHAPED = 36, 50, 51
 
 
 def facts(evidences: Evidences) -> Facts:
@@ -40,6 +41,8 @@ def facts(evidences: Evidences) -> Facts:
 
 
 NUMBERS = {"picture": "numbers"}
+SMALL = NUMBERS | {"H": "4", "W": "4"}  # few enough columns to print every number
+SMALL_PIXEL, SMALL_STORED = 2, 8  # the output pixel that a chapter marks, the step that stores it
 CHAPTERS = (
     Chapter(
         mark("A window becomes a column"),
@@ -47,8 +50,9 @@ CHAPTERS = (
             mark("A [filter](filter) slides over the [input](input). At each position it covers one window of {taps} pixels."),
             mark("im2col copies each window into one column of the [data matrix](workspace). Press Play: each step copies one window."),
         ),
-        NUMBERS,
-        loop=(0, 5),
+        SMALL,
+        loop=(0, 3),
+        readable=("x", "D"),
         nudge=mark("Point at a pixel: all its copies light up."),
     ),
     Chapter(
@@ -58,9 +62,10 @@ CHAPTERS = (
             mark("One [output](output) pixel is that row times one column of the [data matrix](workspace): {count} products, added up."),
             mark("The marked output pixel is spelled out beside the kernel."),
         ),
-        NUMBERS,
-        step=STORED,
-        pin=f"C:{PIXEL}",
+        SMALL,
+        step=SMALL_STORED,
+        pin=f"C:{SMALL_PIXEL}",
+        readable=("w", "D"),
         nudge=mark("Click another output pixel to see its sum."),
     ),
     Chapter(
@@ -77,12 +82,13 @@ CHAPTERS = (
         mark("Tile by tile"),
         (
             mark("Now the second kernel runs: each block of threads computes up to {tile}×{tile} numbers of the [output](output)."),
-            mark("The block loads one tile of the [filters](filter) and one tile of the [data matrix](workspace) into shared memory. Their product is added to the sums."),
+            mark("The block loads one tile of the [filters](filter) and one of the [data matrix](workspace) into shared memory. All threads wait at a barrier until both are complete, then add their product to the sums."),
             mark("Each thread keeps its sum in a register and stores it at the end."),
         ),
         NUMBERS,
-        step=MULTIPLIED,
-        loop=(MULTIPLIED, LAST_STORED),
+        step=LOADED,
+        loop=(LOADED, LAST_STORED),
+        readable=("sum",),
         nudge=mark("[Tiling](/tiling) shows how such a kernel becomes fast."),
     ),
     Chapter(
@@ -95,6 +101,7 @@ CHAPTERS = (
         NUMBERS,
         step=RESHAPED,
         pin=f"y:{PIXEL}",
+        readable=("y",),
         nudge=mark("Click another output pixel: the panel shows both of its indices."),
     ),
     Chapter(

@@ -74,6 +74,7 @@ CHAPTERS = (
             mark("Only the last result is stored. The [maps](workspace) in between never exist."),
         ),
         {"rung": "fused"},
+        readable=("x", "y", "v1"),
         loop=(0, 7),
         question=faster(
             mark("Your guess: is it faster on these tiny maps?"),
@@ -142,6 +143,7 @@ CHAPTERS = (
             mark("{real_against_fused}"),
         ),
         {"rung": "folded"},
+        readable=("w", "w_folded1", "b_folded1"),
         loop=(0, 8),
         size="real",
         nudge=mark("Compare the two times in the strip: the convolution hides what is saved."),

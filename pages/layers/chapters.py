@@ -148,6 +148,7 @@ CHAPTERS = (
             mark("Atomic additions for all elements would go to few addresses. Here a block first adds up its part, in registers and by a tree in [shared memory](workspace), and then needs one."),
         ),
         {"layer": "bias", "pass": BACKWARD, "rung": "block"},
+        readable=("acc1",),
         step=4,
         loop=(0, 16),
         size="real",
@@ -165,6 +166,7 @@ CHAPTERS = (
             mark("Its gradient is softmax(x), minus 1 at the label. Both need maximum and sum, so one kernel computes both and keeps the row in [shared memory](input)."),
         ),
         {"layer": "cross-entropy", "pass": "step", "rung": "shared-row"},
+        readable=("x", "dx", "loss"),
         step=6,
         loop=(0, 9),
         size="real",
@@ -183,6 +185,7 @@ CHAPTERS = (
             mark("One epoch, a pass over all training images, takes many such steps."),
         ),
         {"layer": "adam", "pass": "update", "rung": "one-launch"},
+        readable=("w0", "g0", "m0", "v0"),
         step=1,
         size="real",
         question=faster(

@@ -62,7 +62,8 @@ class Chapter:
     """One chapter. Texts are marked for translation; words of a role are written [text](role), figures {field}.
 
     `params` are the URL parameters of the lesson that it sets; `step`, `loop` (first and last step) and `pin` ("y:0") the
-    state of the stage; `size` is the size of the strip that it speaks of. `holds(evidences)` is whether the claims of its
+    state of the stage. `readable` names the tensors whose numbers its sentences speak of: they become large enough to read
+    before other cells grow. `size` is the size of the strip that it speaks of. `holds(evidences)` is whether the claims of its
     sentences are what the figures say, None where nothing was measured.
     """
 
@@ -72,6 +73,7 @@ class Chapter:
     step: int = 0
     loop: tuple[int, int] | None = None
     pin: str = ""
+    readable: tuple[str, ...] = ()
     size: str = "stage"
     question: Question | None = None
     nudge: str = ""
@@ -213,6 +215,7 @@ class OpenChapter:
             "onward": None if following else self.onward(),
             "loop": chapter.loop and list(chapter.loop),
             "pin": chapter.pin,
+            "readable": list(chapter.readable),
         }
 
 

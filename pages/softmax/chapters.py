@@ -84,6 +84,7 @@ CHAPTERS = (
             mark("Five exchanges, at distance 16, 8, 4, 2 and 1, give every lane the result. One warp takes one row."),
         ),
         {"rung": "warp-shuffle"},
+        readable=("m",),
         step=2,
         loop=(2, 6),
         size="real",
@@ -95,6 +96,7 @@ CHAPTERS = (
             mark("x is read once and y written once. Fewer bytes are not possible."),
         ),
         {"rung": "registers"},
+        readable=("values",),
         loop=(0, 19),
         size="real",
         question=faster(
@@ -109,6 +111,7 @@ CHAPTERS = (
             mark("Softmax does little arithmetic for each number that it reads. At {real_shape}, x alone is {real_x}."),
         ),
         {"rung": "registers"},
+        readable=("values",),
         step=2,
         size="real",
         question=Question(mark("What limits it?"), LIMITS, limited_by("real"), mark("It uses {real_memory} of the memory bandwidth.")),

@@ -33,7 +33,7 @@ ARGS = [
 ]  # fmt: skip
 TIMEOUT_MS = 60_000  # ms to wait for anything to appear: long, because the machine may be busy
 TOY_COLUMNS = 36  # of its data matrix: the first steps of im2col
-TOY_STEPS = TOY_COLUMNS + 7  # three tiles are multiplied and stored; then the reshape
+TOY_STEPS = TOY_COLUMNS + 3 * 5 + 1  # three blocks load, wait, multiply, wait and store; then the reshape
 PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
 VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
 

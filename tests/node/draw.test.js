@@ -71,6 +71,24 @@ test("cells outside the canvas are not drawn", () => {
   assert.ok(filled < 30, `${filled}`);
 });
 
+test("a line under the picture says what the colour of cells without numbers means", () => {
+  const key = (cell, scale = 1, keyed = true) => {
+    const s = still({ ...setUp(cell), keyed }, 1), texts = [], swatches = [];
+    if (scale > 1) s.layout = withView(s.layout, { scale, x: 0, y: 0 });
+    s.ctx.fillText = (text, x, y) => texts.push([text, y]);
+    s.ctx.fillRect = (x, y, w, h) => w === 11 && swatches.push(s.ctx.fillStyle);
+    s.drawAll(11);
+    const line = texts.filter(([text]) => /number:|0$/.test(text) && /[a-z]/.test(text));
+    assert.ok(line.every(([, y]) => y > HEIGHT - 20 && y <= HEIGHT), "in the margin");
+    return [line.map(([text]) => text), swatches.length];
+  };
+  assert.deepEqual(key(9)[0], ["Cells without a number:", "below 0", "above 0"]);
+  assert.equal(key(9)[1], 5);
+  assert.deepEqual(key(20), [[], 0]); // every cell has its number
+  assert.deepEqual(key(9, 2), [[], 0]); // zoomed in, cells cover the margin
+  assert.deepEqual(key(9, 1, false), [[], 0]);
+});
+
 test("large cells have numbers, ghosts do not", () => {
   const printed = (cell, step) => {
     const s = still(setUp(cell), 1), texts = [];

@@ -435,3 +435,18 @@ test("rows of a timeline stay in one piece, with cells of one size", () => {
     assert.deepEqual([a.way.down, b.way.down, a.cell, a.x], [1, 1, b.cell, b.x]);
   }
 });
+
+test("cells of readable tensors grow first, and the rest shares what is left", () => {
+  const [width, height, scale] = [600, 380, 1], scene = gemm();
+  const cells = (...readable) => Object.fromEntries(blocksOf(layOut(scene, width, height, measured(scale), scale, readable)).map((b) => [b.t.name, b.cell]));
+  const plain = cells(), first = cells("acc");
+  assert.ok(plain.acc < 16 && first.acc >= 18, `${plain.acc}, ${first.acc}`);
+  assert.ok(Object.values(first).every((cell) => cell >= MIN_CELL));
+  assert.ok(first.A <= plain.A);
+  assert.deepEqual(cells("no such tensor"), plain);
+  for (const [what, scene, ...size] of cases.slice(0, 40)) {
+    const [name] = Object.keys(scene.tensors), [w, h, enlarged] = size;
+    const { blocks, fits } = layOut(scene, w, h, measured(enlarged), enlarged, [name]);
+    assert.ok(!fits || blocks[name].cell >= 16, what);
+  }
+});

@@ -78,6 +78,7 @@ def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int) -> None:
         assert count_sentences(panel["nudge"]) == 1
     assert heads(at)[0]["meta"], "the stage shows nothing"
     assert chapter.step < heads(at)[0]["meta"]["steps"]
+    assert {*chapter.readable} <= {tensor["name"] for tensor in heads(at)[0]["meta"]["tensors"]}
     if n in NOT_YET.get(lesson.path, ()):
         assert unmeasured(evidences, chapter), "take it out of NOT_YET"
         return

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.helpers.chapters import story
 from tests.helpers.harness import Stage, idle
 from tests.pages.test_chapters import CHAPTERS
 
@@ -38,6 +39,36 @@ def test_a_chapter_opens_cold_and_is_in_sight(page, server, lesson, n):
     expect(page.locator(".strip-value")).not_to_be_empty()
     page.wait_for_function(FITS)
     assert not errors
+
+
+READABLE = [
+    (lesson, n) for lesson, n in (case.values for case in CHAPTERS) if story(lesson).chapters[n].readable
+]
+# Of the tensors that the open chapter names: cell and size of its numbers in pixels, 0 if it shows none.
+NUMBERS = """(root) => {
+  const { data, inView, shrink } = root.player;
+  return data.chapter.readable.map((name) => inView.blocks[name]).map(({ cell, numbers }) =>
+    [cell / shrink, parseFloat(numbers?.font.match(/([\\d.]+)px/)[1] || 0) / shrink]);
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lesson", "n"), READABLE, ids=lambda value: getattr(value, "path", value))
+def test_numbers_that_a_chapter_speaks_of_can_be_read(page, server, lesson, n):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.goto(f"{server}/{lesson.path}?view=story&chapter={n + 1}")
+    found = Stage(page).ready().root.evaluate(NUMBERS)
+    assert len(found) == len(story(lesson).chapters[n].readable)
+    for cell, number in found:
+        assert cell >= 16 and number >= 6.8
+
+
+@pytest.mark.parametrize("address", ["im2col?chapter=1&present=1", "im2col?chapter=1&embed=true&present=1"])
+def test_numbers_can_be_read_on_a_slide(page, server, address):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.goto(f"{server}/{address}&view=story")
+    for cell, number in Stage(page).ready().root.evaluate(NUMBERS):
+        assert cell >= 16 and number >= 8
 
 
 @pytest.mark.slow

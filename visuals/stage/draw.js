@@ -4,7 +4,7 @@
 import { styleOf } from "./colour.js";
 import { drawDiagram, markBoxes } from "./diagram.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
-import { decimal } from "./texts.js";
+import { decimal, tr } from "./texts.js";
 import { ARROW, HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
 import { clamp } from "./view.js";
 
@@ -29,11 +29,16 @@ const narrow = (v) => cellText(v).replace("−", "–");
 // About its width, in halves of a digit: a point is narrower than a digit.
 const widthOf = (text) => 2 * text.length - text.includes(".");
 
+const valuesOf = (t) => [...(t.values || []), ...t.value];
+
+// Whether a tensor's cells differ in size, so that their colours do.
+const differ = (t) => (t.differ ??= new Set(valuesOf(t).map(Math.abs)).size > 1);
+
 // Numbers of a block: one font size for all, in which the longest fits; none if that is too small to be read.
 function numbersOf(ctx, block, font, scale) {
   const { t, cell } = block;
   if (cell < NUMBERS_FROM) return null;
-  t.longest ??= [...(t.values || []), ...t.value].map(narrow).reduce((a, b) => (widthOf(b) > widthOf(a) ? b : a), "0");
+  t.longest ??= valuesOf(t).map(narrow).reduce((a, b) => (widthOf(b) > widthOf(a) ? b : a), "0");
   ctx.font = font(100 / scale);
   const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 1.5)) / ctx.measureText(t.longest).width);
   return px >= SMALLEST ? { font: font(px / scale) } : null;
@@ -103,7 +108,31 @@ export class Still {
       this.drawRing(block);
       this.drawCells(block, null, step);
     }
+    if (layout.keyed) this.drawKey();
     this.step = step;
+  }
+
+  // Says in the margin under the picture what the colour of a cell without a number means.
+  drawKey() {
+    const { ctx, layout, theme: { tokens, written }, scale } = this, cell = 12 * scale, y = layout.height - 17 * scale;
+    const found = Object.values(layout.blocks).filter((b) => !b.numbers && differ(b.t)).map((b) => b.t);
+    if (!found.length) return;
+    const [below, above] = written[found[0].hue], signed = found.some((t) => valuesOf(t).some((v) => v < 0));
+    const ramp = [...(signed ? [below[48], below[24]] : []), above[0], above[24], above[48]];
+    let x = 14 * scale;
+    const write = (text) => {
+      this.print(text, x, y - scale, 12.5, false, tokens.dim);
+      x += ctx.measureText(text).width + 6 * scale;
+    };
+    write(tr("Cells without a number:"));
+    if (signed) write(tr("below 0"));
+    for (const { css } of ramp) {
+      ctx.fillStyle = css;
+      ctx.fillRect(x, y + 2 * scale, cell - 1, cell - 1);
+      x += cell;
+    }
+    x += 6 * scale;
+    write(signed ? tr("above 0") : tr("from 0 to the largest"));
   }
 
   print(text, x, y, px, bold, colour, ctx = this.ctx) {

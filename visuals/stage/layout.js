@@ -8,17 +8,18 @@
 import { boxAt, layOutDiagram, viewDiagram } from "./diagram.js";
 
 export const MAX_CELL = 28, NUMBERS_FROM = 13, HEAD_LINE = 18, ARROW = 16;
-const MIN_CELL = 2, READABLE_CELL = 18, ALIGNED_CELL = 20, ROW_BREAK = 0.5;
+const MIN_CELL = 2, READABLE_CELL = 18, ALIGNED_CELL = 20, MIN_GOAL = 16, MIN_REST = 4, ROW_BREAK = 0.5;
 const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
 // What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines.
 // COSTS are penalties for breaking a row and for changing the order of reading.
 const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0, 0, 0.8];
 
-// `measure(text, bold)` is the drawn width of a title (bold) or a note; `scale` enlarges everything.
-export function layOut(scene, width, height, measure, scale = 1) {
+// `measure(text, bold)` is the drawn width of a title (bold) or a note; `scale` enlarges everything. The cells of the
+// tensors named in `readable` become large enough for their numbers before any other cell grows.
+export function layOut(scene, width, height, measure, scale = 1, readable = []) {
   if (scene.diagram) return layOutDiagram(scene, width, height, measure, scale);
   const margin = (width < 640 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
-  const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
+  const plan = { scale, gap, pad, readable, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
   plan.byTensor = [...new Set(Object.values(scene.tensors).flatMap((t) => boxes.filter((b) => b.t === t || b.table?.flat().some((m) => m?.t === t))))]; // in this order they take the space that is left
   let best = -Infinity, layout, fits;
@@ -32,9 +33,9 @@ export function layOut(scene, width, height, measure, scale = 1) {
       const score = improve(plan), { page } = plan;
       if (score <= best) continue;
       best = score;
-      fits = page.w <= plan.width && page.h <= plan.height && boxes.every((b) => !b.mates[1] || b.cell >= ALIGNED_CELL - 4);
+      fits = page.w <= plan.width && page.h <= plan.height && boxes.every((b) => !b.goal || b.cell >= MIN_GOAL);
       if (!fits) grow({ ...plan, width: Math.max(page.w, plan.width), height: Math.max(page.h, plan.height) }); // other tensors may use the width and height that the page takes anyway
-      layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [], fits };
+      layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [], fits: fits && (!readable.length || boxes.every((b) => b.cell >= MIN_REST)) };
       placePart(page, margin, gap, plan.width, page.h, plan, layout);
     }
   return layout;
@@ -42,6 +43,8 @@ export function layOut(scene, width, height, measure, scale = 1) {
 
 function boxesOf(scene, measure, plan) {
   const boxes = [], { scale, pad, gap } = plan;
+  // The size that a box's cells get before others grow; 0: none.
+  const goalOf = (tensors, aligned) => Math.ceil((aligned ? ALIGNED_CELL : tensors.some((t) => plan.readable.includes(t?.name)) ? READABLE_CELL : 0) * Math.max(1, scale));
   for (const [group, { title, memorySpace, rows, aligned, table, column = true }] of scene.groups.entries()) {
     // Labels of arrows are above the later of the two groups; both have a frame.
     const flows = (scene.flows || []).filter((f) => Math.max(f.source, f.target) === group), joined = (scene.flows || []).some((f) => f.source === group || f.target === group);
@@ -51,13 +54,13 @@ function boxesOf(scene, measure, plan) {
     const first = !before ? [COLUMN] : before.bottom ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
     if (!column) first.pop();
     if (table) {
-      const box = { table: rows.map((row) => row.map((t) => t && { t, ...headsOf(t, measure, scale) })), frame, options: { way: [{ cost: 0 }], begins: first }, heads: [0, 1, 2], gap };
+      const box = { table: rows.map((row) => row.map((t) => t && { t, ...headsOf(t, measure, scale) })), frame, options: { way: [{ cost: 0 }], begins: first }, heads: [0, 1, 2], gap, goal: goalOf(rows.flat()) };
       boxes.push(Object.assign(box, { mates: [box] }));
     } else for (const row of rows) {
       const mates = []; // the boxes of an aligned row: one line, one size of cells
       for (const t of row) {
         const begins = t !== row[0] ? (aligned ? [NOTHING] : [NOTHING, ROW]) : row !== rows[0] ? [ROW] : first;
-        const ways = waysOf(scene, t, measure, plan), box = { t, frame, options: { way: aligned ? ways.slice(0, 1) : ways, begins }, ...headsOf(t, measure, scale) };
+        const ways = waysOf(scene, t, measure, plan), box = { t, frame, options: { way: aligned ? ways.slice(0, 1) : ways, begins }, ...headsOf(t, measure, scale), goal: goalOf([t], aligned && row[1]) };
         box.mates = aligned ? mates : [box];
         if (aligned) mates.push(box);
         boxes.push(box);
@@ -168,31 +171,30 @@ function scoreOf(plan) {
   const { boxes, width, height, scale } = plan, page = plan.page = partOf(boxes, COLUMN, plan);
   let score = 4 * Math.log(grow(plan)) - 0.2 * Math.max(0, page.w - width, (page.h - height) / 10);
   for (const b of boxes) score += (b.table ? 3 : 1) * (Math.log(b.cell) + (b.cell >= NUMBERS_FROM * scale ? 0.4 : 0)) - b.way.cost - COSTS[b.begins]
-    + (b.mates[1] ? 8 * Math.log(Math.min(1, b.cell / ALIGNED_CELL)) : 0);
+    + (b.goal ? 8 * Math.log(Math.min(1, b.cell / b.goal)) - (b.cell < MIN_GOAL ? 4 : 0) : 0);
   return score;
 }
 
-// Makes cells as large as possible: aligned rows until their numbers can be read, then all, then those with space left; in
+// Makes cells as large as possible: those with a goal until they reach it, then all, then those with space left; in
 // between, heads as low as possible. A small tensor beside one without space becomes only a little larger, or just readable.
 function grow({ page, boxes, byTensor, width, height, scale }) {
   const fits = () => (size(page), page.w <= width && page.h <= height);
-  let growing = byTensor.filter((b) => b === b.mates[0]), low = MIN_CELL, max = Math.floor(MAX_CELL * scale), aligned = 0;
-  const set = (cell, some = growing) => { for (const { mates } of some) for (const b of mates) b.cell = mates[1] ? Math.max(cell, aligned) : cell; };
+  let growing = byTensor.filter((b) => b === b.mates[0]), low = MIN_CELL, max = Math.floor(MAX_CELL * scale), first = 0;
+  const set = (cell, some = growing) => { for (const { mates } of some) for (const b of mates) b.cell = Math.max(cell, Math.min(first, b.goal)); };
   const growAll = () => {
     for (set(low + 1); low < max && fits(); set(low + 1)) low++;
     set(low);
   };
-  const alignedTo = Math.ceil(ALIGNED_CELL * Math.max(1, scale)), growAligned = () => {
-    if (growing.length === boxes.length) return;
+  const goal = Math.max(...boxes.map((b) => b.goal)), growFirst = () => {
     low = MIN_CELL;
-    for (aligned++, set(low); aligned <= alignedTo && fits(); set(low)) aligned++;
-    aligned--;
+    for (first++, set(low); first <= goal && fits(); set(low)) first++;
+    first--;
   };
   for (const b of boxes) b.head = b.heads.at(-1);
-  growAligned();
+  growFirst();
   growAll();
   for (const b of boxes) b.heads.some((head) => ((b.head = head), fits()));
-  growAligned();
+  growFirst();
   growAll();
   const min = low;
   max = Math.min(max, Math.ceil(Math.max(READABLE_CELL * scale, 1.2 * min)));
@@ -276,7 +278,7 @@ export function withView(layout, { scale, x, y }) {
   };
   const blocks = {};
   for (const name in layout.blocks) blocks[name] = moved(layout.blocks[name], ["w", "h", "cell", "gap"], "headY");
-  return { ...layout, blocks, grounds: layout.grounds.map((g) => moved(g, ["w", "h"], "titleY")) };
+  return { ...layout, keyed: false, blocks, grounds: layout.grounds.map((g) => moved(g, ["w", "h"], "titleY")) };
 }
 
 // -- cells -------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ const STEP_MS = 620; // duration of one step by hand
 const LATE_MS = 15_000; // after Back: a scene that comes within it is the earlier one
 const DWELL_MS = 900; // pause at the end of a loop
 const MIN_SCALE = 0.8; // of the text of a picture in a low window
+const KEY = 8; // px: what the key of colours takes, beside the margin under the picture
 
 // The cell in a text such as "y:0"; null if the scene has no such cell.
 function pinOf(text, scene) {
@@ -262,8 +263,9 @@ class Player {
     if (this.layout && this.sizeKey === key) return;
     this.sizeKey = key;
     this.forgetLayout();
-    this.layOutWithin(width, space, scale, fits || (tall && this.data.fit) || (this.data.still && scene.diagram));
+    this.layOutWithin(width, space - (this.data.still ? 0 : KEY * scale), scale, fits || (tall && this.data.fit) || (this.data.still && scene.diagram));
     const { shrink } = this;
+    if (!this.data.still) this.layout.height += KEY * scale * shrink;
     if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space * shrink : Math.min(space, 400));
     for (const canvas of [part.canvas, this.layer]) {
       canvas.width = Math.round(width * dpr);
@@ -273,6 +275,7 @@ class Player {
     if (!fits) part.caption.style.minHeight = "";
     this.dpr = dpr / shrink;
     this.rendered.step = null; // the highlighted line may be scrolled out of its list
+    this.layout.keyed = !this.data.still;
     this.showView();
   }
 
@@ -295,14 +298,14 @@ class Player {
   // Lays the scene out; one that must fit its window or its card gets smaller text if it would be cut off otherwise, or if the numbers
   // of its aligned rows could not be read.
   layOutWithin(width, space, scale, fits) {
-    const smallest = fits || this.fills ? MIN_SCALE * scale : scale;
+    const smallest = fits || this.fills ? MIN_SCALE * scale : scale, readable = this.data.chapter?.readable;
     const measure = (text, bold) => {
       this.ctx.font = this.font(bold ? 14 : 13, bold);
       return this.ctx.measureText(text).width;
     };
-    for (let trial = scale; ; trial = Math.max(smallest, trial - 0.1)) {
+    for (let trial = scale; ; trial = Math.max(smallest, trial - (readable?.length ? 0.2 : 0.1))) {
       this.font = (px, bold) => `${bold ? 600 : 400} ${px * trial}px ${this.family}`;
-      this.layout = layOut(this.scene, width, space, measure, trial);
+      this.layout = layOut(this.scene, width, space, measure, trial, readable);
       this.layout.scale = trial;
       this.shrink = 1;
       if (this.layout.fits || trial <= smallest) break;
@@ -311,7 +314,7 @@ class Player {
     // Still too tall: lay it out for a larger window and draw it smaller.
     for (let shrink = 1.1; shrink < MAX_SHRINK && this.layout.height / this.shrink > space; shrink += 0.1) {
       this.shrink = shrink;
-      this.layout = layOut(this.scene, width * shrink, space * shrink, measure, smallest);
+      this.layout = layOut(this.scene, width * shrink, space * shrink, measure, smallest, readable);
       this.layout.scale = smallest;
     }
   }

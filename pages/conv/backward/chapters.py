@@ -90,6 +90,7 @@ CHAPTERS = (
             mark("The [spread gradient](workspace) shows the holes as empty cells. The kernel does not store it: it divides, and skips a tap that leaves a remainder."),
         ),
         loop=(0, 5),
+        readable=("spread",),
         question=Question(
             mark("At most how many of the {stage_area} taps lead from one pixel to an output now?"),
             REACHED,
@@ -123,6 +124,7 @@ CHAPTERS = (
             mark("Pixels with the same remainders by the stride use the same taps, so their tiles have no holes. They form a [phase](output): stride 2 gives {stage_phases}, each a matrix product."),
         ),
         {"rung": "implicit-gemm"},
+        readable=("D3",),
         step=20,
         size="real",
         question=faster(
@@ -138,6 +140,7 @@ CHAPTERS = (
             mark("So [Winograd’s kernels](/winograd) compute it. Only the transform of the [filters](filter) is another: each thread turns its taps first."),
         ),
         {"rung": "winograd"} | DENSE,
+        readable=("w", "g"),
         step=2,
         loop=(0, 6),
         pin="g:0",
@@ -169,6 +172,7 @@ CHAPTERS = (
             mark("So the long sum is cut into {real_parts} parts, here {stage_parts}. Each block adds one part and stores it, and a second kernel adds the parts in order."),
         ),
         SPLIT | DENSE,
+        readable=("parts", "total"),
         step=11,
         loop=(8, 26),
         size="real",
@@ -186,6 +190,7 @@ CHAPTERS = (
             mark("Networks that draw images use it: {real_shape} is such a layer."),
         ),
         LARGER,
+        readable=("dy", "dx"),
         step=20,
         size="real",
         question=faster(

@@ -131,6 +131,7 @@ CHAPTERS = (
             mark("The entries of Bᵀ and Aᵀ are 0, 1 and −1, so these transforms take additions only."),
         ),
         step=4,
+        readable=("d", "V"),
         loop=(4, 9),
         size="real",
     ),
@@ -141,6 +142,7 @@ CHAPTERS = (
             mark("The purple numbers count the reads of each pixel."),
         ),
         step=10,
+        readable=("R",),
         loop=(10, 22),
         size="real",
         question=faster(
@@ -156,6 +158,7 @@ CHAPTERS = (
             mark("But the transforms need more additions and more registers."),
         ),
         {"kernel": "4x4"},
+        readable=("R",),
         step=7,
         size="real",
         question=faster(

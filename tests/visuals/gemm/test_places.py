@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kernels.conv.presets import CONV_PRESETS
 from kernels.gemm.shape import GemmShape
+from tests.visuals.conv.im2col.test_product import whole_numbers
 from tests.visuals.gemm.test_scene import DTYPES, RUNGS, matrices, smallest
 from visuals import stage
 from visuals.gemm.fragment import K, M, N, fragment_scene
@@ -20,13 +22,14 @@ from visuals.scene.scene import Scene
 PLACES = Path(__file__).parents[2] / "node" / "product_places.js"
 # Of the picture, in a window of 1440 x 900 and of 1280 x 720, beside a chapter and without one.
 SIZES = [[700, 430], [930, 400], [560, 290], [800, 260]]
+TOY = CONV_PRESETS["toy"]
 SHAPES = [(8, 8, 16, 0), (16, 16, 16, 1), (64, 64, 64, 0), (300, 520, 200, 0)]
 
 
-def places(node: str, folder: Path, scenes: list[Scene]) -> list[list[dict]]:
+def places(node: str, folder: Path, scenes: list[Scene], sizes: list[list[int]] = SIZES) -> list[list[dict]]:
     """Returns by scene and size the left edge, top, cell, rows and columns of each tensor."""
     file = folder / "scenes.json"
-    file.write_text(json.dumps({"scenes": [stage.message(scene).hex() for scene in scenes], "sizes": SIZES}))
+    file.write_text(json.dumps({"scenes": [stage.message(scene).hex() for scene in scenes], "sizes": sizes}))
     done = subprocess.run([node, PLACES, file], capture_output=True, text=True, check=True, timeout=120)
     return json.loads(done.stdout)
 
@@ -64,6 +67,24 @@ def test_fragments_are_placed_as_a_product(node, tmp_path):
     A, B, _ = matrices(GemmShape(M, N, K, dtype="fp16"))
     for at in places(node, tmp_path, [fragment_scene(A, B)])[0]:
         assert_product(at, "A", "B", "C")
+
+
+PHONE, SLIDE = [362, 380], [540, 300]  # of the picture; the slide is one of the deck's
+
+
+@pytest.mark.parametrize("size", [TOY.shape, TOY.shape.with_(H=4, W=4)], ids=str)
+def test_the_data_matrix_is_above_the_output_and_the_filters_left_of_it(size, node, tmp_path):
+    scene, _ = whole_numbers(size)
+    for at in places(node, tmp_path, [scene], [*SIZES, PHONE, SLIDE])[0]:
+        assert_product(at, "w", "D", "C")
+        assert at["x"][1] == at["D"][1] and at["x"][0] == at["w"][0], "the input is beside its columns"
+
+
+def test_a_wide_data_matrix_is_folded_over_the_output(node, tmp_path):
+    scene, _ = whole_numbers(TOY.shape.with_(H=32, W=32))
+    assert all(not group.table for group in scene.groups)
+    for at in places(node, tmp_path, [scene])[0]:
+        assert at["D"][1] < at["C"][1]
 
 
 def test_a_product_leaves_the_corner_empty():

@@ -83,7 +83,7 @@ def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(watch, params)
 
 
 def test_a_filter_tap_says_what_it_multiplies(watch):
-    text = watch(f"step={TOY_COLUMNS + 1}").point_at("w", 9 + 1)
+    text = watch(f"step={TOY_COLUMNS + 4}").point_at("w", 9 + 1)
     assert "w[1, 1] = −2" in text
     assert (
         "It multiplies all of row 1 of the data matrix: one term of 36 cells of the output matrix, 16 so far."

@@ -13,7 +13,8 @@ from visuals import stage
 from visuals.stage.standalone import takeaway
 
 MODULES = sorted(stage.HERE.glob("*.js"))
-LIMIT = 104_500  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them, diagrams 13,000
+LIMIT = 105_500  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them, diagrams 13,000,
+# the key of colours under the picture 800
 
 # Declarations at the left margin, which all joined modules share.
 _TOP = re.compile(

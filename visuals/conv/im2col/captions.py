@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from kernels.conv.shape import ConvShape
 from kernels.i18n import decimal, tr
 from visuals.conv.part import Part
 
-# Steps, in the order of the templates. A tile's name says whether it has one k or one column.
-KINDS = (
-    "copy",
-    "copy_zeros",
-    "tile",
-    "tile_column",
-    "tile_k",
-    "tile_k_column",
-    "rest",
-    "store",
-    "library",
-    "reshape",
-)
+LOAD = ("load", "load_k")  # tiles of several k, of one k
+MULTIPLY = ("multiply", "multiply_column")  # of several columns, of one column
+# Steps, in the order of the templates. The barriers: after "complete" tiles can be read, after "read" overwritten.
+KINDS = ("copy", "copy_zeros", *LOAD, "complete", *MULTIPLY, "read", "rest", "store", "library", "reshape")
 
 
 def templates(s: ConvShape, part: Part) -> tuple[str, ...]:
     """Returns the template of each of KINDS. A copy has {0} column, {1} {2} row and column of the output, {3} loads,
-    {4} zeros. A tile has {0} {1} block, {2} {3} first and last k, {4} {5} first and last column."""
+    {4} zeros. Tiles have {0} {1} block, {2} {3} first and last k, {4} {5} first and last column; barriers {0} {1}."""
     return (*_of_copies(s, part), *_of_tiles(), *_of_ends(s, part))
-
-
-def kind_of_tile(k: int, columns: int) -> str:
-    """Returns the kind of a step that multiplies tiles with `k` terms and `columns` columns of the output."""
-    return KINDS[2 + 2 * (k == 1) + (columns == 1)]
 
 
 def copies(s: ConvShape, part: Part, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -70,15 +54,14 @@ def _of_copies(s: ConvShape, part: Part) -> tuple[str, str]:
 
 
 def _of_tiles() -> tuple[str, ...]:
-    tiles = (
-        tr("Block ({0}, {1}) loads two tiles: columns {2} to {3} of the [filters](filter), rows {2} to {3} of the [data matrix](workspace)."),
-        tr("Block ({0}, {1}) loads two tiles: column {2} of the [filters](filter), row {2} of the [data matrix](workspace)."),
+    return (
+        tr("Block ({0}, {1}) loads two tiles into shared memory: columns {2} to {3} of the [filters](filter), rows {2} to {3} of the [data matrix](workspace)."),
+        tr("Block ({0}, {1}) loads two tiles into shared memory: column {2} of the [filters](filter), row {2} of the [data matrix](workspace)."),
+        tr("Barrier: every thread of block ({0}, {1}) waits until both tiles are complete. A thread reads values that other threads have loaded."),
+        tr("Block ({0}, {1}) multiplies the two tiles. Their product is added to the sums of [output](output) columns {4} to {5}."),
+        tr("Block ({0}, {1}) multiplies the two tiles. Their product is added to the sums of [output](output) column {4}."),
+        tr("Barrier: every thread of block ({0}, {1}) waits until all threads have read both tiles. Only then may new values overwrite them."),
     )  # fmt: skip
-    products = (
-        tr("Their product is added to the sums of [output](output) columns {4} to {5}."),
-        tr("Their product is added to the sums of [output](output) column {4}."),
-    )
-    return tuple(" ".join(pair) for pair in itertools.product(tiles, products))
 
 
 def _of_ends(s: ConvShape, part: Part) -> tuple[str, ...]:

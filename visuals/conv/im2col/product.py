@@ -1,8 +1,9 @@
 """The second act of im2col: the matrix product of filters and data matrix, and the reshape of its result.
 
 The tiles are those of kernels/conv/cuda/03_gemm.cu. Block (i, j) computes columns i*TILE to i*TILE + TILE - 1 and rows
-j*TILE to j*TILE + TILE - 1 of the output matrix, one sum per thread. Each pass of its loop loads one tile of both factors.
-A library's product is one step: its tiles are unknown.
+j*TILE to j*TILE + TILE - 1 of the output matrix, one sum per thread. Each pass of its loop is four steps: the block loads
+one tile of both factors, waits at a barrier, multiplies the tiles, and waits at a second barrier. A library's product is
+one step: its tiles are unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from visuals.scene.recorder import part_note, read_per_step
 from visuals.scene.source import resources, source_of
 
 FILE = "conv/03_gemm.cu"
-MARKS = ("sum += tile_a", "*C = sum")
+BARRIER = "__syncthreads()"
+MARKS = ("tile_a[thread_row][thread_col] =", BARRIER, "sum += tile_a", (BARRIER, 1), "*C = sum")
+MARK_OF = {
+    "complete": 1,
+    "read": 3,
+    "store": 4,
+}  # index into MARKS by kind of step; tiles: 0 if they are loaded, else 2
 
 
 def no_cells() -> np.ndarray:
@@ -36,14 +43,24 @@ def no_cells() -> np.ndarray:
 class Step:
     """One step of the product. Cells are flat; `sums` are the values of the cells `at` of the sums."""
 
-    kind: str  # of captions.PRODUCT
+    kind: str  # of captions.KINDS
     args: tuple[int, ...] = ()
-    w: np.ndarray = field(default_factory=no_cells)  # cells of the filters that are read
-    D: np.ndarray = field(default_factory=no_cells)  # cells of the data matrix that are read
+    w: np.ndarray = field(default_factory=no_cells)  # cells of the filters that are loaded or multiplied
+    D: np.ndarray = field(default_factory=no_cells)  # cells of the data matrix that are loaded or multiplied
     at: np.ndarray = field(default_factory=no_cells)
     sums: np.ndarray = field(default_factory=no_cells)
     stores: np.ndarray = field(default_factory=no_cells)  # cells of the output matrix
     added: int = 0  # multiply-adds
+
+    @property
+    def loaded(self) -> int:
+        """Returns the number of values that it reads from global memory."""
+        return 0 if self.kind in captions.MULTIPLY else len(self.w) + len(self.D)
+
+    @property
+    def mark(self) -> int:
+        """Returns the index in MARKS of the line that runs."""
+        return MARK_OF.get(self.kind, 0 if self.loaded else 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +117,13 @@ class Product:
             if k is k_tiles[0] and self.whole:  # threads outside the matrix add zeros
                 unused = np.setdiff1d(np.arange(self.shape[0] * self.shape[1]), spread)
                 sums, at = np.append(sums, np.zeros(len(unused))), np.append(spread, unused)
-            kind = captions.kind_of_tile(len(k), len(cols))
             args = (*block, k[0], k[-1], number[0], number[-1])
-            yield Step(kind, args, _cells(rows, k, crs), _cells(k, cols, width), at, np.ravel(sums), added=len(rows) * len(k) * len(cols))  # fmt: skip
+            tiles = _cells(rows, k, crs), _cells(k, cols, width)
+            yield Step(captions.LOAD[len(k) == 1], args, *tiles)
+            yield Step("complete", block)
+            added = len(rows) * len(k) * len(cols)
+            yield Step(captions.MULTIPLY[len(cols) == 1], args, *tiles, at, np.ravel(sums), added=added)
+            yield Step("read", block)
         if self.part.C < self.s.C:
             yield Step("rest", at=spread, sums=self.y[np.ix_(rows, cols)].ravel())
         yield Step("store", block, stores=_cells(rows, cols, width))
@@ -177,7 +198,7 @@ class Product:
         rung = find("conv/im2col-gemm")
         launch = rung.build(self.s, rung.default_tiles | {"TILE": self.tile}).steps[1]
         assert isinstance(launch, Launch) and launch.source == FILE
-        kinds = np.array([int(step.kind == "store") for step in self.steps])
+        kinds = np.array([step.mark for step in self.steps])
         source = source_of(FILE, MARKS, kinds, detail=resources(launch), since=self.first)
         return replace(source, lines=np.append(source.lines[:-1], 0))  # no line runs for the reshape
 

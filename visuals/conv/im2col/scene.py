@@ -22,10 +22,11 @@ from visuals.scene.scene import Scene
 from visuals.scene.source import resources
 
 FILE = "conv/02_im2col.cu"
+MAX_ABREAST = 64  # columns of filters and data matrix that are side by side
 
 ORDER = mark("explaining order")
 ORDER_NOTE = mark(
-    "First each step copies one column, then each step multiplies two tiles. On the GPU, one launch fills the whole data "
+    "First each step copies one column, then the steps follow the tiles of the product. On the GPU, one launch fills the whole data "
     "matrix, many columns at once. A second launch computes the product, many tiles at once."
 )
 LIBRARY_NOTE = mark(
@@ -69,12 +70,13 @@ def im2col_scene(
     tile = find("conv/im2col-gemm").default_tiles["TILE"] if tile is None else tile
     product = Product(s, part, left, columns, out, tile, copies)
     steps = copies + len(product.steps)
+    tensors = _tensors(s, part, visible_x, left, product.columns)
     return Scene(
         key=f"im2col {part.p},{part.q} "
         + ",".join(f"{k}={v}" for k, v in (s.params() | {"tile": tile}).items()),
         title="im2col",
-        tensors=(*_tensors(s, part, visible_x, left, product.columns), *product.tensors()),
-        groups=_groups(bool(tile)),
+        tensors=(*tensors, *product.tensors()),
+        groups=_groups(tensors[0], tensors[2], bool(tile)),
         steps=steps,
         step_name=tr("step"),
         order_name=tr(ORDER),
@@ -116,11 +118,17 @@ def _tensors(
     )  # fmt: skip
 
 
-def _groups(with_sums: bool) -> tuple[Group, ...]:
+def _groups(x: Tensor, D: Tensor, with_sums: bool) -> tuple[Group, ...]:
     """Returns the groups: the product is placed as it is written, the data matrix above the output, filters at its left.
-    The sums are at the left of the data matrix, so that it begins where the output begins."""
+
+    The input is in the corner beside the data matrix if it fits. Matrices that are too wide to be side by side are folded
+    into bands."""
     sums = (Group((("sum",),), "registers"),) if with_sums else ()
-    return Group((("x", "y"),)), *sums, Group((("D",),), "workspace"), Group((("w", "C"),))
+    if D.rows + D.cols > MAX_ABREAST:
+        return Group((("x", "y"),)), *sums, Group((("D",),), "workspace"), Group((("w", "C"),))
+    if x.planes == 1 and max(x.rows, x.cols) <= D.rows and not any(x.pad):
+        return Group((("x", "D"), ("w", "C")), table=True), *sums, Group((("y",),))
+    return Group((("x", "y"),)), *sums, Group((("", "D"), ("w", "C")), table=True)
 
 
 def _captions(s: ConvShape, part: Part, index: np.ndarray, product: Product) -> Captions:
@@ -134,7 +142,7 @@ def _readings(index: np.ndarray, product: Product) -> tuple[Reading, ...]:
     """Returns the number of values moved and of multiply-adds so far, in the visible part."""
     crs, copies = index.shape
     counts = {
-        tr("values loaded"): ((index >= 0).sum(axis=0), lambda step: len(step.w) + len(step.D)),
+        tr("values loaded"): ((index >= 0).sum(axis=0), lambda step: step.loaded),
         tr("values stored"): (np.full(copies, crs), lambda step: len(step.stores)),
         tr("multiply-adds"): (np.zeros(copies, int), lambda step: step.added),
     }

@@ -16,6 +16,7 @@ from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
+from visuals.conv.im2col import captions
 from visuals.conv.im2col.captions import reshape
 from visuals.conv.part import SHOWN_IN_PART, Part
 from visuals.scene.parts import Captions, Lanes, Reading, Write
@@ -122,8 +123,9 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
 
 
 def _summing(scene: Scene) -> int:
-    """Returns the line of the product's kernel that adds a term."""
-    return scene.source_at(scene.steps - 3)[1]
+    """Returns the line of the product's kernel that adds a term; of a library its call."""
+    adding = [captions.KINDS.index(kind) for kind in (*captions.MULTIPLY, "library")]
+    return scene.source_at(int(np.flatnonzero(np.isin(scene.captions.kind, adding))[-1]))[1]
 
 
 def _readings(args: np.ndarray, steps: int) -> tuple[Reading, ...]:

@@ -24,8 +24,11 @@ from visuals.conv.implicit.plan import RUNGS, Plan
     REMAINING,
     STORE,
     OTHER_BLOCKS,
-) = range(11)
-MARK_INDEX = (0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5)  # index into Plan.marks, by kind of step
+    WAIT,
+    COMPLETE_FIRST,
+    COMPLETE,
+) = range(14)
+MARK_INDEX = (0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5, 6, 7, 7)  # index into Plan.marks, by kind of step
 
 
 def templates(plan: Plan) -> tuple[str, ...]:
@@ -70,6 +73,17 @@ def templates(plan: Plan) -> tuple[str, ...]:
             "The other {n} blocks compute their tiles in the same way. The [output](output) is complete.",
             math.prod(plan.blocks) - 1,
         ),
+        *_syncs(),
+    )
+
+
+def _syncs() -> tuple[str, ...]:
+    """Returns the templates of WAIT, COMPLETE_FIRST and COMPLETE."""
+    complete = tr("Barrier: every thread of the block waits until all copies of tile {0} are complete.")
+    return (
+        tr("Each thread waits until its own copies of tile {0} have arrived in shared memory."),
+        " ".join((complete, tr("A thread reads values that other threads have copied."))),
+        " ".join((complete, tr("All threads have then also read tile {1}. Its buffer may be overwritten."))),
     )
 
 

@@ -56,7 +56,8 @@ class Plan:
 
     @property
     def marks(self) -> tuple[str | re.Pattern, ...]:
-        """Returns the marks of the lines that find the windows, copy filters, copy pixels, multiply, loop, store."""
+        """Returns the marks of the lines that find the windows, copy filters, copy pixels, multiply, loop, store, wait for
+        copies, and of the barrier."""
         store = f"store<{4 if self.s.PQ % 4 == 0 else 1}>("
         return (
             "windows[j] = find_window(",
@@ -65,6 +66,8 @@ class Plan:
             "multiply(sum",
             "for (; k_tile < part_end",
             store,
+            "wait_groups<",
+            "__syncthreads()",
         )
 
     @property

@@ -29,7 +29,7 @@ __all__ = ["implicit_scene", "why_not"]
 
 ORDER = mark("explaining order")
 ORDER_NOTE = mark(
-    "The steps show block 0. Each step copies or multiplies one whole tile with all threads. On the GPU, copies and "
+    "The steps show block 0. Each step copies or multiplies one whole tile with all threads, or is a barrier. On the GPU, copies and "
     "products overlap. Warps alternate, and many blocks run at the same time."
 )
 
@@ -114,6 +114,8 @@ class Steps:
             self._fetch(tile, -1)
         is_whole = plan.iterations_shown == plan.iterations
         for iteration in range(plan.iterations_shown if is_whole else plan.iterations_shown - ahead):
+            self.r.step(captions.WAIT, iteration + 1)
+            self.r.step(captions.COMPLETE if iteration else captions.COMPLETE_FIRST, iteration + 1, iteration)
             if iteration + ahead < plan.iterations_shown:
                 self._fetch(iteration + ahead, iteration)
             tiles_ahead = min(iteration + ahead, plan.iterations_shown - 1) - iteration

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels import sources
 from kernels.conv import reference
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
@@ -14,13 +17,20 @@ from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.runner import compare
 from tests.helpers.shapes import conv_shapes
+from visuals.conv.im2col import captions
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.part import _block, part_of
 
 TOY = CONV_PRESETS["toy"].shape
 TWO_K_TILES = ConvShape(1, 2, 6, 6, 3, 3, 3)  # 18 terms
 RUNG = find("conv/im2col-gemm")
-SUM, STORE = "sum += tile_a[", "*C = sum;"
+TILE_THREADS = RUNG.default_tiles["TILE"] ** 2  # of a block
+LOAD, SUM, STORE, BARRIER = (
+    "tile_a[thread_row][thread_col] =",
+    "sum += tile_a[",
+    "*C = sum;",
+    "__syncthreads();",
+)
 
 
 def integers(s: ConvShape):
@@ -47,7 +57,13 @@ def reads_of(scene, name: str, t: int) -> np.ndarray:
 
 
 def multiplications(scene) -> list[int]:
-    return [t for t in range(scene.steps) if len(reads_of(scene, "D", t))]
+    return loads(scene, "multiply")
+
+
+def loads(scene, kind: str = "load") -> list[int]:
+    """Returns the steps that load tiles, or multiply them."""
+    kinds = [captions.KINDS[kind] for kind in scene.captions.kind]
+    return [t for t, name in enumerate(kinds) if name.startswith(kind)]
 
 
 def parts_of(s: ConvShape):
@@ -110,12 +126,14 @@ def test_every_tile_is_loaded_once_per_use(s, tile, data):
     columns = np.arange(scene.tensor("D").cols) if whole_columns is None else whole_columns
     tile_columns, tile_rows = len(np.unique(columns // tile)), -(-scene.tensor("w").rows // tile)
     for name, uses in (("w", tile_columns), ("D", tile_rows)):
-        cells = np.concatenate([reads_of(scene, name, t) for t in multiplications(scene)])
+        cells = np.concatenate([reads_of(scene, name, t) for t in loads(scene)])
         np.testing.assert_array_equal(np.bincount(cells, minlength=scene.tensor(name).size), uses)
-    tiles = [
-        (reads_of(scene, "w", t).tobytes(), reads_of(scene, "D", t).tobytes()) for t in multiplications(scene)
-    ]
-    assert len(set(tiles)) == len(tiles)
+    loaded, multiplied = (
+        [(reads_of(scene, "w", t).tobytes(), reads_of(scene, "D", t).tobytes()) for t in steps]
+        for steps in (loads(scene), multiplications(scene))
+    )
+    assert len(set(loaded)) == len(loaded)
+    assert loaded == multiplied
 
 
 @pytest.mark.parametrize("s", [TOY, TWO_K_TILES, ConvShape(1, 1, 9, 9, 2, 5, 5, pad=1)], ids=str)
@@ -127,7 +145,7 @@ def test_a_block_loads_the_cells_that_the_emulated_block_loads(s):
         trace, _ = emulator.trace_launch(program, 1, {"x": x, "w": w}, block)
         names = np.array(trace.buffers)[trace.buffer]
         loaded = {name: trace.element[(names == name) & ~trace.write] for name in ("w", "col")}
-        steps = [t for t in multiplications(scene) if scene.captions.args[t][0] == block]
+        steps = [t for t in loads(scene) if scene.captions.args[t][0] == block]
         for name, cells in (("w", loaded["w"]), ("D", loaded["col"])):
             read = np.concatenate([reads_of(scene, name, t) for t in steps])
             np.testing.assert_array_equal(np.sort(read), np.sort(cells))
@@ -141,7 +159,7 @@ def test_a_block_loads_the_cells_that_the_emulated_block_loads(s):
 @given(conv_shapes(), st.data())
 def test_each_step_lights_a_line_of_the_kernel_that_runs(s, data):
     scene, _ = whole_numbers(s, part := data.draw(st.sampled_from(parts_of(s))))
-    copies, multiplied = part.P * part.Q, multiplications(scene)
+    copies, loaded, multiplied = part.P * part.Q, loads(scene), multiplications(scene)
     for t in range(scene.steps):
         source, line = scene.source_at(t)
         assert source.file == ("02_im2col.cu" if t < copies else "03_gemm.cu")
@@ -151,21 +169,60 @@ def test_each_step_lights_a_line_of_the_kernel_that_runs(s, data):
             assert STORE in line_at(scene, t)
         elif t == scene.steps - 1:
             assert line == 0  # the reshape runs no kernel
+        elif t in loaded:
+            assert LOAD in line_at(scene, t)
+        elif t - 1 in (*loaded, *multiplied):
+            assert BARRIER in line_at(scene, t) and scene.caption(t).startswith("Barrier: ")
         else:
             assert SUM in line_at(scene, t)
     assert set(multiplied) <= set(range(copies, scene.steps))
 
 
+LETTERS = dict(zip(captions.KINDS[2:8], "LLBMMB", strict=True)) | {"store": "S"}
+
+
+def of_trace(trace) -> str:
+    """Returns what the emulated block does: loads tiles (L), waits at a barrier (B), multiplies (M), stores (S)."""
+    text = sources.text("conv/03_gemm.cu").splitlines()
+    in_tile = np.array(trace.buffers)[trace.buffer] == "tile_b"
+    loaded = set(trace.step[in_tile & trace.write])
+    letters = ""
+    for step, number in enumerate(trace.line):
+        here = text[trace.lines[number].number - 1] if trace.lines[number] else ""
+        marks = {"L": step in loaded, "B": BARRIER in here, "M": SUM in here, "S": STORE in here}
+        letters += "".join(letter for letter, is_here in marks.items() if is_here)
+    return re.sub(r"(.)\1+", r"\1", letters)
+
+
+@pytest.mark.parametrize("s", [TOY, TWO_K_TILES], ids=str)
+def test_barriers_are_steps_as_in_the_emulated_block(s):
+    x, w = integers(s)
+    scene, _ = whole_numbers(s)
+    trace, counters = emulator.trace_launch(RUNG.build(s, RUNG.default_tiles), 1, {"x": x, "w": w}, 0)
+    kinds = [captions.KINDS[kind] for kind in scene.captions.kind[s.PQ : -1]]
+    blocks = scene.captions.args[s.PQ : -1, 0]
+    assert "".join(LETTERS[k] for k, block in zip(kinds, blocks, strict=True) if not block) == of_trace(trace)
+    barriers = [t for t in range(scene.steps) if BARRIER in line_at(scene, t)]
+    assert len(barriers) == counters.total["barriers"] / (TILE_THREADS / 32)  # of all blocks
+    for t in barriers:  # nothing is written
+        for tensor in scene.tensors:
+            np.testing.assert_array_equal(scene.cells(tensor.name, t), scene.cells(tensor.name, t - 1))
+
+
 def test_the_product_of_the_toy_in_words():
     scene, _ = whole_numbers(TOY)
-    assert scene.steps == 43
+    assert scene.steps == 36 + 3 * 5 + 1
     assert scene.caption(36) == (
-        "Block (0, 0) loads two tiles: columns 0 to 8 of the filters, rows 0 to 8 of the data matrix. "
-        "Their product is added to the sums of output columns 0 to 15."
+        "Block (0, 0) loads two tiles into shared memory: columns 0 to 8 of the filters, rows 0 to 8 of the data matrix."
     )
-    assert "block (0, 0) have all 9 terms" in scene.caption(37)
-    assert "output columns 32 to 35" in scene.caption(40)
-    assert scene.caption(42) == (
+    assert "waits until both tiles are complete" in scene.caption(37)
+    assert scene.caption(38) == (
+        "Block (0, 0) multiplies the two tiles. Their product is added to the sums of output columns 0 to 15."
+    )
+    assert "waits until all threads have read both tiles" in scene.caption(39)
+    assert "block (0, 0) have all 9 terms" in scene.caption(40)
+    assert "output columns 32 to 35" in scene.caption(48)
+    assert scene.caption(51) == (
         "Each row of the output matrix is read as one plane of 6 × 6. Only the view changes: no bytes move."
     )
     assert scene.write("y").reshapes and scene.tensor("sum").cols == 16
@@ -190,11 +247,9 @@ def test_a_single_column_is_named_in_the_singular():
     scene, _ = whole_numbers(
         ConvShape(1, 1, 9, 9, 1, 3, 3), tile=16
     )  # 49 columns, the last in a tile of its own
-    assert "added to the sums of output column 48." in scene.caption(scene.steps - 3)
+    assert "added to the sums of output column 48." in scene.caption(scene.steps - 4)
     scene, _ = whole_numbers(ConvShape(1, 1, 4, 4, 1, 1, 1))
-    assert "loads two tiles: column 0 of the filters, row 0 of the data matrix." in scene.caption(
-        scene.steps - 3
-    )
+    assert "column 0 of the filters, row 0 of the data matrix." in scene.caption(loads(scene)[-1])
 
 
 def test_a_library_s_product_is_one_step_without_its_inside():

@@ -118,10 +118,10 @@ def test_cells_are_empty_until_their_step():
     scene, *_ = scene_of(ConvShape(1, 1, 8, 8, 2, 3, 3))
     matrix = scene.cells("D", 13).reshape(9, 36)
     assert np.isfinite(matrix[:, :14]).all() and np.isnan(matrix[:, 14:]).all()
-    assert np.isnan(scene.cells("C", 36)).all()  # the first tile is added up, but not stored
-    output = scene.cells("C", 37).reshape(2, 36)
+    assert np.isnan(scene.cells("C", 39)).all()  # the first tile is added up, but not stored
+    output = scene.cells("C", 40).reshape(2, 36)
     assert np.isfinite(output[:, :16]).all() and np.isnan(output[:, 16:]).all()
-    assert np.isnan(scene.cells("y", 41)).all() and np.isfinite(scene.cells("y", 42)).all()
+    assert np.isnan(scene.cells("y", 50)).all() and np.isfinite(scene.cells("y", 51)).all()
     assert np.isfinite(scene.cells("x", 0)).all()
 
 

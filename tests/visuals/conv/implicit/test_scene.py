@@ -361,9 +361,30 @@ def test_highlighted_lines_match_the_steps(rung):
         "copy_async<4>(tile_b" in highlighted[captions.FETCH_B]
         and "multiply(" in highlighted[captions.MULTIPLY]
     )
+    assert "wait_groups<" in highlighted[captions.WAIT]
     assert "store<4>" in highlighted[captions.STORE]  # P*Q = 64 is a multiple of 4
     odd = scene_of(ConvShape(1, 1, 5, 5, 4, 3, 3), find(rung).default_tiles, rung)
     assert "store<1>" in lines[int(odd.source.lines[-1]) - 1]
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("stages", [2, 3])
+def test_each_barrier_is_a_step_where_the_emulated_block_waits(rung, stages):
+    tiles = SMALLEST | {"STAGES": stages}
+    scene, plan = scene_of(INSIDE, tiles, rung), Plan(INSIDE, rung, tiles)
+    lines = [scene.source.text.splitlines()[int(line) - scene.source.first] for line in scene.source.lines]
+    barriers = [t for t, line in enumerate(lines) if "__syncthreads();" in line]
+    assert barriers == [t for t in range(scene.steps) if scene.caption(t).startswith("Barrier: ")]
+    program = find(rung).build(INSIDE, find(rung).check(INSIDE, tiles))
+    x, w = integers(INSIDE)
+    _, counters = emulator.trace_launch(program, 0, {"x": x, "w": w})
+    assert program.steps[0].grid == (1, 1, 1)
+    assert len(barriers) == counters.total["barriers"] / (plan.threads / 32) == plan.iterations
+    for t in barriers:  # after the wait for copies, before the next copy; nothing is written
+        assert "wait_groups<" in lines[t - 1]
+        assert "load_filters" in lines[t + 1] or "multiply(" in lines[t + 1]
+        for tensor in scene.tensors:
+            np.testing.assert_array_equal(scene.cells(tensor.name, t), scene.cells(tensor.name, t - 2))
 
 
 def test_why_not_names_the_rule():
