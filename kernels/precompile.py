@@ -54,9 +54,11 @@ def build(source: str, defines: Defines) -> Compiled:
     """Compile a source now and return its PTX, digest and resources."""
     text = sources.translation_unit(source)
     return Compiled(
-        compile.compile_ptx(text, source.rpartition("/")[2], options(defines)),
-        compile.digest(text, options(defines)),
-        ptxas_resources(compile.ptxas_log(text, source.rpartition("/")[2], defines)),
+        compile.compile_ptx(text, source.rpartition("/")[2], options(defines, source)),
+        compile.digest(text, options(defines, source)),
+        ptxas_resources(
+            compile.ptxas_log(text, source.rpartition("/")[2], defines, sources.needs_hopper(source))
+        ),
     )
 
 

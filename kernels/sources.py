@@ -11,6 +11,7 @@ from kernels.model.tokens import tokens
 
 ROOT = Path(__file__).parent
 SHARED = "cuda"
+HOPPER_HEADER = "cuda/hopper.cuh"
 MAX_CACHED = 1024  # texts: more than there are files, fewer than there are chains
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
@@ -60,6 +61,17 @@ def translation_unit(path: str) -> str:
         return f'#line 1 "{name.rpartition("/")[2]}"\n{included}\n#line {line + 1} "{Path(path).name}"'
 
     return _INCLUDE.sub(header, source)
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def needs_hopper(path: str) -> bool:
+    """Returns whether a source uses instructions that only Hopper has (sm_90a): whether it includes their header."""
+    return HOPPER_HEADER in _all_headers(path)
+
+
+def _all_headers(path: str) -> set[str]:
+    direct = headers(path)
+    return {*direct, *(name for header in direct for name in _all_headers(header))}
 
 
 @lru_cache(maxsize=MAX_CACHED)

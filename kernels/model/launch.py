@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernels.model.program import Arg, Launch, Program, Tiles
-from kernels.model.rung import Cost, Rung, any_gpu
+from kernels.model.rung import HOPPER, Cost, Rung, any_gpu
 
 WARP = 32
 
@@ -37,6 +37,11 @@ def launch(
 def ampere(shape: Any) -> tuple[int, int]:
     """Returns the compute capability that brought cp.async, mma.sync with K = 16 and TF32 (PTX ISA, "Target ISA notes")."""
     return 8, 0
+
+
+def hopper(shape: Any) -> tuple[int, int]:
+    """Returns the compute capability that has wgmma and setmaxnreg (PTX ISA, "Target ISA notes"). Later ones lack them."""
+    return HOPPER
 
 
 def ampere_for(*dtypes: str) -> Callable[[Any], tuple[int, int]]:

@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from kernels.model.tensor_map import TensorMap
+
 INPUT, OUTPUT, WORKSPACE = "input", "output", "workspace"
 
-# An argument of a launch: a Buffer's name, or a value with the kernel's own type (a NumPy scalar, structured for a
-# struct).
-Arg = str | np.generic
+# An argument of a launch: a Buffer's name, a map of one, or a value with the kernel's own type (a NumPy scalar,
+# structured for a struct).
+Arg = str | np.generic | TensorMap
 Tiles = Mapping[str, int]
+
+
+def buffer_of(arg: Arg) -> str | None:
+    """Returns the name of the buffer that an argument points to; None for a value."""
+    return arg.buffer if isinstance(arg, TensorMap) else arg if isinstance(arg, str) else None
 
 
 class RuleError(ValueError):

@@ -20,6 +20,7 @@ FP32, FP16, TENSOR_CORES, INT8 = (
     mark("INT8 arithmetic"),
 )
 UNITS = (FP32, FP16, TENSOR_CORES, INT8)  # arithmetic units of a GPU
+HOPPER = 9, 0  # the only compute capability with the instructions of sm_90a
 MIN_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
 
 
@@ -84,6 +85,7 @@ class Rung:
     # computation of another rung. They still check the kernels.
     not_on_cpu: str = ""
     capability: Callable[[Any], tuple[int, int]] = any_gpu  # the lowest that runs the kernels of a shape
+    last_capability: tuple[int, int] | None = None  # the highest that runs its kernels, if later ones do not
     units: str = FP32  # of UNITS: those that compute a 32-bit shape
     rounds_to: str = ""  # the type that its factors are rounded to, if it is coarser than the shape's
     family: str = ""  # the key of its algorithm family, on a ladder that has several

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from kernels.engines.emulator import precompiled
-from kernels.engines.emulator.compiler.compile import compile_ptx, version
+from kernels.engines.emulator.compiler.compile import OPTIONS, compile_ptx, version
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options, device_memory, launch
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import Printed
 from kernels.engines.emulator.trace import BlockTrace
+from kernels.model.program import Arg
 
 needs_nvrtc = pytest.mark.skipif(
     version() is None, reason="NVRTC is not installed here (its wheel is for Linux and Windows)"
@@ -55,17 +56,18 @@ def emulate(
     inputs: Mapping[str, np.ndarray],
     outputs: Mapping[str, tuple] | None = None,
     *,
-    args: Sequence[str | np.generic] | None = None,
+    args: Sequence[Arg] | None = None,
     grid: int | Sequence[int] = 1,
     block: int | Sequence[int] = 32,
     shared: int = 0,
     entry: str = "",
+    compiler: Sequence[str] = OPTIONS,
     **options,
 ) -> Outcome:
     """Runs the first kernel of `source` and returns its results.
 
     `outputs` are (shape, dtype) and uninitialised. The kernel's arguments are `args`; without them the outputs and then
-    the inputs, in their order.
+    the inputs, in their order. `compiler`: the compiler's options.
     """
     outputs = outputs or {}
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
@@ -74,7 +76,7 @@ def emulate(
     entry = entry or re.search(r"__global__\s+void\s+(\w+)", source)[1]
     arguments = [*outputs, *inputs] if args is None else args
     run = launch(
-        compile_ptx(source, NAME),
+        compile_ptx(source, NAME, compiler),
         entry,
         _dim3(grid),
         _dim3(block),

@@ -110,7 +110,7 @@ def test_the_list_of_the_archives_is_of_todays_sources():
         topic, name = precompiled.archive_entry(source, defines)
         listed = ptx_archive.listed(precompiled.FOLDER, topic)[name]
         text = sources.translation_unit(source)
-        assert listed["digest"] == compile.digest(text, precompiled.options(defines)), (
+        assert listed["digest"] == compile.digest(text, precompiled.options(defines, source)), (
             "run: python -m kernels ptx"
         )
         assert ptx_archive.nvrtc(precompiled.FOLDER, topic) == compile.version(), "run: python -m kernels ptx"

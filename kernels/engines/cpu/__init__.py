@@ -16,7 +16,7 @@ from kernels.machine import processor
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model import values
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step, refuse_steps
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step, buffer_of, refuse_steps
 from kernels.model.result import Memory
 
 __all__ = [
@@ -135,7 +135,7 @@ class Session:
         return memory_of(peaks, self._timeline)
 
     def run_step(self, step: Step) -> None:
-        step.cpu(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))
+        step.cpu(*(self.arrays[name] if (name := buffer_of(a)) else a for a in step.args))
 
     def run(self) -> None:
         for step in self.program.steps:

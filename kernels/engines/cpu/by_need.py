@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.engines.protocol import RESOLUTION, Allocated
 from kernels.model import values
-from kernels.model.program import INPUT, OUTPUT, Program
+from kernels.model.program import INPUT, OUTPUT, Program, buffer_of
 
 
 def allocate_by_need(
@@ -47,6 +47,7 @@ def allocate_by_need(
 
 def _argument(a: Any, arrays: Mapping[str, Any], views: Mapping[str, Any]) -> Any:
     """Returns an argument of a step: an array by its name, a view of one that exists now, or a number."""
-    if not isinstance(a, str):
+    name = buffer_of(a)
+    if name is None:
         return a
-    return views[a].cut(arrays[views[a].of]) if a in views else arrays[a]
+    return views[name].cut(arrays[views[name].of]) if name in views else arrays[name]

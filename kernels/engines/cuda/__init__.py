@@ -72,6 +72,13 @@ def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
             gpu=card.name,
             available=available,
         )
+    if rung.last_capability and card.capability > rung.last_capability:
+        return tr(
+            "compute capability {required} is needed, {gpu} has {available}",
+            required=machine_driver.dotted(rung.last_capability),
+            gpu=card.name,
+            available=machine_driver.dotted(card.capability),
+        )
     program = rung.build(shape, tiles)
     shared = max((step.shared for step in program.steps if isinstance(step, Launch)), default=0)
     if shared > max(card.shared_bytes, MAX_STATIC_SHARED):

@@ -20,7 +20,9 @@ def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]
         raise RuleError(why)
     text = sources.translation_unit(source)
     defined = (f"-D{name}={value}" for name, value in defines)
-    module = cupy.RawModule(code=text, options=("--std=c++17", *defined, *cuda_headers.options(text)))
+    target = ("-arch=sm_90a",) if sources.needs_hopper(source) else ()
+    options = ("--std=c++17", *target, *defined, *cuda_headers.options(text))
+    module = cupy.RawModule(code=text, options=options)
     try:
         return module.get_function(entry)
     except cupy.cuda.compiler.CompileException as e:

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from kernels.engines.cuda import tensor_maps
 from kernels.engines.cuda.compile import compile_kernel
 from kernels.engines.cuda.device import own_stream, poison, refused_when_full
 from kernels.engines.cuda.memory_hook import memory_hook
 from kernels.engines.cuda.replay import Replay
 from kernels.engines.protocol import ALLOCATED, Allocated
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, Step, refuse_steps
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Launch, Program, Step, refuse_steps
 from kernels.model.result import Memory
 from kernels.model.rules import MAX_STATIC_SHARED
+from kernels.model.tensor_map import TensorMap
 
 
 class Session:
@@ -132,15 +134,22 @@ def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) ->
 
 def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
     """Returns the call that queues a step on the current stream, with arrays by the names of its arguments."""
-    args = tuple(
-        arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in step.args
-    )
+    args = tuple(_argument(a, arrays) for a in step.args)
     if isinstance(step, Launch):
         kernel = compile_kernel(step.source, step.entry, step.defines)
         if step.shared > MAX_STATIC_SHARED:  # more needs this attribute
             kernel.max_dynamic_shared_size_bytes = step.shared
         return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
     return step.bind(*args)
+
+
+def _argument(a: Arg, arrays: Mapping[str, Any]) -> Any:
+    """Returns an argument as CuPy takes it."""
+    if isinstance(a, TensorMap):
+        return tensor_maps.encoded(a, arrays[a.buffer].data.ptr)
+    if isinstance(a, str):
+        return arrays[a]
+    return np.asarray(a) if a.dtype.names else a
 
 
 def allocate_by_need(

@@ -9,6 +9,7 @@ wavefronts, bank_conflicts  shared memory: wavefronts over 32 banks of 4 bytes, 
 *_copied  the part of *_st by cp.async, which Nsight Compute counts separately
           (sm__sass_l1tex_data_{...}_mem_shared_op_ldgsts_cache_{access,bypass}). These are what the banks
           require: the hardware needs as many or more, which depends on the cache lines of the data
+bulk_bytes  bytes of global memory that bulk copies (TMA) read (ld) or write (st); they are in no other counter
 warp_instructions, thread_instructions  PTX instructions, not SASS.
 """
 
@@ -32,6 +33,7 @@ FIELDS = (
     "requests_ld", "requests_st", "sectors_ld", "sectors_st", "bytes_ld", "bytes_st",
     "shared_requests_ld", "shared_requests_st", "wavefronts_ld", "wavefronts_st",
     "bank_conflicts_ld", "bank_conflicts_st", "wavefronts_copied", "bank_conflicts_copied",
+    "bulk_bytes_ld", "bulk_bytes_st",
     "atomics", "barriers",
     "flops_fp", "flops_dp4a", "flops_mma",
 )  # fmt: skip

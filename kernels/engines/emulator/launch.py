@@ -7,19 +7,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kernels.engines.emulator import tensor_maps
+from kernels.engines.emulator.bulk_copies import BulkCopies
 from kernels.engines.emulator.calls import Frames, addresses
+from kernels.engines.emulator.clusters import Clusters
 from kernels.engines.emulator.counters import Counters, Tally
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.links import Links
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
 from kernels.engines.emulator.printer import Printed
+from kernels.engines.emulator.products import Products
+from kernels.engines.emulator.proxies import Proxies
 from kernels.engines.emulator.ptx.kernel import Kernel
 from kernels.engines.emulator.ptx.parse import parse
 from kernels.engines.emulator.races import Races
+from kernels.engines.emulator.register_pool import RegisterPool
 from kernels.engines.emulator.scheduler import RankByRank, Scheduler
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.trace import BlockTrace, Trace
+from kernels.model.program import Arg
+from kernels.model.tensor_map import TensorMap
 
 Dim = tuple[int, int, int]
 
@@ -64,14 +72,14 @@ def launch(
     entry: str,
     grid: Dim,
     block: Dim,
-    args: Sequence[str | np.generic],
+    args: Sequence[Arg],
     memory: Global,
     shared: int = 0,
     options: Options = Options(),
     name: str = "",
 ) -> Run:
-    """Run `entry`. An argument is the name of a buffer of `memory` or a NumPy scalar of the parameter's type
-    (a structured one for a struct). EmulatorError names the fault and its line."""
+    """Run `entry`. An argument is the name of a buffer of `memory`, a map of one, or a NumPy scalar of the parameter's
+    type (a structured one for a struct). EmulatorError names the fault and its line."""
     return launch_ranks(ptx, entry, grid, block, (args,), memory, None, shared, options, name)
 
 
@@ -80,7 +88,7 @@ def launch_ranks(
     entry: str,
     grid: Dim,
     block: Dim,
-    args: Sequence[Sequence[str | np.generic]],
+    args: Sequence[Sequence[Arg]],
     memory: Global,
     links: Links | None = None,
     shared: int = 0,
@@ -91,6 +99,7 @@ def launch_ranks(
     are parts of one memory; `links` counts the bytes that cross from one GPU's buffers to another's threads or back.
     EmulatorError names the fault and its line."""
     kernel = parse(ptx, entry)
+    _check_clusters(kernel, grid)
     params = [_param_bytes(kernel, entry, of_rank, memory) for of_rank in args]
     symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
@@ -108,6 +117,7 @@ def launch_ranks(
     )
     machine.links = links and links.of(machine)
     machine.frames = Frames(machine) if kernel.functions else None
+    _add_asynchronous_units(machine)
     machine.races = Races(machine) if options.races and machine.shared.size else None
     if options.trace_block is not None:
         machine.trace = Trace(machine, options.trace_block, options.trace_values)
@@ -123,20 +133,49 @@ def launch_ranks(
     )
 
 
-def _param_bytes(
-    kernel: Kernel, entry: str, args: Sequence[str | np.generic], memory: Global
-) -> dict[str, bytes]:
+def _add_asynchronous_units(machine: Machine) -> None:
+    """Add what only kernels with bulk copies, wgmma, clusters or setmaxnreg need."""
+    opcodes = {i.opcode for i in machine.kernel.code}
+
+    def any_with(*texts: str) -> bool:
+        return any(text in opcode for opcode in opcodes for text in texts)
+
+    copies, products = any_with("cp.async.bulk"), any_with("wgmma.")
+    if copies or products:
+        machine.proxies = Proxies(machine)
+    if copies:
+        machine.copies = BulkCopies(machine)
+    if products:
+        machine.products = Products(machine)
+    if machine.threads.cluster_size > 1 or any_with("barrier.cluster", "mapa.", "shared::cluster"):
+        machine.clusters = Clusters(machine)
+    if any_with("setmaxnreg"):
+        machine.register_pool = RegisterPool(machine)
+
+
+def _param_bytes(kernel: Kernel, entry: str, args: Sequence[Arg], memory: Global) -> dict[str, bytes]:
     """Returns the bytes of each parameter. EmulatorError if the arguments differ from the parameters in number or size."""
     if len(args) != len(kernel.params):
         raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
     params = {}
     for n, (p, value) in enumerate(zip(kernel.params, args, strict=True)):
-        argument = np.uint64(memory.address(value)) if isinstance(value, str) else value
-        data = np.asarray(argument).tobytes()
+        if isinstance(value, TensorMap):
+            data = tensor_maps.encoded(value, memory.address(value.buffer))
+        else:
+            argument = np.uint64(memory.address(value)) if isinstance(value, str) else value
+            data = np.asarray(argument).tobytes()
         if len(data) != p.size:
             raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
         params[p.name] = data
     return params
+
+
+def _check_clusters(kernel: Kernel, grid: Dim) -> None:
+    """Raises EmulatorError if a grid does not consist of whole clusters."""
+    if any(blocks % of for blocks, of in zip(grid, kernel.cluster, strict=True)):
+        raise EmulatorError(
+            f"{kernel.name}: a grid of {grid} blocks is not made of clusters of {kernel.cluster}"
+        )
 
 
 def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]:

@@ -18,7 +18,8 @@ ALIGN = 256  # as cudaMalloc aligns, at least
 GUARD = 512  # unused bytes between buffers
 GLOBAL_BASE = 1 << 32
 # Generic addresses of shared and local memory: the starts of their windows, which no global buffer reaches.
-WINDOWS, WINDOW = {"shared": 1 << 44, "local": 1 << 45}, 1 << 40
+# A kernel's parameters have such addresses too.
+WINDOWS, WINDOW = {"shared": 1 << 44, "local": 1 << 45, "param": 1 << 46}, 1 << 40
 
 OUTSIDE, ALLOCATED, WRITTEN = 0, 1, 2
 VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -66,6 +67,7 @@ class Space:
         self.state = np.zeros(size, np.uint8)
         self._as = {width: self.bytes.view(dtype) for width, dtype in VIEWS.items()}
         self.writes = 0  # calls of store so far
+        self.copying: set[int] = set()  # offsets, in units of 16 bytes, that a copy under way will write
 
     def check(self, offsets: np.ndarray, width: int, write: bool) -> None:
         """Raise Fault if an access of `width` bytes at one of the offsets (uint64) is forbidden."""
@@ -89,6 +91,8 @@ class Space:
         at = int(np.flatnonzero(bad)[0])
         offset = int(offsets[at])
         states = self.state[offset : offset + width]
+        if offset >> 4 in self.copying and not write:
+            raise Fault(f"read {self.describe(offset)} before the copy that writes it was waited for", at)
         if states.size == width and states.min() == ALLOCATED and not write:
             raise Fault(f"read {self.describe(offset)}, which was never written", at)
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
@@ -209,6 +213,19 @@ class PerBlock(Space):
             if p.start <= inside < p.stop:
                 return f"at {p.element(inside)} in {self.name} memory"
         return f"at byte {inside} of the block's {self.size} bytes of {self.name} memory"
+
+
+class Parameters(PerBlock):
+    """The parameters of a kernel, as many bytes for each GPU of the launch."""
+
+    name = "parameter"
+
+    def __init__(self, content: Sequence[bytes]):
+        super().__init__(len(content), max(map(len, content)), ())
+        self.bytes.reshape(len(content), -1)[:, : len(content[0])] = np.frombuffer(
+            b"".join(content), np.uint8
+        ).reshape(len(content), -1)
+        self.state[:] = WRITTEN
 
 
 class PerThread(PerBlock):

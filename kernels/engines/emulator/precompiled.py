@@ -12,13 +12,17 @@ from kernels import sources
 from kernels.engines.emulator import ptx_archive
 from kernels.engines.emulator.compiler import compile
 
+HOPPER = "compute_90a"  # the target of sources with instructions that only Hopper has
 FOLDER = Path(__file__).parents[2]  # a folder for each topic
 Defines = tuple[tuple[str, int], ...]
 
 
-def options(defines: Defines) -> tuple[str, ...]:
-    """Returns the compiler's options for a kernel with these defines."""
-    return (*compile.OPTIONS, *(f"-D{name}={value}" for name, value in defines))
+def options(defines: Defines, source: str = "") -> tuple[str, ...]:
+    """Returns the compiler's options for a kernel of a source with these defines."""
+    standard, target, *others = compile.OPTIONS
+    if source and sources.needs_hopper(source):
+        target = f"--gpu-architecture={HOPPER}"
+    return (standard, target, *others, *(f"-D{name}={value}" for name, value in defines))
 
 
 def archive_entry(source: str, defines: Defines) -> tuple[str, str]:
@@ -33,10 +37,10 @@ def ptx(source: str, defines: Defines) -> str:
     text = sources.translation_unit(source)
     topic, name = archive_entry(source, defines)
     listed = ptx_archive.listed(FOLDER, topic)
-    if name in listed and listed[name]["digest"] == compile.digest(text, options(defines)):
+    if name in listed and listed[name]["digest"] == compile.digest(text, options(defines, source)):
         return ptx_archive.read(FOLDER, topic, name)
     try:
-        return compile.compile_ptx(text, source.rpartition("/")[2], options(defines))
+        return compile.compile_ptx(text, source.rpartition("/")[2], options(defines, source))
     except compile.CompilerMissing as e:
         stem = archive_entry(source, ())[1]
         available = ", ".join(other for other in listed if other.partition(".")[0] == stem) or "nothing"

@@ -3,7 +3,8 @@
 Control state is {pc: threads there}. The lowest pc always runs next, up to the next instruction where threads may join
 or diverge. So every warp executes the same (pc, mask) sequence as it would alone, and threads that diverged reconverge
 where their paths join. Threads that wait are set aside until no other thread runs: at a barrier, at a warp instruction
-whose other lanes have not arrived, or in a loop that waits for other threads (`iterations`).
+whose other lanes have not arrived, for a phase of an mbarrier, or in a loop that waits for other threads
+(`iterations`). Bulk copies under way are done when no thread runs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kernels.engines.emulator.iterations import Iterations, Loops
 from kernels.engines.emulator.lanes import Lanes
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, join
+from kernels.engines.emulator.waits import Waits
 
 
 class Scheduler:
@@ -28,9 +30,10 @@ class Scheduler:
         self.yielded: Groups = {}
         self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
         self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
+        self.waits = Waits(m, self.closures, instructions.reasons(m))
         handlers = {
             "branch": self._branch, "table": self._jump_table, "return": self._return, "trap": self._trap,
-            "barrier": self._at_barrier, "lanes": self._at_lanes, "frame": self._frame,
+            "barrier": self._at_barrier, "lanes": self._at_lanes, "frame": self._frame, "wait": self._at_wait,
         }  # fmt: skip
         self._leave = {pc: handlers[kind] for pc, kind in m.flow.endings.items()}
         self._returns = {
@@ -46,6 +49,8 @@ class Scheduler:
         with np.errstate(all="ignore"):
             while self.pending or self._resume():
                 self._step(*self._next())
+        if self.m.register_pool is not None:
+            self.m.register_pool.check()
         if self.m.tally is not None:
             self._add_to_tally()
 
@@ -130,23 +135,34 @@ class Scheduler:
     def _exit(self, threads: np.ndarray) -> None:
         self.m.end(threads)
         self._live_count = np.count_nonzero(self.m.live)
+        if self.m.copies is not None:
+            self.m.copies.check_ended()
 
     def _resume(self) -> bool:
         """Let waiting threads continue when no thread runs. Return False at the launch's end. EmulatorError if all wait
         for ever."""
-        for pc, threads in self.barriers.release().items():
-            self._join(pc + 1, threads)
-        self._execute(self.lanes.release())
+        self._release()
+        if not self.pending and self.m.copies is not None and self.m.copies.complete():
+            self._release()
+            if not self.pending and not self.yielded:
+                return self._resume()
         if not self.pending:
             if self.waiting_loops and self.loops.stuck(self.waiting_loops):
                 self.loops.never_end(self.waiting_loops[0])
             if not self.waiting_loops:
+                self.waits.check_deadlock()
                 self.lanes.check_deadlock()
                 self.barriers.check_deadlock()
         for pc, threads in self.yielded.items():
             self._join(pc, threads)
         self.yielded, self.waiting_loops = {}, []
         return bool(self.pending)
+
+    def _release(self) -> None:
+        """Let threads continue whose barrier, lanes, phase or cluster no longer hold them."""
+        for pc, threads in (*self.barriers.release().items(), *self.waits.release().items()):
+            self._join(pc + 1, threads)
+        self._execute(self.lanes.release())
 
     # -- the ends of basic blocks ------------------------------------------------------------------
     def _return(self, pc: int, here: np.ndarray) -> None:
@@ -177,6 +193,13 @@ class Scheduler:
         take = self._guarded(pc, here)
         if take.any():
             self._execute(self.lanes.arrive(pc, take))
+
+    def _at_wait(self, pc: int, here: np.ndarray) -> None:
+        take = self._guarded(pc, here)
+        if take.any():
+            ready = self.waits.arrive(pc, take)
+            if ready.any():
+                self._join(pc + 1, ready)
 
     def _guarded(self, pc: int, here: np.ndarray) -> np.ndarray:
         """Returns the threads whose guard is true. The others continue at the next instruction."""
@@ -272,9 +295,7 @@ class RankByRank(Scheduler):
 
     def _resume(self) -> bool:
         self._mixed = True
-        for pc, threads in self.barriers.release().items():
-            self._join(pc + 1, threads)
-        self._execute(self.lanes.release())
+        self._release()
         if not self.pending:
             self.pending, self._held = self._held, {}
         return bool(self.pending) or super()._resume()

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Region
+from kernels.engines.emulator.memory import GLOBAL_BASE, Global, Parameters, PerBlock, PerThread, Region
 from kernels.engines.emulator.operations.dtypes import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
@@ -42,7 +42,7 @@ class Machine:
         self.kernel, self.grid, self.block, self.memory = kernel, grid, block, memory
         self.params, self.tally = params, tally
         self.name = name or kernel.name
-        self.threads = Threads(grid, block, order, len(params))
+        self.threads = Threads(grid, block, order, len(params), kernel.cluster)
         self.blocks = int(np.prod(grid)) * len(params)
         self.slots, self.exists = self.threads.slots, self.threads.exists
         self.block_of, self.thread_of = self.threads.block_of, self.threads.thread_of
@@ -60,6 +60,9 @@ class Machine:
         # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
         self.frames = self.races = self.trace = None
         self.links = None  # counts the bytes between the memories of several GPUs
+        # Of kernels that have such instructions: bulk copies and wgmma products under way, stores that these do not see
+        # yet, clusters of blocks, registers that warpgroups hand over.
+        self.copies = self.products = self.proxies = self.clusters = self.register_pool = None
         # By instruction: the counter, and the operations of each thread.
         self.flops_of: dict[int, tuple[str, int]] = {}
         self.flow = flow.flow_of(kernel)
@@ -91,11 +94,26 @@ class Machine:
         # Width in bytes of the merged load that each shared load belongs to. Counters use it; execution does not.
         arrays = tuple((v.name, self._symbols[v.name]) for v in self.kernel.variables if v.space == "shared")
         self.merged = merged_of(self.kernel, arrays) if self.tally and arrays else {}
+        self._allocate_parameters()
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
 
+    def _allocate_parameters(self) -> None:
+        """Store the parameters where pointers to them can point: a tensor map is passed so."""
+        content = [b""] * len(self.params)
+        for p in self.kernel.params:
+            start = -(-len(content[0]) // p.align) * p.align
+            self._symbols[p.name] = start
+            content = [
+                old.ljust(start, b"\0") + of[p.name] for old, of in zip(content, self.params, strict=True)
+            ]
+        self.param_space = Parameters([data.ljust(1, b"\0") for data in content])
+        self.param_base = (self.threads.rank_of * self.param_space.size).astype(np.uint64)
+
     def space(self, name: str) -> tuple[PerBlock | PerThread, np.ndarray]:
-        """Returns shared or local memory, and the byte offset of each slot's part of it."""
+        """Returns shared or local memory or the parameters, and the byte offset of each slot's part of it."""
+        if name == "param":
+            return self.param_space, self.param_base
         return (self.shared, self.shared_base) if name == "shared" else (self.local, self.local_base)
 
     # -- operands --------------------------------------------------------------------------------

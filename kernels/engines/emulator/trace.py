@@ -226,7 +226,7 @@ def _sync(i: Instruction) -> tuple[int, int] | None:
     """Returns (kind, pending groups) of a barrier of the block, or of a commit or wait of cp.async; None for others."""
     if i.parts[0] in ("bar", "barrier"):
         return None if {"warp", "arrive"} & set(i.parts) else (BARRIER, 0)
-    if i.parts[:2] != ["cp", "async"]:
+    if i.parts[:2] != ["cp", "async"] or "bulk" in i.parts:
         return None
     if "commit_group" in i.parts:
         return COMMIT, 0

@@ -116,9 +116,11 @@ def _cached(key: str) -> Unit | None:
         return None
 
 
-def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]]) -> str:
-    """Returns ptxas's report of a kernel on sm_90: registers, shared memory, spills."""
-    options = ("--std=c++17", "--gpu-architecture=sm_90", "--ptxas-options=-v")
+def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]], only_hopper: bool = False) -> str:
+    """Returns ptxas's report of a kernel on sm_90: registers, shared memory, spills. `only_hopper`: it has instructions
+    that later GPUs lack."""
+    target = f"--gpu-architecture=sm_90{'a' if only_hopper else ''}"
+    options = ("--std=c++17", target, "--ptxas-options=-v")
     with _program(text, name, (*options, *(f"-D{name}={value}" for name, value in defines)), ()) as program:
         return _fetch(program, "ProgramLog")
 

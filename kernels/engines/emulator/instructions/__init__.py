@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.instructions import (
     arithmetic,
     atomics,
     bits,
+    cluster,
     comparisons,
     conversions,
     fp8,
@@ -20,6 +22,7 @@ from kernels.engines.emulator.instructions import (
     tensor,
     video,
     warp,
+    warpgroup,
 )
 from kernels.engines.emulator.instructions.closure import NOTHING, Run, Unknown
 from kernels.engines.emulator.operations import table
@@ -30,7 +33,8 @@ from kernels.engines.emulator.state import Machine
 
 _MODIFIED = (arithmetic, bits, comparisons, conversions)  # these opcodes take _MODIFIERS
 _OTHERS = (
-    integers, video, memory_access, generic_access, atomics, warp, tensor, mbarrier, runtime_functions,
+    integers, video, memory_access, generic_access, atomics, warp, tensor, mbarrier, runtime_functions, cluster,
+    warpgroup,
 )  # fmt: skip
 _CHECKED = {opcode: build for part in _MODIFIED for opcode, build in part.BUILDERS.items()}
 BUILDERS = _CHECKED | {opcode: build for part in _OTHERS for opcode, build in part.BUILDERS.items()}
@@ -51,19 +55,32 @@ def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int,
         ending = m.flow.endings.get(pc)
         if ending and i.guard:
             guards[pc] = m.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
-        if ending and ending != "lanes":
+        if ending and ending not in ("lanes", "wait"):
             closures.append(m.reader(i.operands[0], "u32") if ending == "table" else None)
             continue
         try:
-            closures.append(decode(m, pc, i))
+            # Whether a thread waits is asked of those whose guard is true.
+            closures.append(decode(m, pc, replace(i, guard=None) if ending == "wait" else i))
         except Unknown as e:
             raise EmulatorError(f"{m.where(pc)}: {e}") from None
     return closures, guards
 
 
+def reasons(m: Machine) -> dict[int, Callable[[int], str]]:
+    """Returns, by instruction, a function that describes what a slot's thread waits for there."""
+    return {
+        pc: m.clusters.why if i.parts[0] == "barrier" else mbarrier.reason(m, pc, i)
+        for pc, kind in m.flow.endings.items()
+        if kind == "wait"
+        for i in (m.kernel.code[pc],)
+    }
+
+
 def decode(m: Machine, pc: int, i: Instruction) -> Run:
     """Returns the closure of an instruction that is no branch, return or block barrier."""
     base = i.parts[0]
+    if i.parts[:3] == ["fence", "proxy", "async"] and m.proxies is not None:
+        return m.proxies.fence if i.guard is None else _guarded(m, i.guard, m.proxies.fence)
     if base in NOTHING:
         return lambda: None
     build = BUILDERS.get(".".join(i.parts[:2])) or BUILDERS.get(base)
@@ -73,6 +90,8 @@ def decode(m: Machine, pc: int, i: Instruction) -> Run:
         run = build(m, pc, i)
     except KeyError:  # a type or a form that the builder's tables do not have
         raise Unknown(f"unknown opcode {i.opcode}") from None
+    if m.products is not None:
+        run = m.products.checked(pc, i, run)
     return run if i.guard is None else _guarded(m, i.guard, run)
 
 

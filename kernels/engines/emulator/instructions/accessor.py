@@ -34,6 +34,7 @@ class Accessor:
     def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
         self.m, self.pc, self.space, self.width = m, pc, space, width
         parts = m.kernel.code[pc].parts
+        self._remote = m.clusters is not None and ("shared::cluster" in parts or space == "generic")
         self._strong, self._acquires = (not qualifiers.isdisjoint(parts) for qualifiers in (STRONG, ACQUIRES))
         base = operand.base if operand.kind == "mem" else operand
         self._short = _is_32_bit(m, base)
@@ -54,6 +55,8 @@ class Accessor:
         if name in ("global", "const"):
             return m.memory, name, address - np.uint64(GLOBAL_BASE)
         space, base = m.space(name)
+        if name == "shared" and self._remote:
+            address, base = m.clusters.resolve(self.pc, address, base)
         limit = np.uint64(max(space.size - self.width, 0))
         if self._short and address.max() > limit:
             # A register below the address and a positive offset wrap at 32 bits.
@@ -85,6 +88,8 @@ class Accessor:
             space.check(chosen, self.width, write)
         except Fault as fault:
             m.fail(self.pc, fault.description, m.slot_of(fault.index))
+        if write and name == "shared" and m.proxies is not None:
+            m.proxies.wrote(chosen)
         if m.links is not None and name == "global":
             m.links.access(chosen, self.width, write)
         return space, name, offsets, chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.instructions.accessor import Accessor, operands_of
-from kernels.engines.emulator.instructions.closure import Run, Unknown
+from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.memory import Fault
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction
@@ -14,8 +14,6 @@ from kernels.engines.emulator.state import Machine
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     """Build cp.async. Its optional last operand is the number of bytes to read, the rest of a copy is zeros."""
-    if "bulk" in i.parts:
-        raise Unknown(f"unknown opcode {i.opcode}")
     if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
         return lambda: None
     target, origin, count, *size_operand = operands_of(i)

@@ -11,7 +11,17 @@ Run = Callable[[], None]
 Build = Callable[[Machine, int, Instruction], Run]  # of the instruction at an index
 
 # Opcodes that only order memory or give hints. They do nothing here, because every write is visible at once.
-NOTHING = ("membar", "fence", "pragma", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep")
+NOTHING = (
+    "membar",
+    "fence",
+    "pragma",
+    "prefetch",
+    "prefetchu",
+    "discard",
+    "applypriority",
+    "nanosleep",
+    "griddepcontrol",
+)
 
 
 class Unknown(PtxError):

@@ -65,7 +65,7 @@ def is_space(m: Machine, pc: int, i: Instruction) -> Run:
     if space != "global":
         raise Unknown(f"unknown opcode {i.opcode}")
     others = [np.uint64(window) >> _WINDOW_BITS for window in WINDOWS.values()]
-    return lambda: put((a() >> _WINDOW_BITS != others[0]) & (a() >> _WINDOW_BITS != others[1]))
+    return lambda: put(~np.isin(a() >> _WINDOW_BITS, others))
 
 
 BUILDERS = {"isspacep": is_space}

@@ -1,34 +1,39 @@
-"""mbarrier: barriers that are 64-bit words in shared memory, as cuda::barrier and cuda::pipeline use them.
+"""mbarrier: barriers that are 64-bit words in shared memory, as cuda::barrier, cuda::pipeline and bulk copies use them.
 
-A word holds the number of arrivals its phase still waits for, the number each phase expects, and the phase's parity.
-The last arrival begins the next phase. CUDA does not define the layout of the word; this one is the emulator's.
+A phase waits for arrivals of threads and for bytes of copies (`phases`). The last of them begins the next phase.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from kernels.engines.emulator.instructions.accessor import Accessor, space_of
 from kernels.engines.emulator.instructions.async_copy import async_copy
+from kernels.engines.emulator.instructions.bulk import bulk
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.generic_access import by_space
+from kernels.engines.emulator.phases import MAX_COUNT, PARITY, WIDTH, Phase, phase_at
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
-WIDTH = 8
-BITS = 20  # of a count
-MAX_COUNT = (1 << BITS) - 1
-PARITY = 63  # the bit of the phase's parity
-_HINTS = {"b64", "shared", "shared::cta", "acquire", "release", "relaxed", "cta", "cluster"}
+_HINTS = {
+    "b64",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "acquire",
+    "release",
+    "relaxed",
+    "cta",
+    "cluster",
+}
 
 
 def _check(i: Instruction, *known: str) -> None:
     if set(i.parts[2:]) - _HINTS - set(known):
         raise Unknown(f"unknown opcode {i.opcode}")
-
-
-def _word(pending: int, expected: int, parity: int) -> int:
-    return pending | expected << BITS | parity << PARITY
 
 
 def init(m: Machine, pc: int, i: Instruction) -> Run:
@@ -44,7 +49,7 @@ def init(m: Machine, pc: int, i: Instruction) -> Run:
                 f"an mbarrier expects 1 to {MAX_COUNT:,} arrivals, got {counts[bad[0]]}",
                 m.slot_of(bad[0]),
             )
-        words = counts | counts << np.uint64(BITS)
+        words = np.array([Phase(n, n, 0, 0).word for n in counts.tolist()], np.uint64)
         if name == "shared" and m.races is not None:
             m.races.write(pc, offsets, WIDTH, words)
         memory.store(chosen, WIDTH, words)
@@ -60,13 +65,27 @@ def invalidate(m: Machine, pc: int, i: Instruction) -> Run:
 
 def arrive(m: Machine, pc: int, i: Instruction) -> Run:
     """Build mbarrier.arrive and mbarrier.arrive_drop: each thread's arrivals, in slot order. The result is the word
-    before."""
-    _check(i, "noComplete")
+    before. With expect_tx, each thread arrives once and the phase waits for its bytes too."""
+    _check(i, "noComplete", "expect_tx")
     state, address, *count_operand = i.operands
-    count = m.reader(count_operand[0], "u32") if count_operand else lambda: np.uint32(1)
+    number = m.reader(count_operand[0], "u32") if count_operand else lambda: np.uint32(1)
     put = m.writer(state, "b64")
     access, drop = Accessor(m, pc, address, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
-    return lambda: put(m.spread(_arrivals(m, access, m.active(count()), drop)))
+    if "expect_tx" not in i.parts:
+        return lambda: put(m.spread(_arrivals(m, access, m.active(number()), drop)))
+    one = np.uint32(1)
+    return lambda: put(m.spread(_arrivals(m, access, m.active(one), drop, m.active(number()))))
+
+
+def expect(m: Machine, pc: int, i: Instruction) -> Run:
+    """Build mbarrier.expect_tx and mbarrier.complete_tx: the phase waits for more bytes, or for fewer."""
+    _check(i)
+    access, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
+    sign = 1 if i.parts[1] == "expect_tx" else -1
+    none = np.uint32(0)
+    return lambda: (
+        _arrivals(m, access, m.active(none), False, sign * m.active(count()).astype(np.int64)) and None
+    )
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
@@ -85,23 +104,36 @@ def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
     return run
 
 
-def _arrivals(m: Machine, access: Accessor, counts: np.ndarray, drop: bool) -> np.ndarray:
-    """Execute arrivals of the active threads. Return the word before each. `drop`: later phases expect fewer."""
+def _arrivals(
+    m: Machine, access: Accessor, counts: np.ndarray, drop: bool, nbytes: np.ndarray | None = None
+) -> np.ndarray:
+    """Execute arrivals of the active threads, each after it expects `nbytes` more of copies. Return the word before
+    each. `drop`: later phases expect fewer."""
     memory, name, offsets, chosen = access.checked(write=False)
     if name == "shared" and m.races is not None:
         m.races.atomic(access.pc, offsets, WIDTH)
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
     before, completed = np.empty(len(chosen), np.uint64), False
-    for n, (offset, count) in enumerate(zip(chosen.tolist(), counts.tolist(), strict=True)):
-        word = before[n] = words[offset]
-        pending, expected, parity = (word & MAX_COUNT) - count, word >> BITS & MAX_COUNT, word >> PARITY
-        if pending < 0:
-            message = f"{count} arrivals at an mbarrier that waits for {word & MAX_COUNT} of {expected}"
+    more = np.zeros(len(chosen), np.int64) if nbytes is None else nbytes
+    for n, (offset, count, of_copies) in enumerate(
+        zip(chosen.tolist(), counts.tolist(), more.tolist(), strict=True)
+    ):
+        before[n] = words[offset]
+        phase = Phase.of(words[offset])
+        if phase.pending < count:
+            message = f"{count} arrivals at an mbarrier that waits for {phase.pending} of {phase.expected}"
             m.fail(access.pc, message, m.slot_of(n))
-        expected -= count if drop else 0
-        if pending == 0:
-            pending, parity, completed = expected, 1 - parity, True
-        words[offset] = _word(pending, expected, parity)
+        phase.bytes += of_copies
+        if abs(phase.bytes) > MAX_COUNT:
+            m.fail(
+                access.pc,
+                f"an mbarrier expects at most {MAX_COUNT:,} bytes, got {phase.bytes:,}",
+                m.slot_of(n),
+            )
+        phase.pending -= count
+        phase.expected -= count if drop else 0
+        completed |= phase.ends()
+        words[offset] = phase.word
     memory.store(np.array([*words], np.uint64), WIDTH, np.array([*words.values()], np.uint64))
     if completed and m.races is not None:
         m.races.barrier()
@@ -110,23 +142,41 @@ def _arrivals(m: Machine, access: Accessor, counts: np.ndarray, drop: bool) -> n
 
 def wait(m: Machine, pc: int, i: Instruction) -> Run:
     """Build mbarrier.test_wait and mbarrier.try_wait: whether the phase of a word or a parity has ended. If it has not,
-    the thread does not wait here: its loop tries again."""
+    a thread waits at try_wait (`waits`). At test_wait it continues, and its loop tests again. The closure returns whether
+    the phase has ended."""
     _check(i, "parity")
     put, address, named = m.writer(i.operands[0], "pred"), i.operands[1], i.operands[2]
     parity = "parity" in i.parts
     phase = m.reader(named, "u32" if parity else "u64")
     access = Accessor(m, pc, address, space_of(i), WIDTH)
 
-    def run() -> None:
+    def run() -> np.ndarray:
         memory, name, offsets, chosen = access.checked(write=False)
         if name == "shared" and m.races is not None:
             m.races.atomic(pc, offsets, WIDTH)
         parity_now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)
         named_parity = m.active(phase()).astype(np.uint64)
         named_parity = named_parity & np.uint64(1) if parity else named_parity >> np.uint64(PARITY)
-        put(m.spread(parity_now != named_parity))
+        ended = m.spread(parity_now != named_parity)
+        put(ended)
+        return ended
 
     return run
+
+
+def reason(m: Machine, pc: int, i: Instruction) -> Callable[[int], str]:
+    """Returns a function that describes what a slot's thread waits for at mbarrier.try_wait."""
+    access = Accessor(m, pc, i.operands[1], space_of(i), WIDTH)
+
+    def why(slot: int) -> str:
+        only = np.zeros(m.slots, bool)
+        only[slot] = True
+        m.enter(only)
+        offset = int(np.broadcast_to(access.locate()[2], m.slots)[slot])
+        phase = phase_at(m, offset)
+        return f"the mbarrier {m.shared.describe(offset)} waits for {phase.missing()}"
+
+    return why
 
 
 def pending(m: Machine, pc: int, i: Instruction) -> Run:
@@ -135,16 +185,20 @@ def pending(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def copy(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build cp.async: a copy, or the arrival after copies."""
+    """Build cp.async: a copy, a bulk copy, or the arrival after copies."""
+    if "bulk" in i.parts:
+        return bulk(m, pc, i)
     build = by_space(arrive_after_copies) if "mbarrier" in i.parts else async_copy
     return build(m, pc, i)
 
 
 _FORMS = {
     "init": init, "inval": invalidate, "arrive": arrive, "arrive_drop": arrive, "test_wait": wait, "try_wait": wait,
+    "expect_tx": expect, "complete_tx": expect,
 }  # fmt: skip
 BUILDERS = {
-    **{f"mbarrier.{name}": by_space(build) for name, build in _FORMS.items()},
+    **{f"mbarrier.{name}": by_space(build) for name, build in _FORMS.items() if name != "try_wait"},
+    "mbarrier.try_wait": wait,
     "mbarrier.pending_count": pending,
     "cp.async": copy,
 }

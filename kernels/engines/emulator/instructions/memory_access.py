@@ -22,7 +22,7 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
     target, source = operands_of(i)
     targets = target.value if target.kind == "vector" else (target,)
     puts = [m.writer(t, type_) for t in targets]
-    if space == "param":
+    if space == "param" and source.base.kind == "symbol":
         return _load_param(m, source, type_, puts)
     width, dtype = type_bytes(type_), DTYPES[type_]
     access = Accessor(m, pc, source, space, width * count)

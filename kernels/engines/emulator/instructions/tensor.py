@@ -86,6 +86,43 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
     return run
 
 
+def stmatrix(m: Machine, pc: int, i: Instruction) -> Run:
+    """Build stmatrix, the opposite of ldmatrix: each lane stores two neighbouring elements of each matrix."""
+    parts = i.parts
+    count = next((int(p[1:]) for p in parts if p in ("x1", "x2", "x4")), 0)
+    if not count or "m8n8" not in parts or parts[-1] != "b16":
+        raise Unknown(f"unknown opcode {i.opcode}")
+    target, source = i.operands
+    reads = [m.reader(r, "b32") for r in registers(source)]
+    access = Accessor(m, pc, target, space_of(i), 16)
+    row, column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
+    if "trans" in parts:
+        row, column = column, row
+    address_lanes = np.tile(np.arange(32) // 8 < count, m.slots // 32)
+
+    def run() -> None:
+        warps = active_warps(m)
+        active_mask = m.active_mask
+        m.active_mask = address_lanes if active_mask is None else active_mask & address_lanes
+        rows = np.zeros((len(warps), count, 8, 8), np.uint16)
+        for n, read in enumerate(reads):
+            words = np.broadcast_to(read(), m.slots).reshape(-1, 32)[warps]
+            for half in (0, 1):
+                rows[:, n, row[half], column[half]] = (words >> np.uint32(16 * half)).astype(np.uint16)
+        data = rows.reshape(len(warps), -1, 8)[:, : 8 * count]
+        try:
+            memory, name, offsets, _ = access.checked(write=True)
+            access.count("st", name, offsets)
+            at = offsets.reshape(-1, 32)[warps, : 8 * count]
+            if m.races is not None and name == "shared":
+                access.report_write(offsets, data.reshape(-1, 8))
+        finally:
+            m.active_mask = active_mask
+        memory.store(at[:, :, None] + 2 * np.arange(8, dtype=np.uint64), 2, data)
+
+    return run
+
+
 # -- mma.sync ---------------------------------------------------------------------------------------------
 def mma(m: Machine, pc: int, i: Instruction) -> Run:
     """Build d = a b + c. A's rows and B's columns are contiguous (row.col); D and C have the same layout."""
@@ -124,4 +161,4 @@ def _is_supported(i: Instruction, shape: tuple[int, int, int]) -> bool:
     return same and {to, c_type} <= set(MMA.get((name, a_type), ())) and {"row", "col"} <= modifiers <= known
 
 
-BUILDERS = {"ldmatrix": ldmatrix, "mma": mma, **wmma.BUILDERS}
+BUILDERS = {"ldmatrix": ldmatrix, "stmatrix": stmatrix, "mma": mma, **wmma.BUILDERS}

@@ -45,11 +45,13 @@ Guard = tuple[str, bool] | None  # predicate register, True if negated
 
 @dataclass(frozen=True)
 class FunctionText:
-    """A kernel or a function of a module: its results, its parameters, and the lines start .. stop-1 of its body."""
+    """A kernel or a function of a module: its results, its parameters, and the lines start .. stop-1 of its body.
+    `cluster`: blocks along x, y, z."""
 
     results: list[Variable]
     params: list[Variable]
     body: tuple[int, int]
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(eq=False)
@@ -290,6 +292,9 @@ class BodyReader:
 
     def _operand(self, o: Operand) -> Operand:
         """Returns an operand with unique names."""
+        if o.kind == "mem" and o.value is not None:
+            value = tuple(self._operand(part) for part in o.value)
+            return replace(o, base=self._operand(o.base), value=value)
         if o.base is not None:
             base = self._operand(o.base)
             return o if base is o.base else replace(o, base=base)

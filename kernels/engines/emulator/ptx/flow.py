@@ -9,11 +9,11 @@ from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, Operand
 from kernels.engines.emulator.ptx.registers import names, read, written
 
 # Instructions that end a basic block: after them threads may diverge, end or wait. `ending` separates
-# barriers of the block from those of lanes in a mask.
+# barriers of the block from those of lanes in a mask and from those of a cluster.
 ENDINGS = {
     "bra": "branch", "brx": "table", "call": "frame", "return": "frame", "ret": "return", "exit": "return",
     "trap": "trap", "bar": "barrier", "barrier": "barrier", "shfl": "lanes", "vote": "lanes", "match": "lanes", "redux": "lanes",
-    "elect": "lanes", "brkpt": "trap",
+    "elect": "lanes", "brkpt": "trap", "mbarrier": "wait",
 }  # fmt: skip
 # Loads that read memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
 STRONG = {"volatile", "relaxed", "acquire", "cg", "cv", "mmio"}
@@ -22,13 +22,17 @@ ORDERS = ("membar", "fence", "nanosleep")
 
 def ending(i: Instruction) -> str:
     """Returns how an instruction ends a basic block: "branch", "table", "frame" (a call of a function with a frame, or
-    its return), "return" (of the kernel), "trap", "barrier" (of the block) or "lanes" (the lanes in its mask wait for
-    each other); "" if it does not."""
+    its return), "return" (of the kernel), "trap", "barrier" (of the block), "lanes" (the lanes in its mask wait for
+    each other) or "wait" (threads wait for a phase of an mbarrier, or for their cluster); "" if it does not."""
     kind = ENDINGS.get(i.opcode.partition(".")[0], "")
     if kind == "lanes":
         return kind if ".sync" in i.opcode else ""
+    if kind == "wait":
+        return kind if ".try_wait" in i.opcode else ""
+    if kind == "barrier" and ".cluster." in i.opcode:
+        return "wait" if ".wait" in i.opcode else ""
     if kind == "barrier":
-        return "lanes" if ".warp." in i.opcode else "" if ".cluster." in i.opcode else kind
+        return "lanes" if ".warp." in i.opcode else kind
     return kind
 
 

@@ -20,7 +20,7 @@ class PtxError(RuleError):
 @dataclass(frozen=True)
 class Operand:
     """`kind`: reg, not (a negated predicate), imm, special, symbol, mem, vector, sink, part (a register's bytes:
-    b0 to b3, h0, h1)."""
+    b0 to b3, h0, h1). The value of "mem" is the coordinates after the address, [map, {x, y}]."""
 
     kind: str
     value: object = None  # reg, not: name; imm: int bits or float; symbol: name; vector: tuple of Operands
@@ -105,6 +105,7 @@ class Kernel:
     start: int = 0  # index of the kernel's first instruction
     functions: dict[str, Function] = field(default_factory=dict)  # those with frames
     names: tuple[str, ...] = ()  # of all functions of the module, in its order
+    cluster: tuple[int, int, int] = (1, 1, 1)  # blocks of a cluster along x, y, z
 
     @cached_property
     def symbols(self) -> set[str]:
@@ -112,7 +113,7 @@ class Kernel:
         todo, found = [o for i in self.code for o in i.operands], set()
         while todo:
             o = todo.pop()
-            todo += o.value if o.kind == "vector" else [o.base] if o.base else []
+            todo += o.value if o.kind == "vector" else [o.base, *(o.value or ())] if o.kind == "mem" else []
             if o.kind == "symbol":
                 found.add(o.value)
         contained = {v.name: {a.symbol for a in v.addresses} for v in self.variables if v.addresses}

@@ -69,10 +69,12 @@ def _split(text: str) -> list[str]:
 
 
 def _memory(text: str) -> Operand:
-    m = re.match(r"^\s*([%\w$.]+)\s*(?:\+\s*(-?\d+))?\s*$", text)
-    if not m:
+    address, *coordinates = _split(text)
+    m = re.match(r"^\s*([%\w$.]+)\s*(?:\+\s*(-?\d+))?\s*$", address)
+    if not m or len(coordinates) > 1:
         raise PtxError(f"the address [{text}] is not understood")
-    return Operand("mem", None, int(m[2] or 0), operand(m[1]))
+    value = operand(coordinates[0]).value if coordinates else None
+    return Operand("mem", value, int(m[2] or 0), operand(m[1]))
 
 
 def _number(text: str) -> float | int:

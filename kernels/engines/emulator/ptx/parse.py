@@ -17,6 +17,7 @@ from kernels.engines.emulator.ptx.kernel import Kernel, PtxError, Variable
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b")
 _HEADER = re.compile(r".*?\.(?:entry|func)\s*(\([^)]*\))?\s*([\w$]+)\s*(\(.*\))?", re.DOTALL)
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _LABELLED = re.compile(r"^([\w$]+\s*:)(?!:)\s*(\S.*)$")
 
 
@@ -29,7 +30,8 @@ def parse(ptx: str, entry: str) -> Kernel:
     functions, variables = _declarations(lines)
     if entry not in functions:
         raise PtxError(f"no kernel {entry!r} in the PTX; there are: {', '.join(functions) or 'none'}")
-    kernel = Kernel(entry, functions[entry].params, {}, variables, [], names=tuple(functions))
+    text = functions[entry]
+    kernel = Kernel(entry, text.params, {}, variables, [], names=tuple(functions), cluster=text.cluster)
     BodyReader(kernel, lines, files, functions, _framed(kernel, lines, functions)).read()
     return kernel
 
@@ -44,14 +46,23 @@ def _declarations(lines: Sequence[str]) -> tuple[dict[str, FunctionText], list[V
             start = i
             while "{" not in lines[i] and ";" not in lines[i]:
                 i += 1
-            results, name, parameters = _HEADER.match(" ".join(lines[start : i + 1])).groups()
+            header = " ".join(lines[start : i + 1])
+            results, name, parameters = _HEADER.match(header).groups()
             if "{" in lines[i]:
                 start, i = i + 1, _closing(lines, i)
-                functions[name] = FunctionText(params(results or ""), params(parameters or ""), (start, i))
+                functions[name] = FunctionText(
+                    params(results or ""), params(parameters or ""), (start, i), _cluster(header)
+                )
         elif v := variable(lines[i]):
             variables.append(v)
         i += 1
     return functions, variables
+
+
+def _cluster(header: str) -> tuple[int, int, int]:
+    """Returns the blocks of a cluster, from __cluster_dims__."""
+    m = _CLUSTER.search(header)
+    return tuple(int(extent or 1) for extent in m.groups()) if m else (1, 1, 1)
 
 
 def _framed(kernel: Kernel, lines: Sequence[str], functions: dict[str, FunctionText]) -> dict[str, bool]:

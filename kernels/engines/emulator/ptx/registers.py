@@ -6,7 +6,20 @@ from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 
 CARRY = "carry"  # stands for the carry that add.cc writes and addc reads
 # Opcodes whose first operand is not written.
-_NO_RESULT = ("st", "red", "bra", "brx", "ret", "exit", "return", "call", "extern", "cp", "nanosleep")
+_NO_RESULT = (
+    "st",
+    "red",
+    "bra",
+    "brx",
+    "ret",
+    "exit",
+    "return",
+    "call",
+    "extern",
+    "cp",
+    "nanosleep",
+    "setmaxnreg",
+)
 
 
 def written(i: Instruction) -> set[str]:
@@ -18,7 +31,8 @@ def written(i: Instruction) -> set[str]:
 
 def read(i: Instruction) -> set[str]:
     """Returns the registers that an instruction reads, including its guard."""
-    found = {name for o in i.operands[_has_result(i) :] for name in names(o)}
+    only_written = _has_result(i) and i.parts[0] != "wgmma"  # which adds to its first operand
+    found = {name for o in i.operands[only_written:] for name in names(o)}
     if i.guard is not None:
         found.add(i.guard[0])
     return found | ({CARRY} if i.opcode.startswith(("addc", "subc", "madc")) else set())
@@ -37,5 +51,5 @@ def names(o: Operand) -> set[str]:
     if o.kind == "vector":
         return {name for part in o.value for name in names(part)}
     if o.base is not None:
-        return names(o.base)
+        return names(o.base).union(*map(names, o.value if o.kind == "mem" and o.value else ()))
     return {str(o.value)} if o.kind in ("reg", "not", "symbol") else set()

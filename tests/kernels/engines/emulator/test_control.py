@@ -135,8 +135,8 @@ def test_inline_assembly_has_separate_scopes():
 
 
 def test_unknown_opcode_error_names_its_line():
-    source = 'extern "C" __global__ void k(int* p) {\n  p[0] = 1;\n  asm volatile("setmaxnreg.inc.sync.aligned.u32 96;");\n}'
-    with pytest.raises(EmulatorError, match=r"k, kernel\.cu:3: unknown opcode setmaxnreg\.inc"):
+    source = 'extern "C" __global__ void k(int* p) {\n  p[0] = 1;\n  asm volatile("tcgen05.dealloc.sync.b32 96, 32;");\n}'
+    with pytest.raises(EmulatorError, match=r"k, kernel\.cu:3: unknown opcode tcgen05\.dealloc"):
         emulate(source, {}, {"p": ((1,), i32)})
 
 

@@ -1,0 +1,128 @@
+"""Bulk copies that are under way: those of the copy engine (TMA), and plain ones (cp.async.bulk).
+
+A load is done when no thread can run, as late as possible. Until then its bytes count as unwritten, so that a thread
+that does not wait for them reads an error. A store is done when its thread waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.engines.emulator.memory import ALLOCATED, Fault
+from kernels.engines.emulator.phases import complete_bytes, phase_at
+from kernels.engines.emulator.state import Machine
+
+PIECE = 16  # bytes; a copy consists of pieces
+
+
+@dataclass
+class Load:
+    """A copy to shared memory, into one block or several. `read` returns its bytes as uint8 [pieces, 16]; `pieces`: where
+    they begin, one array a block; `barriers`: the byte offset of each block's mbarrier."""
+
+    pc: int
+    slot: int
+    read: Callable[[], np.ndarray]
+    pieces: Sequence[np.ndarray]
+    barriers: Sequence[int]
+    nbytes: int
+    phases: Sequence[int] = ()  # the parity of each barrier when the copy began
+
+
+@dataclass
+class Store:
+    """A copy from shared memory. `move` does it."""
+
+    pc: int
+    slot: int
+    move: Callable[[], None]
+
+
+class BulkCopies:
+    """The copies of a launch. Loads are done in the order of their instructions."""
+
+    def __init__(self, m: Machine):
+        self.m = m
+        self._loads: list[Load] = []
+        self._open: dict[int, list[Store]] = {}  # by slot: stores in no group yet
+        self._groups: dict[int, list[list[Store]]] = {}  # by slot: groups, the oldest first
+
+    # -- loads -------------------------------------------------------------------------------------
+    def begin(self, load: Load) -> None:
+        """Begin a load. EmulatorError if its bytes are in use."""
+        m = self.m
+        for pieces in load.pieces:
+            self._check(load, pieces)
+            numbers = (pieces // PIECE).tolist()
+            if not m.shared.copying.isdisjoint(numbers):
+                self.fail(load, "this copy overwrites shared memory that an earlier copy still writes")
+            m.shared.copying.update(numbers)
+            m.shared.state.reshape(-1, PIECE)[pieces // PIECE] = ALLOCATED
+        load.phases = [phase_at(m, barrier).parity for barrier in load.barriers]
+        self._loads.append(load)
+
+    def _check(self, load: Load, pieces: np.ndarray) -> None:
+        m = self.m
+        try:
+            m.shared.check(pieces, 8, True)
+        except Fault as fault:
+            m.fail(load.pc, fault.description, load.slot)
+        if m.products is not None:
+            m.products.check_overwritten(load.pc, pieces, load.slot)
+        m.proxies.check(load.pc, pieces, load.slot, "overwrites")
+
+    def complete(self) -> bool:
+        """Do all loads that are under way. Return whether there were any."""
+        loads, self._loads = self._loads, []
+        for load in loads:
+            self._complete(load)
+        return bool(loads)
+
+    def _complete(self, load: Load) -> None:
+        m = self.m
+        data = np.ascontiguousarray(load.read()).view(np.uint64)  # [pieces, 2]
+        for pieces, barrier, parity in zip(load.pieces, load.barriers, load.phases, strict=True):
+            self._check_alive(load, int(pieces[0]) // m.shared.size, "writes")
+            if phase_at(m, barrier).parity != parity:
+                self.fail(
+                    load,
+                    f"wrong number of bytes: the phase of {m.shared.describe(barrier)[3:]} ended before this copy of "
+                    f"{load.nbytes:,} bytes, because it expected fewer bytes than its copies write",
+                )
+            m.shared.copying.difference_update((pieces // PIECE).tolist())
+            for half in (0, 1):
+                m.shared.store(pieces + np.uint64(8 * half), 8, data[:, half])
+            complete_bytes(m, barrier, load.nbytes)
+
+    # -- stores ------------------------------------------------------------------------------------
+    def store(self, store: Store) -> None:
+        self._open.setdefault(store.slot, []).append(store)
+
+    def commit(self, slots: np.ndarray) -> None:
+        for slot in slots.tolist():
+            self._groups.setdefault(slot, []).append(self._open.pop(slot, []))
+
+    def wait(self, slots: np.ndarray, pending: int) -> None:
+        """Do the groups of these threads but the last `pending` ones."""
+        for slot in slots.tolist():
+            groups = self._groups.get(slot, [])
+            while len(groups) > pending:
+                for store in groups.pop(0):
+                    store.move()
+
+    def check_ended(self) -> None:
+        """Raise EmulatorError if a block has ended while a store may still read its shared memory."""
+        groups = (store for groups in self._groups.values() for group in groups for store in group)
+        for store in (*groups, *(store for group in self._open.values() for store in group)):
+            self._check_alive(store, int(self.m.block_of[store.slot]), "reads")
+
+    def _check_alive(self, copy: Load | Store, block: int, verb: str) -> None:
+        if not self.m.live[self.m.block_of == block].any():
+            self.fail(copy, f"the block ends while this copy still {verb} its shared memory: no wait for it")
+
+    def fail(self, copy: Load | Store, message: str) -> None:
+        warp = int(self.m.thread_of[copy.slot]) // 32
+        self.m.fail(copy.pc, f"{message} (warp {warp})", copy.slot)

@@ -1,0 +1,100 @@
+"""Clusters: blocks that read and write each other's shared memory, and their barrier.
+
+The address of another block's shared memory is the address in one's own with the block's rank, plus one, above it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.engines.emulator.memory import WINDOWS
+from kernels.engines.emulator.state import Machine
+
+RANK = 24  # the lowest bit of a rank, plus one, in an address; no block has 2^24 bytes of shared memory
+INSIDE = np.uint64((1 << RANK) - 1)
+_WINDOW = np.uint64(WINDOWS["shared"])
+
+
+def mapped(address: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """Returns an address of shared memory (uint64, generic or not) in the block with a rank of the cluster."""
+    return address & (_WINDOW | INSIDE) | (rank.astype(np.uint64) + np.uint64(1)) << np.uint64(RANK)
+
+
+class Clusters:
+    """The clusters of a launch: the blocks behind addresses, and the cluster barrier's phases."""
+
+    def __init__(self, m: Machine):
+        self.m = m
+        self.size = m.threads.cluster_size
+        self.rank, self.cluster_of = m.threads.cluster_rank, m.threads.cluster_of
+        count = len(m.threads.blocks_of_cluster)
+        self._phase = np.zeros(count, np.int64)
+        self._arrived = np.zeros(m.slots, bool)  # in the current phase
+        self._target = np.zeros(m.slots, np.int64)  # the phase that a thread waits for
+
+    # -- addresses ---------------------------------------------------------------------------------
+    def resolve(self, pc: int, address: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (addresses in a block, byte offsets of those blocks' shared memory) of addresses that may name
+        another block of the cluster. EmulatorError if that block has ended. An unknown rank stays in the address."""
+        named = np.broadcast_to(address >> np.uint64(RANK), self.m.slots).astype(np.int64)
+        remote = (named > 0) & (named <= self.size)
+        if not remote.any():
+            return address, base
+        rank = np.where(remote, named - 1, 0)
+        blocks = self.m.threads.blocks_of_cluster[self.cluster_of, rank]
+        self.check_alive(pc, blocks, remote)
+        base = np.where(remote, (blocks * self.m.shared.size).astype(np.uint64), base)
+        return np.where(remote, address & INSIDE, address), base
+
+    def check_alive(self, pc: int, blocks: np.ndarray, chosen: np.ndarray) -> None:
+        """Raise EmulatorError if one of the `chosen` active slots accesses a block (one a slot) that has ended."""
+        m = self.m
+        alive = np.zeros(m.blocks, bool)
+        alive[m.block_of[m.live]] = True
+        bad = chosen & ~alive[blocks]
+        if m.active_mask is not None:
+            bad &= m.active_mask
+        if bad.any():
+            slot = int(np.flatnonzero(bad)[0])
+            rank = int(np.flatnonzero(m.threads.blocks_of_cluster[self.cluster_of[slot]] == blocks[slot])[0])
+            m.fail(pc, f"this access is to block {rank} of the cluster, which has ended", slot)
+
+    # -- the barrier -------------------------------------------------------------------------------
+    def arrive(self, pc: int) -> None:
+        """The active threads arrive at the cluster's barrier."""
+        m = self.m
+        here = m.live if m.active_mask is None else m.active_mask
+        twice = here & self._arrived
+        if twice.any():
+            m.fail(
+                pc, "a second arrival in one phase of the cluster's barrier", int(np.flatnonzero(twice)[0])
+            )
+        self._arrived |= here
+        self._target = np.where(here, self._phase[self.cluster_of] + 1, self._target)
+        self._complete()
+
+    def passed(self) -> np.ndarray:
+        """Returns whether the phase that each thread waits for has ended."""
+        self._complete()
+        return self._phase[self.cluster_of] >= self._target
+
+    def _complete(self) -> None:
+        """Begin the next phase of the clusters whose live threads have all arrived."""
+        waiting = np.bincount(self.cluster_of[self.m.live & ~self._arrived], minlength=len(self._phase))
+        arrived = np.bincount(self.cluster_of[self._arrived], minlength=len(self._phase))
+        done = (waiting == 0) & (arrived > 0)
+        if done.any():
+            self._phase += done
+            self._arrived &= ~done[self.cluster_of]
+            if self.m.races is not None:
+                self.m.races.barrier()
+
+    def why(self, slot: int) -> str:
+        """Returns what a thread at the cluster's barrier waits for."""
+        m = self.m
+        missing = m.live & ~self._arrived & (self.cluster_of == self.cluster_of[slot])
+        first = int(np.flatnonzero(missing)[0])
+        return (
+            f"the cluster's barrier waits for {np.count_nonzero(missing)} threads, such as thread "
+            f"{m.threads.thread(first)} of block {m.threads.block_at(first)}"
+        )

@@ -1,0 +1,116 @@
+"""Deliberate faults around copies and products that run asynchronously: each is an error with line, block and warp."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.model.tensor_map import TensorMap
+from tests.helpers.emulated import Outcome, needs_nvrtc
+from tests.helpers.hopper import run_hopper
+
+pytestmark = needs_nvrtc
+f32 = np.float32
+# One tile of A [64, 64] and of B [64, 64], loaded, multiplied and stored; each step on a line of its own.
+KERNEL = """
+  extern __shared__ __align__(1024) char shared[];
+  auto a = (Half*)shared, b = a + 64 * 64; auto boxes = (float*)(b + 64 * 64); __shared__ Barrier full;
+  if (threadIdx.x == 0) init_barrier(&full, 1);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    arrive_expecting(&full, 16384);
+    load_box(a, &A, 0, 0, &full);
+    load_box(b, &B, 0, 0, &full);
+  }
+  wait(&full, 0);
+  float sum[8][4];
+  begin_products();
+  for (int k = 0; k < 4; ++k)
+    multiply(sum, descriptor(a + k * 16, 0), descriptor(b + k * 16 * 64, 0), k);
+  close_products();
+  wait_products<0>();
+  int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4 * 2;
+  for (int v = 0; v < 4; ++v)
+    for (int j = 0; j < 8; ++j)
+      boxes[(row + v / 2 * 8) * 64 + j * 8 + col + v % 2] = sum[j][v];
+  publish_writes();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_box(&C, 0, 0, boxes);
+    close_stores();
+    wait_stores_read<0>();
+  }
+"""
+RNG = np.random.default_rng(0)
+A, B = (RNG.integers(-4, 5, (64, 64)).astype(np.float16) for _ in range(2))
+
+
+def run(*changes: tuple[str, str]) -> Outcome:
+    body = KERNEL
+    for old, new in changes:
+        assert old in body
+        body = body.replace(old, new, 1)
+    args = {
+        "const __grid_constant__ TensorMap A": TensorMap("A", "float16", (64, 64), (128,), (64, 64), 128),
+        "const __grid_constant__ TensorMap B": TensorMap("B", "float16", (64, 64), (128,), (64, 64), 128),
+        "const __grid_constant__ TensorMap C": TensorMap("C", "float32", (64, 64), (256,), (64, 64)),
+    }  # fmt: skip
+    inputs = {"A": A.view(np.uint16), "B": B.view(np.uint16)}
+    return run_hopper(body, args, inputs, {"C": ((64, 64), f32)}, block=128, shared=32 * 1024, grid=2)
+
+
+def test_without_a_fault():
+    np.testing.assert_array_equal(run()["C"], A.astype(f32) @ B.astype(f32))
+
+
+BY = r"\(warp \d\), by thread \(\d+, 0, 0\) of block \(\d, 0, 0\)$"
+
+
+@pytest.mark.parametrize(
+    "changes, line, message",
+    [
+        ([("16384", "24576")], 11, "deadlock: the mbarrier at full.0. in shared memory waits for 8,192 bytes of copies"),
+        ([("16384", "8192")], 9, "wrong number of bytes: the phase of full.0. in shared memory ended before this copy"),
+        ([("arrive_expecting(&full, 16384);", "")], 11, "waits for 1 of 1 arrivals and an expectation of 16,384 bytes"),
+        ([("wait(&full, 0);", "wait(&full, 0); wait(&full, 1);")], 11, "deadlock: .* waits for 1 of 1 arrivals,"),
+        ([("  wait(&full, 0);", "")], 15, "at shared.* before the copy that writes it was waited for"),
+        ([("load_box(b, &B, 0, 0", "load_box(a, &B, 0, 0")], 9, "overwrites shared memory that an earlier copy still"),
+        ([("  begin_products();", "")], 15, "no wgmma.fence is between this product"),
+        ([("begin_products();", "begin_products(); sum[0][0] = threadIdx.x;"), ("64, 0), k)", "64, 0), 1)")], 15, "no wgmma.f"),
+        ([("wait_products<0>();", "")], 21, "touches a register of a wgmma product that may still run"),
+        ([("wait_products<0>();", "wait_products<1>();")], 21, "touches a register of a wgmma product that may still run"),
+        ([("  close_products();", "")], 21, "touches a register of a wgmma product that may still run"),
+        ([("  publish_writes();", "")], 25, "reads shared memory .* that thread .* stored with no fence.proxy.async"),
+        ([("wait_stores_read<0>();", "")], 25, "the block ends while this copy still reads its shared memory"),
+        ([("  close_stores();", "")], 25, "the block ends while this copy still reads its shared memory"),
+        (
+            [("wait_products<0>();", "if (threadIdx.x == 0) load_box(a, &A, 0, 0, &full); wait_products<0>();")],
+            17,
+            "this copy overwrites shared memory that the product at kernel.cu:15 still reads",
+        ),
+        ([("load_box(a, &A", "load_box(a + 8, &A")], 8, "a box begins at a multiple of 128 bytes"),
+        ([("load_box(b, &B, 0, 0, &full)", "load_box(b + 15 * 4096, &B, 0, 0, &full)")], 9, "the box extends beyond"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_an_error(changes, line, message):
+    with pytest.raises(EmulatorError, match=message) as caught:
+        run(*changes)
+    assert f"kernel.cu:{line}" in str(caught.value), caught.value
+    assert " of block (" in str(caught.value)
+
+
+def test_messages_name_the_warp():
+    with pytest.raises(EmulatorError, match=BY):
+        run(("16384", "24576"))
+
+
+def test_a_wait_that_another_thread_ends_is_no_deadlock():
+    body = """
+  __shared__ Barrier full;
+  if (threadIdx.x == 0) init_barrier(&full, 32);
+  __syncthreads();
+  if (threadIdx.x < 32) wait(&full, 0); else arrive(&full);
+  out[threadIdx.x] = threadIdx.x;"""
+    out = run_hopper(body, {"int* out": "out"}, {}, {"out": (64, np.int32)}, block=64)["out"]
+    np.testing.assert_array_equal(out, np.arange(64))
