@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks import layers as layers_bench
 from benchmarks.collectives import BY_FOUR, LAUNCHED
 from benchmarks.gemm import LIBRARY
 from benchmarks.report import tiles_text
@@ -35,6 +36,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 SIDE = 4096
 STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
+LARGE = 100_000_000  # bytes of a layer: more than the L2 cache holds
+# Ladders whose time is arithmetic: no copy is their limit.
+PRODUCTS = ("attention-lse", "attention-backward", "conv-dinput", "conv-dweight", "conv-transpose", "linear",
+            "linear-dinput", "linear-dweight")  # fmt: skip
 
 
 def link(text: str, source: str) -> str:
@@ -250,6 +255,44 @@ def fusion() -> str:
     return "\n".join(lines)
 
 
+def layers() -> str:
+    """Returns the fastest rung of ours of each layer that moves LARGE bytes: its time beside a copy of the same bytes and
+    beside the library's fastest."""
+    ladders = [ladder for name, ladder in LADDERS.items() if name not in (*layers_bench.OTHERS, *PRODUCTS)]
+    settings = dict.fromkeys((ladder.name, p.shape) for ladder in ladders for p in ladder.presets.values())
+    large = {(name, s): _layer_rows(name, s) for name, s in settings if s.bytes >= LARGE}
+    rows = {setting: found for setting, found in large.items() if found[0]}
+    first = next(iter(rows.values()))[0][0]
+    lines = [
+        f"Layers at shapes of {units.bytes_(LARGE)} or more, recorded on an {first['device']}, cold, default tile sizes: our "
+        "fastest rung. *Of a copy*: the time of a copy of the same bytes, divided by the time of the layer. The bytes are each "
+        "input read once and each output written once. Batch norm reads its input twice, so its share is lower. *Of the "
+        "library*: the time of the fastest library's rung, divided by ours. Empty: the library has no such form.",
+        "",
+        "| layer | shape | bytes | our fastest | time | of a copy | of the library |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (name, s), (ours, library) in rows.items():
+        row = min(ours, key=lambda row: row["median_ms"])
+        ms, copy_ms = row["median_ms"], s.bytes / row["ceilings"]["copy_bytes_per_s"] * 1e3
+        of_library = units.share(min(r["median_ms"] for r in library) / ms) if library else ""
+        lines.append(
+            f"| {name} | {s} | {units.bytes_(s.bytes)} | `{row['rung']}` | {units.time_(ms)} "
+            f"| {units.share(copy_ms / ms)} | {of_library} |"
+        )
+    return "\n".join(lines)
+
+
+def _layer_rows(name: str, shape) -> tuple[list[Mapping], list[Mapping]]:
+    """Returns the cold rows at default tile sizes of a ladder's rungs: of ours, and of the libraries'."""
+    rungs = LADDERS[name].rungs
+    found = [(rung, records.recorded(rung.name, shape, rung.default_tiles)) for rung in rungs]
+    ours, library = (
+        [row for rung, row in found if row and bool(rung.library) == is_library] for is_library in (0, 1)
+    )
+    return ours, library
+
+
 def all_reduce() -> str:
     """Returns medians of an all-reduce on two GPUs by length, a table for each kind of GPU: our kernels and NCCL, bus bandwidth
     of ring and NCCL, and how far the cost model is off."""
@@ -425,6 +468,7 @@ def filled(text: str) -> str:
         attention,
         softmax,
         fusion,
+        layers,
         all_reduce,
         launching,
         parallel,

@@ -20,16 +20,19 @@ from kernels.training.graph import UPDATE, Node
 FILE = Path(kernels.__file__).parent / "records" / "training.json"
 PLAIN = {"every": 0, "parts": 1}
 ARRAYS = {"sgd": SgdShape.ARRAYS, "adam": AdamShape.ARRAYS}  # that an update reads or writes
+RECORDED = "sgd"  # the optimiser of the rows that are used
 UPDATE_NAME = "update"
 
 
 @cache
 def rows(network: str) -> tuple[Mapping[str, Any], ...]:
-    """Returns the recorded rows of a network with the time of each node, by their batch; the newest of each batch."""
+    """Returns the recorded rows of a network with the time of each node, by their batch; the newest of each batch. All are
+    of SGD: `node_us` derives another optimiser's update from its."""
     found: dict[int, Mapping[str, Any]] = {}
     everything = json.loads(FILE.read_text("utf-8")) if FILE.exists() else []
     for row in sorted(everything, key=lambda row: row.get("date", "")):
-        if row["network"] == network and row["memory"] == PLAIN and row.get("node_us"):
+        setting = row["network"], row["optimizer"], row["memory"]
+        if setting == (network, RECORDED, PLAIN) and row.get("node_us"):
             found[row["batch"]] = row
     return tuple(found[batch] for batch in sorted(found))
 
@@ -79,7 +82,7 @@ def node_us(network: str, node: Node, images: float, optimizer: str = "sgd", sha
     found = lines(network)
     name = node.name.partition(" part ")[0]
     if node.phase == UPDATE or name not in found:
-        return found[UPDATE_NAME].us(0) * ARRAYS[optimizer] / ARRAYS["sgd"]
+        return found[UPDATE_NAME].us(0) * ARRAYS[optimizer] / ARRAYS[RECORDED]
     return found[name].us(images * share)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -47,6 +48,18 @@ def assert_is_possible(found: Timeline) -> None:
         mine = found.of_stream(gpu, stream)
         assert all(found.starts[b] >= found.ends[a] for a, b in itertools.pairwise(mine))
     assert found.total == max(found.ends)
+
+
+# -- recorded times -----------------------------------------------------------------------------------
+def test_only_times_of_sgd_are_used(monkeypatch, tmp_path):
+    """A row of Adam, recorded later, does not replace that of SGD."""
+    plain = {"network": "lenet5", "memory": times.PLAIN, "batch": 32, "date": "2026-01-01"}
+    rows = [
+        plain | {"optimizer": name, "node_us": {"update": us}} for name, us in (("sgd", 2.0), ("adam", 3.0))
+    ]
+    monkeypatch.setattr(times, "FILE", tmp_path / "training.json")
+    times.FILE.write_text(json.dumps(rows), encoding="utf-8")
+    assert [row["node_us"]["update"] for row in times.rows.__wrapped__("lenet5")] == [2.0]
 
 
 # -- the simulator -------------------------------------------------------------------------------------
