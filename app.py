@@ -8,6 +8,7 @@ from starlette.middleware import Middleware
 from pages._lessons import LESSONS
 from pages._stale_fragments import StaleFragmentMiddleware
 from pages._unsent_messages import keep_unsent_messages
+from visuals.stage import player_file
 from visuals.stage.front import ServerAddressMiddleware
 from visuals.stage.routes import routes
 
@@ -25,6 +26,7 @@ app = st.App(
         Middleware(
             ServerAddressMiddleware,
             pages=["home", "history", "glossary", *(lesson.path for lesson in LESSONS)],
+            module=f"stage/{player_file()}",
         ),
     ],
 )
