@@ -5,6 +5,7 @@ import sys
 import streamlit as st
 from starlette.middleware import Middleware
 
+from pages import _watch
 from pages._lessons import LESSONS
 from pages._stale_fragments import StaleFragmentMiddleware
 from pages._unsent_messages import keep_unsent_messages
@@ -17,10 +18,11 @@ from visuals.stage.routes import routes
 sys.setswitchinterval(0.0005)
 
 keep_unsent_messages()
+BASE = st.get_option("server.baseUrlPath")
 
 app = st.App(
     "pages/_shell.py",
-    routes=routes(st.get_option("server.baseUrlPath")),
+    routes=[*routes(BASE), _watch.route(BASE)],
     middleware=[
         Middleware(StaleFragmentMiddleware),
         Middleware(

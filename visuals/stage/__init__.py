@@ -42,6 +42,7 @@ SCRIPTS = (  # each after the modules it imports
     "frame",
     "link",
     "input",
+    "watch",
     "player",
 )
 
