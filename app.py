@@ -6,6 +6,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages import _watch
+from pages._cheaper_streamlit import make_cheaper
 from pages._lessons import LESSONS
 from pages._stale_fragments import StaleFragmentMiddleware
 from pages._unsent_messages import keep_unsent_messages
@@ -18,6 +19,7 @@ from visuals.stage.routes import routes
 sys.setswitchinterval(0.0005)
 
 keep_unsent_messages()
+make_cheaper()
 BASE = st.get_option("server.baseUrlPath")
 
 app = st.App(
