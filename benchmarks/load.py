@@ -9,8 +9,9 @@ browser (streamlit.proto.BackMsg) and reads all replies (ForwardMsg). It opens /
 browser does. In between it does what a browser does by itself: it reruns the fragments that let charts load, and waits
 for the emulator's counts by the route of pages/_watch.py. Their load on the server is part of the figures.
 
-Timed: from sending a change to the message that the whole script has finished, when all its messages have arrived and
-been unpacked here, with the stage's scene of that shape among them (checked). Drawing in the browser is not included.
+Timed: from sending a change to the message with the stage's scene of that shape, which is what a reader waits for; and to
+the message that the whole script has finished, when all its messages have arrived and been unpacked here. Between the two
+the page pauses for 80 ms, so that the browser paints the stage before the cards (pages/parts/stage.py). Drawing in the browser is not included.
 All readers share one process here, which uses the same cores. Memory is the largest resident set of the server's
 process; its children are listed separately. --hall: N processes of the app behind HAProxy (`make hall`), whose processor
 time and memory are summed. --bare: another page, with as many elements and nothing computed for them
@@ -72,12 +73,13 @@ class Reader:
         self.runs, self.scene = 0, ""
         # Runs of fragments; what the page waits for, and the task that asks; counts received.
         self.parts, self.watched, self.asking, self.counted = 0, "", None, 0
+        self.stage_at = 0.0  # when the last scene came
         self.cookie = ""  # by which a proxy finds the reader's process
         # By hash of a large message: (run in which it last came, its scene).
         self.cached: dict[str, tuple[int, str]] = {}
 
-    async def visit(self, start: float, end: float) -> tuple[float, list[float], int, int]:
-        """Returns seconds to open the page, ms of each rerun, runs of fragments, counts received."""
+    async def visit(self, start: float, end: float) -> tuple[float, list[float], int, int, list[float]]:
+        """Returns seconds to open the page, ms of each rerun, runs of fragments, counts received, ms until each stage."""
         stream = self.url.replace("http", "ws", 1) + "/_stcore/stream"
         headers, _ = await self._get("/im2col")
         self.cookie = re.sub(r";.*", "", headers.get("set-cookie", ""))
@@ -86,15 +88,17 @@ class Reader:
             stream, subprotocols=["streamlit"], origin=self.url, max_size=None, additional_headers=cookie
         ) as self.socket:
             opened = await self._rerun()
-            samples, next_change = [], start + self.random.uniform(0, EVERY_S)
+            samples, stages, next_change = [], [], start + self.random.uniform(0, EVERY_S)
             while next_change < end:
                 await self._run_due_fragments(next_change)
                 self._change_control()
+                begin = time.perf_counter()
                 samples.append(1e3 * await self._rerun())
+                stages.append(1e3 * (self.stage_at - begin))
                 next_change = max(next_change + EVERY_S, time.perf_counter())
             if self.asking:
                 self.asking.cancel()
-            return opened, samples, self.parts, self.counted
+            return opened, samples, self.parts, self.counted, stages
 
     async def _get(self, path: str) -> tuple[dict[str, str], bytes]:
         """Returns the headers and the body of a request, on a connection of its own."""
@@ -220,7 +224,7 @@ class Reader:
         if kind == "bidi_component" and element.bidi_component.component_name.endswith("live"):
             self._watch(json.loads(element.bidi_component.json)["watch"])
         if kind == "bidi_component" and (key := SCENE.search(element.bidi_component.bytes)):
-            self.scene = scene = key[1].decode()
+            self.scene, self.stage_at = (scene := key[1].decode()), time.perf_counter()
         if kind == "number_input" and (name := element.number_input.query_param_key):
             field = element.number_input
             if field.set_value:  # set by the server; else a known control keeps its input
@@ -232,7 +236,8 @@ class Reader:
 
     def _cache_message(self, hash_: str, scene: str) -> None:
         self.cached[hash_] = self.runs, scene
-        self.scene = scene or self.scene
+        if scene:
+            self.scene, self.stage_at = scene, time.perf_counter()
 
 
 class Memory:
@@ -275,6 +280,7 @@ async def run_hall(url: str, pids: Sequence[int], readers: int, seconds: float, 
         print(f"a reader failed: {error!r}", file=sys.stderr)
     assert any(v[1] for v in visits), "no reader was answered"
     opened, reruns = [v[0] for v in visits], [ms for v in visits for ms in v[1]]
+    stages = reruns if bare else [ms for v in visits for ms in v[4]]
     server, readers_share = await cpu
     parts, counted = sum(v[2] for v in visits), sum(v[3] for v in visits)
     rate = (
@@ -283,9 +289,11 @@ async def run_hall(url: str, pids: Sequence[int], readers: int, seconds: float, 
     )
     label = f"{readers} readers, a control every {EVERY_S:g} s"
     return [
-        line(f"rerun, median ({label})", "ms", median(reruns), 80, reruns, f"{spread(reruns)}; {rate}"),
+        line(f"stage of the new shape, median ({label})", "ms", median(stages), 80, stages, spread(stages)),
+        line("stage of the new shape, p95", "ms", np.percentile(stages, 95), 200, stages, f"most {max(stages):.4g}"),
+        line("whole rerun, median", "ms", median(reruns), 160, reruns, f"{spread(reruns)}; {rate}"),
         line("processor time of the server by reruns", "ms", 1e3 * server * seconds / len(reruns), 1e3 * EVERY_S / readers, [server]),
-        line("rerun, p95", "ms", np.percentile(reruns, 95), 200, reruns, f"most {max(reruns):.4g}"),
+        line("whole rerun, p95", "ms", np.percentile(reruns, 95), 280, reruns, f"most {max(reruns):.4g}"),
         line("memory of the server", "MB", memory.server, 600, [memory.server], f"children {memory.children:.0f} MB"),
         line("readers that failed", "readers", readers - len(visits), 0, results and [0.0] * readers),
         line(f"page opened, one every {RAMP_S / readers:.2g} s, median", "s", median(opened), 2, opened, spread(opened)),

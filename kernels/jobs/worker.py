@@ -300,7 +300,7 @@ class Worker:
             child.kill()
             reason = f"({message[1]})" if message and message[0] == GONE else f"within {START_S:g} s"
             raise JobError(
-                f"the process that runs kernels does not start {reason}; the terminal of the app says why"
+                f"the process that runs kernels does not start {reason}; the terminal of the app or the log of its job service says why"
             )
 
     def _replace_child(self) -> Process:
