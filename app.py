@@ -5,9 +5,12 @@ import sys
 import streamlit as st
 from starlette.middleware import Middleware
 
+from pages import _watch
+from pages._cheaper_streamlit import make_cheaper
 from pages._lessons import LESSONS
 from pages._stale_fragments import StaleFragmentMiddleware
 from pages._unsent_messages import keep_unsent_messages
+from visuals.stage import player_file
 from visuals.stage.front import ServerAddressMiddleware
 from visuals.stage.routes import routes
 
@@ -16,15 +19,18 @@ from visuals.stage.routes import routes
 sys.setswitchinterval(0.0005)
 
 keep_unsent_messages()
+make_cheaper()
+BASE = st.get_option("server.baseUrlPath")
 
 app = st.App(
     "pages/_shell.py",
-    routes=routes(st.get_option("server.baseUrlPath")),
+    routes=[*routes(BASE), _watch.route(BASE)],
     middleware=[
         Middleware(StaleFragmentMiddleware),
         Middleware(
             ServerAddressMiddleware,
             pages=["home", "history", "glossary", *(lesson.path for lesson in LESSONS)],
+            module=f"stage/{player_file()}",
         ),
     ],
 )

@@ -1,19 +1,20 @@
 """A lecture hall: a hundred readers of the app at once.
-python -m benchmarks.load [OUT.json] [--readers 100] [--seconds 60] [--bare]
+python -m benchmarks.load [OUT.json] [--readers 100] [--seconds 60] [--bare] [--hall N]
 
 Prints a Markdown table of measured figures and targets, and writes every sample to OUT.json.
 
 The app is started here as a user starts it. Each reader is a WebSocket to /_stcore/stream that sends the messages of a
 browser (streamlit.proto.BackMsg) and reads all replies (ForwardMsg). It opens /im2col, then changes one control every
 3 s, with a random offset: a new value of one of N, C, H, W, K, R, pad h, sent with all fields and the address, as a
-browser does. In between it reruns the fragments of the page that request it, at their intervals: at first those that
-let charts load, after each change those that wait for the emulator's counts. Their load on the server is part of the
-figures.
+browser does. In between it does what a browser does by itself: it reruns the fragments that let charts load, and waits
+for the emulator's counts by the route of pages/_watch.py. Their load on the server is part of the figures.
 
-Timed: from sending a change to the message that the whole script has finished, when all its messages have arrived and
-been unpacked here, with the stage's scene of that shape among them (checked). Drawing in the browser is not included.
+Timed: from sending a change to the message with the stage's scene of that shape, which is what a reader waits for; and to
+the message that the whole script has finished, when all its messages have arrived and been unpacked here. Between the two
+the page pauses for 80 ms, so that the browser paints the stage before the cards (pages/parts/stage.py). Drawing in the browser is not included.
 All readers share one process here, which uses the same cores. Memory is the largest resident set of the server's
-process; its children are listed separately. --bare: another page, with as many elements and nothing computed for them
+process; its children are listed separately. --hall: N processes of the app behind HAProxy (`make hall`), whose processor
+time and memory are summed. --bare: another page, with as many elements and nothing computed for them
 (benchmarks/bare.py), to measure Streamlit itself.
 """
 
@@ -21,11 +22,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import json
 import os
 import random
 import re
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from statistics import median
 from urllib.parse import urlencode
 
@@ -36,12 +41,16 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from benchmarks.targets import Line, line, publish, spread
+from hall.apps import Hall, free_port
+from hall.apps import Settings as HallSettings
 from kernels.conv.shape import ConvShape
 from kernels.model.shape import ShapeError
+from kernels.records import folder
 from pages.conv import address as address_module
 from tests.helpers.harness import serving
 
 EVERY_S, RAMP_S, REST_S, PATIENCE_S = 3.0, 20.0, 5.0, 60.0
+ASK_S = 0.3  # as visuals/stage/watch.js
 CACHED_RUNS = 20  # as long as the browser keeps large messages
 FINISHED = (ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY)
 SCENE = re.compile(rb'"key":"(im2col [^"]*)"')
@@ -62,25 +71,78 @@ class Reader:
         self.reruns_due: dict[str, tuple[float, float]] = {}
         self.page = ""  # the server's hash of the page
         self.runs, self.scene = 0, ""
-        # Runs of fragments; whether it waits for counts; counts received.
-        self.parts, self.counting, self.counted = 0, False, 0
+        # Runs of fragments; what the page waits for, and the task that asks; counts received.
+        self.parts, self.watched, self.asking, self.counted = 0, "", None, 0
+        self.stage_at = 0.0  # when the last scene came
+        self.cookie = ""  # by which a proxy finds the reader's process
         # By hash of a large message: (run in which it last came, its scene).
         self.cached: dict[str, tuple[int, str]] = {}
 
-    async def visit(self, start: float, end: float) -> tuple[float, list[float], int, int]:
-        """Returns seconds to open the page, ms of each rerun, runs of fragments, counts received."""
+    async def visit(self, start: float, end: float) -> tuple[float, list[float], int, int, list[float]]:
+        """Returns seconds to open the page, ms of each rerun, runs of fragments, counts received, ms until each stage."""
         stream = self.url.replace("http", "ws", 1) + "/_stcore/stream"
+        headers, _ = await self._get("/im2col")
+        self.cookie = re.sub(r";.*", "", headers.get("set-cookie", ""))
+        cookie = {"Cookie": self.cookie} if self.cookie else {}
         async with websockets.connect(
-            stream, subprotocols=["streamlit"], origin=self.url, max_size=None
+            stream, subprotocols=["streamlit"], origin=self.url, max_size=None, additional_headers=cookie
         ) as self.socket:
             opened = await self._rerun()
-            samples, next_change = [], start + self.random.uniform(0, EVERY_S)
+            samples, stages, next_change = [], [], start + self.random.uniform(0, EVERY_S)
             while next_change < end:
                 await self._run_due_fragments(next_change)
                 self._change_control()
+                begin = time.perf_counter()
                 samples.append(1e3 * await self._rerun())
+                stages.append(1e3 * (self.stage_at - begin))
                 next_change = max(next_change + EVERY_S, time.perf_counter())
-            return opened, samples, self.parts, self.counted
+            if self.asking:
+                self.asking.cancel()
+            return opened, samples, self.parts, self.counted, stages
+
+    async def _get(self, path: str) -> tuple[dict[str, str], bytes]:
+        """Returns the headers and the body of a request, on a connection of its own."""
+        host, port = self.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        lines = [
+            f"GET {path} HTTP/1.1",
+            f"Host: {host}:{port}",
+            "Accept: text/html, */*",
+            "Connection: close",
+        ]
+        if self.cookie:
+            lines.append(f"Cookie: {self.cookie}")
+        try:
+            writer.write("\r\n".join([*lines, "", ""]).encode())
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            assert " 200 " in head[0], f"{path}: {head[0]}"
+            headers = {
+                name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])
+            }
+            return headers, await reader.read()
+        finally:
+            writer.close()
+
+    def _watch(self, path: str) -> None:
+        """Asks for what the page waits for, and no longer for what it waited for before."""
+        if path == self.watched:
+            return
+        self.watched = path
+        if self.asking:
+            self.asking.cancel()
+        self.asking = asyncio.create_task(self._ask(path)) if path else None
+
+    async def _ask(self, path: str) -> None:
+        await asyncio.sleep(ASK_S)
+        tag = ""
+        while True:
+            _, body = await self._get(f"/{path}?seen={tag}")
+            answer = json.loads(body)
+            if answer.get("done"):
+                self.counted += "strip" in answer
+            if answer.get("done") or answer.get("gone"):
+                return
+            tag = answer["tag"]
 
     def _change_control(self) -> None:
         """Change the value of one control; the shape stays valid."""
@@ -159,12 +221,10 @@ class Reader:
         kind, scene = element.WhichOneof("type"), ""
         if kind == "exception":
             raise RuntimeError(element.exception.message)
-        if kind == "html" and "counting …" in element.html.body:
-            self.counting = True
-        if kind == "html" and "sectors read" in element.html.body:
-            self.counting, self.counted = False, self.counted + self.counting
+        if kind == "bidi_component" and element.bidi_component.component_name.endswith("live"):
+            self._watch(json.loads(element.bidi_component.json)["watch"])
         if kind == "bidi_component" and (key := SCENE.search(element.bidi_component.bytes)):
-            self.scene = scene = key[1].decode()
+            self.scene, self.stage_at = (scene := key[1].decode()), time.perf_counter()
         if kind == "number_input" and (name := element.number_input.query_param_key):
             field = element.number_input
             if field.set_value:  # set by the server; else a known control keeps its input
@@ -176,29 +236,38 @@ class Reader:
 
     def _cache_message(self, hash_: str, scene: str) -> None:
         self.cached[hash_] = self.runs, scene
-        self.scene = scene or self.scene
+        if scene:
+            self.scene, self.stage_at = scene, time.perf_counter()
 
 
 class Memory:
-    """The largest resident set of a process and of its children, in MB."""
+    """The largest resident sets of the processes of the app and of their children, each summed, in MB."""
 
-    def __init__(self, pid: int):
-        self.process, self.server, self.children, self.cpu = psutil.Process(pid), 0.0, 0.0, 0.0
+    def __init__(self, pids: Sequence[int]):
+        self.processes, self.server, self.children = [psutil.Process(pid) for pid in pids], 0.0, 0.0
 
     async def watch(self) -> None:
         while True:
-            children = [child.memory_info().rss for child in self.process.children(recursive=True)]
-            self.server = max(self.server, self.process.memory_info().rss / 1e6)
-            self.children = max(self.children, sum(children) / 1e6)
+            children = [child for process in self.processes for child in process.children(recursive=True)]
+            self.server = max(self.server, _resident(self.processes))
+            self.children = max(self.children, _resident(children))
             await asyncio.sleep(1)
 
 
-async def run_hall(url: str, pid: int, readers: int, seconds: float, bare: bool) -> list[Line]:
-    memory = Memory(pid)
+def _resident(processes: Sequence[psutil.Process]) -> float:
+    total = 0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += process.memory_info().rss
+    return total / 1e6
+
+
+async def run_hall(url: str, pids: Sequence[int], readers: int, seconds: float, bare: bool) -> list[Line]:
+    memory = Memory(pids)
     watch = asyncio.create_task(memory.watch())
     begin = time.perf_counter()
     start = begin + RAMP_S + REST_S
-    cpu = asyncio.create_task(load(memory.process, start, seconds))
+    cpu = asyncio.create_task(load(memory.processes, start, seconds))
 
     async def one_reader(i: int):
         await asyncio.sleep(RAMP_S * i / readers)
@@ -211,6 +280,7 @@ async def run_hall(url: str, pid: int, readers: int, seconds: float, bare: bool)
         print(f"a reader failed: {error!r}", file=sys.stderr)
     assert any(v[1] for v in visits), "no reader was answered"
     opened, reruns = [v[0] for v in visits], [ms for v in visits for ms in v[1]]
+    stages = reruns if bare else [ms for v in visits for ms in v[4]]
     server, readers_share = await cpu
     parts, counted = sum(v[2] for v in visits), sum(v[3] for v in visits)
     rate = (
@@ -219,23 +289,46 @@ async def run_hall(url: str, pid: int, readers: int, seconds: float, bare: bool)
     )
     label = f"{readers} readers, a control every {EVERY_S:g} s"
     return [
-        line(f"rerun, median ({label})", "ms", median(reruns), 50, reruns, f"{spread(reruns)}; {rate}"),
+        line(f"stage of the new shape, median ({label})", "ms", median(stages), 80, stages, spread(stages)),
+        line("stage of the new shape, p95", "ms", np.percentile(stages, 95), 200, stages, f"most {max(stages):.4g}"),
+        line("whole rerun, median", "ms", median(reruns), 160, reruns, f"{spread(reruns)}; {rate}"),
         line("processor time of the server by reruns", "ms", 1e3 * server * seconds / len(reruns), 1e3 * EVERY_S / readers, [server]),
-        line("rerun, p95", "ms", np.percentile(reruns, 95), 200, reruns, f"most {max(reruns):.4g}"),
+        line("whole rerun, p95", "ms", np.percentile(reruns, 95), 280, reruns, f"most {max(reruns):.4g}"),
         line("memory of the server", "MB", memory.server, 600, [memory.server], f"children {memory.children:.0f} MB"),
         line("readers that failed", "readers", readers - len(visits), 0, results and [0.0] * readers),
         line(f"page opened, one every {RAMP_S / readers:.2g} s, median", "s", median(opened), 2, opened, spread(opened)),
     ]  # fmt: skip
 
 
-async def load(server: psutil.Process, start: float, seconds: float) -> tuple[float, float]:
-    """Returns the shares of a core that the server and this process use for `seconds` from `start` on."""
+async def load(server: Sequence[psutil.Process], start: float, seconds: float) -> tuple[float, float]:
+    """Returns the shares of a core that the server's processes and this process use for `seconds` from `start` on."""
     await asyncio.sleep(max(0.0, start - time.perf_counter()))
-    processes = (server, psutil.Process())
+    processes = (*server, psutil.Process())
     for process in processes:
         process.cpu_percent()
     await asyncio.sleep(seconds)
-    return tuple(process.cpu_percent() / 100 for process in processes)
+    *shares, readers = (process.cpu_percent() / 100 for process in processes)
+    return sum(shares), readers
+
+
+@contextlib.contextmanager
+def one_app(page: str) -> Iterator[tuple[str, list[int]]]:
+    with serving(page) as app:
+        yield app.url, [app.pid]
+
+
+@contextlib.contextmanager
+def hall(page: str, processes: int) -> Iterator[tuple[str, list[int]]]:
+    """Runs a hall with a data folder of its own, and yields its URL and the processes of the app."""
+    with tempfile.TemporaryDirectory(prefix="kernel-theatre-", ignore_cleanup_errors=True) as data:
+        os.environ[folder.VARIABLE] = data
+        running = Hall(HallSettings(processes, free_port(), app=page))
+        try:
+            running.start()
+            time.sleep(3)  # until HAProxy has checked them
+            yield f"http://127.0.0.1:{running.settings.port}", [app.pid for app in running.apps]
+        finally:
+            running.stop()
 
 
 def main() -> None:
@@ -244,10 +337,12 @@ def main() -> None:
     parser.add_argument("--readers", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--bare", action="store_true", help="the page of benchmarks/bare.py")
+    parser.add_argument("--hall", type=int, default=0, help="processes of the app behind HAProxy")
     args = parser.parse_args()
     load_average = os.getloadavg()[0]
-    with serving("benchmarks/bare.py" if args.bare else "app.py") as app:
-        lines = asyncio.run(run_hall(app.url, app.pid, args.readers, args.seconds, args.bare))
+    page = "benchmarks/bare.py" if args.bare else "app.py"
+    with hall(page, args.hall) if args.hall else one_app(page) as (url, pids):
+        lines = asyncio.run(run_hall(url, pids, args.readers, args.seconds, args.bare))
     publish(lines, args.out, load_average)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from kernels.jobs.client import Queue
 from kernels.jobs.job import Job, Request, Rows
 from kernels.jobs.worker import Worker
 from kernels.ladders import find
@@ -32,10 +33,13 @@ class Counts:
     """Counts by rung, shape, tile sizes and digest of the kernels. They have a worker of their own, whose process has
     the lowest priority: a run never waits for a count. Safe to use from any thread."""
 
-    def __init__(self, module: str = "kernels.jobs.counter"):
+    def __init__(self, module: str = "kernels.jobs.counter", queue: Queue | None = None):
+        """`queue`: that of the job service, for a worker that all apps of this machine share."""
         self._lock = threading.Lock()
         self._cached: OrderedDict[Hashable, Count] = OrderedDict()
-        self._worker = Worker(DEADLINE_S, module, on_rows=self._keep)
+        if queue:
+            queue.on_rows = self._keep
+        self._worker = queue or Worker(DEADLINE_S, module, on_rows=self._keep)
 
     def get(self, rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Count | None:
         """Returns the counts of a rung; None if it was not counted yet."""
@@ -52,7 +56,10 @@ class Counts:
         rungs = list(rungs)
         known = {n: value for n, value in tiles.items() if any(n in r.tiles or n == r.name for r in rungs)}
         request = Request(tuple(r.name for r in rungs), shape, engine="emulator", tiles=known)
-        return self._worker.submit(request, owner)
+        job = self._worker.submit(request, owner)
+        if job.cached:  # another app counted it, before this one was connected
+            self._keep(job.result(0))
+        return job
 
     def drop(self, job: Job) -> None:
         """Cancel a job if it still waits. A running count goes on to its end, for the next request."""

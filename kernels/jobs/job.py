@@ -7,7 +7,7 @@ import hashlib
 import pickle
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -73,8 +73,10 @@ class Run:
         self.key, self.packed, self.cached = key, packed, cached
         self.parts: tuple[Any, ...] = ()  # what it has sent before its end
         self.share, self.text = 0.0, WAITING
+        self.ahead = 0  # of a run in the job service: how many come before it
         self.jobs: list[Job] = []
         self.sent = False  # whether a process works on it
+        self.note = ""  # what Worker's on_rows returned
 
 
 class Job:
@@ -88,6 +90,7 @@ class Job:
         self._done = threading.Event()
         self._rows: Rows | None = None
         self._error = ""
+        self._listeners: set[Callable[[], None]] = set()
 
     @property
     def share(self) -> float:
@@ -124,3 +127,14 @@ class Job:
             self.cached = cached_at is not None
             self.measured_at = cached_at if self.cached else time.time()
         self._done.set()
+        self.tell()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener`, which must not wait, after each change of this job, until the function that this returns is
+        called."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -25,22 +25,35 @@ STOPPED = "the app was stopped"
 log = logging.getLogger(__name__)
 
 
+def owners_of(run: Run) -> set[str]:
+    """Returns who has jobs of this run, for turns: an owner's name up to "/". Jobs of nobody have turns of their own."""
+    return {job.owner.partition("/")[0] for job in run.jobs if job.owner}
+
+
+def _tell_jobs(run: Run) -> None:
+    for job in run.jobs:
+        job.tell()
+
+
 class Worker:
     """A queue of runs and the child process that executes them. The child starts with the first run, and again after
     it was killed or died.
 
-    on_rows: called with the rows once for each execution, by the worker's thread, before the jobs get them. An
-    exception in it is logged.
+    on_rows: called with the rows once for each execution, by the worker's thread, before the jobs get them. What it
+    returns is the run's `note`. An exception in it is logged.
+
+    Runs start in the order of their submission, except that a second run of one owner comes after the first of each other.
     """
 
     def __init__(
         self,
         deadline_s: float = DEADLINE_S,
         module: str = "kernels.jobs.child",
-        on_rows: Callable[[Rows], None] | None = None,
+        on_rows: Callable[[Rows], Any] | None = None,
     ):
         self._deadline_s, self._module, self._on_rows = deadline_s, module, on_rows
         self._changed = threading.Condition()  # guards the fields below
+        self._changes = 0  # of any job
         self._closed = False
         self._waiting: list[Run] = []
         self._running: Run | None = None
@@ -73,7 +86,7 @@ class Worker:
                 job._run.jobs.append(job)
             for older_job in older:
                 self._remove_job(older_job, REPLACED)
-            self._changed.notify_all()
+            self._tell()
         return job
 
     def position(self, job: Job) -> int:
@@ -81,18 +94,31 @@ class Worker:
         with self._changed:
             if job.done or job._run not in self._waiting:
                 return 0
-            return self._waiting.index(job._run) + (self._running is not None)
+            return self._in_order().index(job._run) + (self._running is not None)
 
     def waiting(self) -> int:
         """Returns how many runs wait, without the one that runs."""
         with self._changed:
             return len(self._waiting)
 
+    def busy(self) -> bool:
+        """Returns whether a run waits or is executed."""
+        with self._changed:
+            return bool(self._waiting or self._running)
+
+    def next_change(self, seen: int, timeout: float) -> int:
+        """Waits until the state of any job differs from that at the change `seen`, or for `timeout` seconds. Returns the
+        number of the last change."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._changes != seen or self._closed, timeout)
+            return self._changes
+
     def cancel(self, job: Job, running: bool = True) -> None:
         """End a job, and its run if no other job shares it. With running=False only if it still waits."""
         with self._changed:
             if not job.done and (running or job._run in self._waiting):
                 self._remove_job(job, CANCELLED)
+                self._tell()
 
     def close(self) -> None:
         """Stop the child; every job not done ends with an error."""
@@ -106,9 +132,24 @@ class Worker:
             for process in (self._child, self._spare):
                 if process:
                     process.kill()
-            self._changed.notify_all()
+            self._tell()
 
     # -- the queue; called with the lock held --------------------------------------------------
+    def _tell(self) -> None:
+        """Wakes the threads that wait for work or for a change."""
+        self._changes += 1
+        self._changed.notify_all()
+
+    def _in_order(self) -> list[Run]:
+        """Returns the runs that wait, the next one first."""
+        before = Counter(owners_of(self._running)) if self._running else Counter()
+        turns = []
+        for run in self._waiting:
+            owners = owners_of(run)
+            turns.append(min((before[owner] for owner in owners), default=0))
+            before.update(owners)
+        return [run for _, _, run in sorted(zip(turns, range(len(turns)), self._waiting, strict=True))]
+
     def _waiting_of(self, owner: str) -> list[Job]:
         if not owner:
             return []
@@ -156,8 +197,12 @@ class Worker:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             if self._closed:
                 return None
-            self._running = self._waiting.pop(0)
+            self._running = self._in_order()[0]
+            self._waiting.remove(self._running)
             self._running.text = STARTING
+            self._tell()
+            for run in (self._running, *self._waiting):
+                _tell_jobs(run)
             return self._running
 
     def _execute(self, run: Run) -> Rows:
@@ -181,14 +226,22 @@ class Worker:
             if now >= spare_at:
                 self._prepare_spare()
             message = child.next_message((spare_at if now < spare_at else end) - now)
-            if message and message[0] == "progress":
-                _, run.share, run.text = message
-            elif message and message[0] == "part":
-                run.parts = (*run.parts, message[1])
+            if message and message[0] in ("progress", "part"):
+                self._advance(run, message)
             elif message:
                 return child, message
         self._drop(child)
         raise JobError(f"stopped: not done after {self._deadline_s:g} s; take a smaller shape or batch")
+
+    def _advance(self, run: Run, message: tuple) -> None:
+        """Stores what a process says of its run."""
+        with self._changed:
+            if message[0] == "progress":
+                _, run.share, run.text = message
+            else:
+                run.parts = (*run.parts, message[1])
+            self._tell()
+            _tell_jobs(run)
 
     def _rows_of(self, run: Run, child: Process, message: tuple) -> Rows:
         """Returns the rows in the last message of a run, or raises a JobError with its text."""
@@ -213,7 +266,7 @@ class Worker:
             run.sent = False
         if rows is not None and self._on_rows:
             try:
-                self._on_rows(rows)
+                run.note = self._on_rows(rows) or ""
             except Exception:
                 log.exception("rows could not be handed on")
         with self._changed:
@@ -227,6 +280,7 @@ class Worker:
                     self._cache.popitem(last=False)
             for job in run.jobs:
                 job.finish(rows, error)
+            self._tell()
 
     # -- the child; used by the worker's thread, others only kill it ---------------------------
     def _ready_child(self) -> Process:
@@ -246,7 +300,7 @@ class Worker:
             child.kill()
             reason = f"({message[1]})" if message and message[0] == GONE else f"within {START_S:g} s"
             raise JobError(
-                f"the process that runs kernels does not start {reason}; the terminal of the app says why"
+                f"the process that runs kernels does not start {reason}; the terminal of the app or the log of its job service says why"
             )
 
     def _replace_child(self) -> Process:

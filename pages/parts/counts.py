@@ -1,29 +1,31 @@
 """Requests to count a shape: sent when the controls have not changed for a while, dropped when they change.
 
 With a hundred readers most shapes are new, and there are not enough processors to count them all. So the page itself
-never counts. It shows known counts and polls again later; the more shapes are waiting, the later.
+never counts. It shows known counts, and the browser waits for the others (pages/_watch.py) without a rerun.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
 
 from kernels.i18n import mark, tr
-from kernels.jobs.counts import Count, Counts
+from kernels.jobs.counts import Count
 from kernels.jobs.job import Job, JobError
 from kernels.model.rung import Rung
+from pages._watch import Watch
 from pages.parts.run_settings import RunSettings
+from pages.parts.worker import counts
 from visuals import units
 
 MAX_MACS = 500_000  # multiply-adds: larger shapes are not counted
 REST_S = 0.6  # a shape is requested after it has not changed for so long
-CROWD = 4  # for each so many waiting shapes the next poll is REST_S later
 CHANGED = mark("the kernels have changed; start the app again")
 
 
@@ -35,11 +37,6 @@ def too_large(settings: RunSettings) -> str:
     )
 
 
-@st.cache_resource
-def counts() -> Counts:
-    return Counts()
-
-
 @dataclass
 class CountRequest:
     """A request to count rungs at a shape and tile sizes, and its state."""
@@ -48,6 +45,24 @@ class CountRequest:
     since: float  # time.monotonic()
     job: Job | None = None
     error: str = ""
+    owner: str = ""
+    # What the browser shows once the rungs are counted: by its name in the answer, a function that returns it.
+    views: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    watch: Watch | None = None
+    lock: threading.Lock = field(
+        default_factory=threading.Lock
+    )  # a page and its browser advance it at the same time
+    listeners: set[Callable[[], None]] = field(default_factory=set)
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` after each change of its job, also of one that is not sent yet, until the function that this
+        returns is called."""
+        self.listeners.add(listener)
+        return lambda: self.listeners.discard(listener)
+
+    def tell(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
 
     @property
     def status(self) -> str:
@@ -85,28 +100,48 @@ def request_counts(settings: RunSettings, rungs: Sequence[Rung]) -> CountRequest
         st.session_state.pop("wish", None)
         return None
     if request is None:
-        request = st.session_state["wish"] = CountRequest(key, time.monotonic())
+        owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
+        request = st.session_state["wish"] = CountRequest(key, time.monotonic(), owner=owner)
     elif not request.error:
         request.error = _go_on(request, settings, missing)
     return request
 
 
-def _go_on(request: CountRequest, settings: RunSettings, missing: Sequence[Rung]) -> str:
-    """Sends the request when REST_S has passed, or reads its result. Returns the error, or ""."""
-    try:
-        if request.job is None and time.monotonic() - request.since >= REST_S:
-            owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
-            request.job = counts().request(missing, settings.shape, settings.tiles_for(missing), owner)
-        elif request.job and request.job.done:
-            request.job.result()
-            return CHANGED  # counted, but not found: the kernels have changed
-    except JobError as e:
-        return str(e)
-    return ""
-
-
-def next_poll_s(request: CountRequest | None) -> float | None:
-    """Returns the seconds until the page should poll again; None if it need not."""
+def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence[Rung]) -> Watch | None:
+    """Returns what the browser asks until the rungs of a request are counted; None if there is nothing to wait for."""
     if request is None or request.error:
         return None
-    return REST_S * (1 + counts().waiting() // CROWD)
+    if request.watch is None:
+
+        def state() -> Mapping[str, Any]:
+            missing = [rung for rung in rungs if known(settings, rung) is None]
+            if missing and not request.error:
+                request.error = _go_on(request, settings, missing)
+            if missing and not request.error:
+                return {"done": False, "text": request.status}
+            return {"done": True} | {name: view() for name, view in request.views.items()}
+
+        request.watch = Watch(state, request.listen, lambda: _due_s(request))
+    return request.watch
+
+
+def _due_s(request: CountRequest) -> float | None:
+    """Returns the seconds until a request must be sent; None if it has been."""
+    return None if request.job else max(0.05, request.since + REST_S - time.monotonic())
+
+
+def _go_on(request: CountRequest, settings: RunSettings, missing: Sequence[Rung]) -> str:
+    """Sends the request when REST_S has passed, or reads its result. Returns the error, or ""."""
+    with request.lock:
+        try:
+            if request.job is None and time.monotonic() - request.since >= REST_S:
+                request.job = counts().request(
+                    missing, settings.shape, settings.tiles_for(missing), request.owner
+                )
+                request.job.listen(request.tell)
+            elif request.job and request.job.done:
+                request.job.result()
+                return CHANGED  # counted, but not found: the kernels have changed
+        except JobError as e:
+            return str(e)
+        return ""

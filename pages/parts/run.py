@@ -16,6 +16,7 @@ from kernels.machine.status import Status
 from kernels.machine.timing import MODES
 from kernels.model.rung import Ladder
 from kernels.records import unsupported
+from pages._watch import Watch
 from pages.parts import cards, lesson, why
 from pages.parts.controls import Link, option
 from pages.parts.query import chosen, url_is_stale
@@ -40,8 +41,9 @@ def run_section(
     """Draws the four cards. `link(preset, label)` draws a link that sets the page to a preset. `more` draws what follows
     the cards. They are about the size that the strip shows; the counts of Why about the shape on the stage, which is
     small enough to count. `sizes` names the shapes."""
-    every = POLL_S if st.session_state.get("job") else None
     watched = "watch" in lesson.parts()
+    # Beside a stage the stage tells of the end of a run.
+    every = POLL_S if st.session_state.get("job") and not watched else None
     above = shown(settings) if watched else Shown(settings, "")
     on_stage = above if above.settings == settings else _on_stage(settings, sizes)
     st.fragment(_all, run_every=every)(above, on_stage, story, link, more)
@@ -250,6 +252,15 @@ def start(settings: RunSettings) -> None:
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
+
+
+def watch_job(job: Job) -> Watch:
+    """Returns what the browser asks until a job is done: how far it is."""
+
+    def state() -> Mapping[str, Any]:
+        return {"done": job.done, "share": job.share, "text": progress_text(job)}
+
+    return Watch(state, job.listen)
 
 
 def _progress() -> None:

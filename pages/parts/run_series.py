@@ -96,7 +96,8 @@ def _store_result(series: Series) -> None:
 
 
 def _next(series: Series, key: str) -> None:
-    owner = st.session_state.setdefault(f"{key}_owner", uuid.uuid4().hex)
+    # Its runs have their turns among the reader's others, and do not replace them.
+    owner = f"{st.session_state.setdefault('owner', uuid.uuid4().hex)}/{key}"
     series.job = None
     while series.todo and not series.job:
         request = series.todo.pop(0)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import streamlit as st
 
 from kernels.model.rung import Rung
+from pages._watch import Watch
 from pages.parts import counts, every_step, run
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
-from pages.parts.query import url_is_stale, write
+from pages.parts.query import write
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
 from visuals import stage
@@ -23,6 +24,7 @@ from visuals.strip.facts import short
 from visuals.strip.strip import Size
 
 ORDER = "order"  # the URL parameter
+_WATCHED = "_watched_job"  # in the session: the job and its Watch
 PAUSES, PAUSE_S = 4, 0.02  # between the stage and the cards
 
 
@@ -46,18 +48,11 @@ class Stage:
     every_step: bool | None = None  # whether it shows repeated steps one by one; None: it folds none
 
     def draw(self) -> None:
-        """Draws the stage and its strip, which is polled while something is measured or counted."""
+        """Draws the stage and its strip. The player waits for what is measured or counted."""
         run.restore_run(self.settings.ladder)
         by_size = self.by_size()
         show(by_size, self.first_size(by_size), self.sizes)
-        job = st.session_state.get("job")
-        counting = counts.next_poll_s(_counting(self.settings))
-        every = run.POLL_S if job else None if self.chapter else counting
-        draw_stage(_draw, self, self.key, self.chapter, every)
-        waiting = st.container()  # always: what follows keeps its place in the page
-        if self.chapter and counting is not None and not job:
-            with waiting:
-                st.fragment(_rerun_when_counted, run_every=counting)(self.settings)
+        draw_stage(_draw, self, self.key, self.chapter, None)
         _let_the_browser_paint()
 
     def by_size(self) -> dict[str, RunSettings]:
@@ -87,17 +82,6 @@ def _let_the_browser_paint() -> None:
         st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
 
 
-def _counting(settings: RunSettings) -> counts.CountRequest | None:
-    """Starts or continues the request for counts, and returns it; None if all are known."""
-    return counts.request_counts(settings, counts.countable(settings))
-
-
-def _rerun_when_counted(settings: RunSettings) -> None:
-    """Runs the page again once the counts are known. A story has no card that requests them and ends the polling."""
-    if counts.next_poll_s(_counting(settings)) is None and not url_is_stale():
-        st.rerun()
-
-
 def _draw(on_stage: Stage, polled: bool) -> None:
     settings, rung = on_stage.settings, on_stage.rung
     by_size = on_stage.by_size()
@@ -115,14 +99,48 @@ def _draw(on_stage: Stage, polled: bool) -> None:
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
         known = [_without(one, chapter.to_come - {short(rung.name)}) for one in known]
+    shown = strip.strip(known, size, _run_state(), on_stage.curve)
+    watch = _watch(on_stage, known, size)
     stage.mount(
         on_stage.scene,
         on_stage.key,
-        strip=strip.strip(known, size, _run_state(), on_stage.curve),
+        strip=shown | ({"watch": watch.path} if watch else {}),
         fit=True,
         orders=tuple(on_stage.orders.items()),
         every_step=_every_step(on_stage),
         **options,
+    )
+
+
+def _watch(on_stage: Stage, known: Sequence[Size], size: str) -> Watch | None:
+    """Returns what the player waits for: the end of a run, else counts; None if there is nothing."""
+    settings, state = on_stage.settings, st.session_state
+    if pending := state.get("job"):
+        if state.get(_WATCHED, (None, None))[0] is not pending[0]:
+            state[_WATCHED] = pending[0], run.watch_job(pending[0])
+        return state[_WATCHED][1]
+    state.pop(_WATCHED, None)
+    rungs = counts.countable(settings)
+    request = counts.request_counts(settings, rungs)
+    watch = counts.watched(request, settings, rungs)
+    if watch and on_stage.chapter:
+        request.views["rerun"] = lambda: True  # a chapter's sentences may depend on the counts
+    elif watch:
+        run_state = _run_state()
+        request.views["strip"] = lambda: strip.strip(
+            [_with_counts(one, on_stage.rung) for one in known], size, run_state, on_stage.curve
+        )
+    return watch
+
+
+def _with_counts(size: Size, rung: Rung) -> Size:
+    """Returns a size with what has been counted of the kernel on the stage since the page was drawn."""
+    found = size.evidence
+    if found.totals or found.counting or "emulator" not in rung.engines:
+        return size
+    count = counts.counts().get(rung, found.shape, found.tiles)
+    return replace(
+        size, evidence=replace(found, totals=None if count is None or count.uncounted else count.total)
     )
 
 

@@ -16,12 +16,12 @@ from kernels.model.preset import Preset
 from kernels.model.rung import Cost, Rung
 from kernels.records.jsontext import id_of
 from kernels.records.rows import to_csv
-from pages.parts import counts
-from pages.parts.query import url_is_stale
+from pages.parts import counts, lesson
+from pages.parts.live import live
 from pages.parts.run_settings import CardRows, RunSettings, bars
 from pages.parts.save import File, save_buttons
 from pages.parts.sizes import Shown
-from pages.parts.text import card_title, conclusion, details, paragraph, together
+from pages.parts.text import card_title, conclusion, details, paragraph
 from visuals import units
 from visuals.charts import conclusions, roofline, sweeps
 from visuals.charts.bars import bar_line, pieces_note
@@ -36,13 +36,16 @@ MAX_COLUMNS = 5  # of rungs: more are drawn as lines
 
 def card(shown: Shown, current: CardRows, story: Story, link: Callable[[Preset, str], None]) -> None:
     settings, name = shown
-    every = (
-        None
-        if st.session_state.get("job")
-        else counts.next_poll_s(counts.request_counts(settings, counts.countable(settings)))
-    )
-    draw = st.fragment(_figures, run_every=every) if every else _figures
-    draw(settings, current, name, polled=bool(every))
+    rungs = counts.countable(settings)
+    request = counts.request_counts(settings, rungs)
+
+    def figures() -> str:
+        return _figures(settings, current, name, request)
+
+    watch = None if st.session_state.get("job") else counts.watched(request, settings, rungs)
+    if watch:
+        request.views["why"] = figures
+    live(figures(), "why_figures", "why", watch, alone="watch" not in lesson.parts())
     with st.container(key="chips_why", horizontal=True):
         if examples := story.examples():
             st.html(paragraph(tr(story.examples_label)))
@@ -51,16 +54,13 @@ def card(shown: Shown, current: CardRows, story: Story, link: Callable[[Preset, 
     downloads(settings)
 
 
-def _figures(settings: RunSettings, current: CardRows, name: str, polled: bool) -> None:
-    """Draws the conclusion, the bytes that each rung moves as bars, and folded the table. It polls while rungs are
-    counted."""
-    request = counts.request_counts(settings, counts.countable(settings))
-    if polled and counts.next_poll_s(request) is None and not url_is_stale():
-        st.rerun()
+def _figures(settings: RunSettings, current: CardRows, name: str, request: counts.CountRequest | None) -> str:
+    """Returns HTML: the conclusion, the bytes that each rung moves as bars, and folded the table."""
     head = card_title(tr("Why"), name)
     titled_rows = bars(settings, {} if current.stale else current.rows)
     notes = paragraph(pieces_note(titled_rows))
-    together(head, _traffic(settings), details(f"<div>{_table(settings, current, request)}</div>", notes))
+    pieces = head, _traffic(settings), details(f"<div>{_table(settings, current, request)}</div>", notes)
+    return f'<div class="kt-stack">{"".join(pieces)}</div>'
 
 
 def _traffic(settings: RunSettings) -> str:

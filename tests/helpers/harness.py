@@ -18,6 +18,7 @@ import numpy as np
 from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from kernels.conv.shape import ConvShape
+from kernels.jobs import settings
 from kernels.records import folder
 from pages._lessons import entries
 from pages.conv import address as conv_address
@@ -45,8 +46,9 @@ class Server:
 
 
 @contextmanager
-def serving(app: str = "app.py") -> Iterator[Server]:
-    """Starts a server of the app (or of another file) on a free port and yields it.
+def serving(app: str = "app.py", **more: str) -> Iterator[Server]:
+    """Starts a server of the app (or of another file) on a free port and yields it. `more` are options of Streamlit's
+    server: baseUrlPath.
 
     Its measurements are stored in a temporary folder unless the environment names one, never in the user's store.
     """
@@ -54,20 +56,21 @@ def serving(app: str = "app.py") -> Iterator[Server]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    options = {"port": port, "address": "127.0.0.1", "headless": "true", "fileWatcherType": "none"}
+    health = "/".join(filter(None, (url, more.get("baseUrlPath", ""), "_stcore/health")))
+    options = {"port": port, "address": "127.0.0.1", "headless": "true", "fileWatcherType": "none", **more}
     data = tempfile.TemporaryDirectory(prefix="kernel-theatre-", ignore_cleanup_errors=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "streamlit", "run", app]
         + [f"--server.{name}={value}" for name, value in options.items()],
         cwd=ROOT,
-        env={folder.VARIABLE: data.name} | os.environ,
+        env={folder.VARIABLE: data.name} | os.environ | {settings.VARIABLE: ""},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
         for _ in range(600):
             try:
-                urllib.request.urlopen(url + "/_stcore/health").close()
+                urllib.request.urlopen(health).close()
                 break
             except OSError:
                 assert process.poll() is None, "the server ended"

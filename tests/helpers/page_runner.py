@@ -66,7 +66,13 @@ def _run_with(at: AppTest, session: Mapping[str, Any], params: Mapping[str, Any]
 
 def texts(at: AppTest) -> str:
     """Returns all HTML of the page except its style."""
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
+    still = [html.value for html in at.get("html") if not html.value.startswith("<style")]
+    return " ".join([*still, *(json.loads(part.proto.json)["html"] for part in _live(at))])
+
+
+def _live(at: AppTest) -> list[Any]:
+    """Returns the parts of the page whose HTML the browser replaces without a rerun."""
+    return [part for part in at.get("bidi_component") if part.proto.component_name.endswith("live")]
 
 
 def links(at: AppTest) -> dict[str, dict[str, str]]:
@@ -83,7 +89,9 @@ def components(at: AppTest) -> list[Any]:
     """Returns the stages and lists of the page, not the parts of the navigation bar and the buttons that save files."""
     found = at.get("bidi_component")
     return [
-        each for each in found if not each.proto.component_name.endswith(("navigation", "progress", "save"))
+        each
+        for each in found
+        if not each.proto.component_name.endswith(("navigation", "progress", "save", "live"))
     ]
 
 

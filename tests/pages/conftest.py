@@ -1,8 +1,16 @@
-"""Ends the process that ran kernels for the pages after each file of these tests."""
+"""Each file of these tests has a process that runs kernels, of its own. Browsers use an app with a job service."""
 
 import pytest
 
+from kernels.jobs import settings
 from pages.parts.worker import worker
+
+
+@pytest.fixture(scope="session", autouse=True)
+def run_in_this_process():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(settings.VARIABLE, settings.HERE)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,8 +1,11 @@
 """The stage: one canvas component that plays any Scene. Picture, transport and hover run in the browser;
 nothing is sent back to the server.
 
-The player is plain JavaScript in this folder: ES modules, joined in the order below and sent as one module. Its texts are
+The player is plain JavaScript in this folder: ES modules, joined in the order below into one module. Its texts are
 English; the translation to the reader's language comes with each message (texts.py, texts.js).
+
+A browser loads the player once, by a URL with the hash of its content. The component itself is loader.js, which is 60
+times smaller: Streamlit sends a component's code again with each rerun.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,7 @@ SCRIPTS = (  # each after the modules it imports
     "frame",
     "link",
     "input",
+    "watch",
     "player",
 )
 
@@ -52,9 +57,40 @@ DOWNLOADS = (
 )  # loaded when a reader downloads something
 
 
+LOADER = "loader"
+PLAYER_PLACEHOLDER = "PLAYER_FILE"  # in loader.js: the name of the player's file
+
+
 def script() -> str:
     """Returns the player as one JavaScript module."""
     return bundle(*SCRIPTS)
+
+
+@cache
+def player() -> str:
+    """Returns the module that loader.js imports: the player, with the HTML and the styles of the stage."""
+    return f"{script()}\nexport const html={json.dumps(html())},css={json.dumps(css())};\n"
+
+
+@cache
+def player_file() -> str:
+    """Returns the name of the player's file. It contains the hash of the content, so that browsers never load it twice."""
+    return f"player-{sha256(player().encode()).hexdigest()[:16]}.js"
+
+
+@cache
+def loader() -> str:
+    """Returns the code of the component, which loads the player. Streamlit takes code of one line for a file's name."""
+    return bundle(LOADER).replace(PLAYER_PLACEHOLDER, player_file()).replace(";", ";\n", 1)
+
+
+def html() -> str:
+    return (HERE / "stage.html").read_text("utf-8").strip()
+
+
+def css() -> str:
+    """Returns the styles of the stage without comments."""
+    return re.sub(r"/\*.*?\*/\s*", "", (HERE / "stage.css").read_text("utf-8"), flags=re.DOTALL)
 
 
 @cache
@@ -78,12 +114,10 @@ _ONE_PARAMETER = re.compile(r"(?<![\w$])\((\w+)\)=>")
 def _component():
     import streamlit as st
 
-    return st.components.v2.component(
-        "stage",
-        html=(HERE / "stage.html").read_text(encoding="utf-8"),
-        css=(HERE / "stage.css").read_text(encoding="utf-8"),
-        js=script(),
-    )
+    return st.components.v2.component("stage", html=_PLACE, js=loader())
+
+
+_PLACE = '<div class="stage-place"></div>'  # loader.js puts the stage here
 
 
 def message(

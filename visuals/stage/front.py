@@ -5,6 +5,8 @@ console shows two errors for each page that is opened by its URL. Streamlit 1.67
 
 The browser removes the page's name from its own URL, so that a path prefix added by a proxy stays. For a URL without
 a known page, nothing is set.
+
+The script also lets the browser load the player while it loads Streamlit's own scripts.
 """
 
 from __future__ import annotations
@@ -18,14 +20,21 @@ SCRIPT = """<script>
   const found = location.pathname.match(/^(.*)\\/(?:%s)\\/?$/);
   if (found) window.__streamlit = { BACKEND_BASE_URL: `${location.origin}${found[1]}/` };
 </script>"""
+PRELOAD = """<script>
+  if (found) document.head.append(Object.assign(document.createElement("link"), { rel: "modulepreload", href: `${found[1]}/%s` }));
+</script>"""
 
 
 class ServerAddressMiddleware:
-    """ASGI middleware that writes the server's address into each HTML page. pages: their names in URLs."""
+    """ASGI middleware that writes the server's address into each HTML page.
 
-    def __init__(self, app: Any, pages: Iterable[str]):
+    pages: their names in URLs. module: path of a module that every page will import, relative to the server's address.
+    """
+
+    def __init__(self, app: Any, pages: Iterable[str], module: str = ""):
         self.app = app
-        self.script = (SCRIPT % "|".join(map(re.escape, pages))).encode()
+        preload = PRELOAD % module if module else ""
+        self.script = (SCRIPT % "|".join(map(re.escape, pages)) + preload).encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or HTML not in dict(scope["headers"]).get(b"accept", b""):

@@ -14,6 +14,7 @@ import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
 import { REVEALED, fillChapter, remember } from "./chapter.js";
 import { fillStrip, sizeOf } from "./strip.js";
 import { language, textsIn, tr, useTexts } from "./texts.js";
+import { follow } from "./watch.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
 
 const STEP_MS = 620; // duration of one step by hand
@@ -136,6 +137,7 @@ class Player {
     if (this.selected && this.selected !== data.strip?.selected) this.size = null;
     this.selected = data.strip?.selected;
     this.data = data;
+    follow(this, data.strip?.watch || "");
     this.showSize(this.size);
   }
 
@@ -541,6 +543,7 @@ class Player {
   close() {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.timer);
+    follow(this, "");
     this.closed.abort();
   }
 }

@@ -1,9 +1,10 @@
-"""Routes of the app's server for the stage: the download module, the page template of a scene, and GIFs."""
+"""Routes of the app's server for the stage: the player, the download module, the page template of a scene, and GIFs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable
-from functools import partial
+from functools import cache, partial
+from gzip import compress
 from hashlib import sha256
 from io import BytesIO
 
@@ -16,6 +17,7 @@ from starlette.routing import Route
 
 from kernels import i18n
 from kernels.i18n import tr, trn
+from visuals import stage
 from visuals.stage.standalone import standalone, takeaway
 
 MAX_FRAMES, MAX_BYTES = 300, 40_000_000
@@ -36,10 +38,36 @@ def routes(base: str = "") -> list[Route]:
     """Returns the routes for st.App. base: server.baseUrlPath, which Streamlit puts only before its own routes."""
     prefix = f"/{base.strip('/')}".rstrip("/")
     return [
+        Route(f"{prefix}/stage/player-{{version}}.js", _player),
         Route(f"{prefix}/stage/takeaway.js", partial(_file, takeaway, "text/javascript")),
         Route(f"{prefix}/stage/standalone.html", partial(_file, standalone, "text/html")),
         Route(f"{prefix}/stage/gif", _gif, methods=["POST"]),
     ]
+
+
+async def _player(request: Request) -> Response:
+    """Returns the player, which a browser may keep forever: another version has another URL. A browser whose page was
+    sent before an update asks for the older player, which this server does not have."""
+    if request.url.path.rpartition("/")[2] != stage.player_file():
+        return PlainTextResponse(
+            tr("This server has another version of the player. Load the page again."),
+            404,
+            headers={"Cache-Control": "no-store"},
+        )
+    headers = {
+        "Cache-Control": "public, max-age=31536000, immutable",
+        "Vary": "Accept-Encoding",
+        "X-Content-Type-Options": "nosniff",
+    }
+    content = stage.player().encode()
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        content, headers["Content-Encoding"] = _compressed_player(), "gzip"
+    return Response(content, media_type="text/javascript; charset=utf-8", headers=headers)
+
+
+@cache
+def _compressed_player() -> bytes:
+    return compress(stage.player().encode(), mtime=0)
 
 
 async def _file(make_text, media_type: str, request: Request) -> Response:

@@ -25,7 +25,7 @@ def standalone(message: bytes | None = None, title: str = _NAME) -> str:
     """Returns the page that plays a `stage.message`; without one, a template with SCENE_PLACEHOLDER instead of its
     base64."""
     scene = SCENE_PLACEHOLDER if message is None else b64encode(message).decode()
-    name, css, html = escape(tr(title)), _css(), _html()
+    name, css, html = escape(tr(title)), _escape_css(stage.css()), stage.html()
     footer = escape(tr("Made with Kernel Theatre"))
     return f"""<!doctype html>
 <html lang="{language().replace("_", "-")}">
@@ -79,17 +79,6 @@ parentElement.assets = { module: module("takeaway"), template: null, gif: null }
 const show = () => stage({ data, parentElement });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
 show();"""
-
-
-def _css() -> str:
-    """Returns the styles of the stage without comments, which a downloaded page does not need."""
-    return _escape_css(
-        re.sub(r"/\*.*?\*/\s*", "", (stage.HERE / "stage.css").read_text("utf-8"), flags=re.DOTALL)
-    )
-
-
-def _html() -> str:
-    return (stage.HERE / "stage.html").read_text("utf-8").strip()
 
 
 def _colours() -> str:

@@ -114,7 +114,7 @@ def test_child_that_cannot_start_is_an_error_and_is_not_restarted_in_a_loop(capf
     worker = Worker(module="tests.children.broken")
     for n in (1, 2):
         with pytest.raises(
-            JobError, match=r"does not start \(exit status 1\); the terminal of the app says why"
+            JobError, match=r"does not start \(exit status 1\); the terminal of the app or the log"
         ):
             worker.submit(act("sleep 0")).result(20)
         time.sleep(0.3)  # time enough for a loop to show

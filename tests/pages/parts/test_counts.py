@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kernels.conv.shape import ConvShape
@@ -9,7 +11,7 @@ from kernels.jobs.counts import Counts
 from kernels.runner import run
 from pages.parts import counts as parts_counts
 from tests.children.helpers import act, begun
-from tests.helpers.page_runner import finish, texts
+from tests.helpers.page_runner import finish, strip, texts
 from tests.pages.parts.test_run import open_at
 from visuals import units
 
@@ -66,7 +68,7 @@ def test_failed_count_shows_its_error_until_the_shape_changes(counting):
     finish_counting(at)
     assert "not counted: the process that runs kernels does not start" in texts(at)
     failed = at.session_state["wish"]
-    assert parts_counts.next_poll_s(failed) is None  # polling has stopped
+    assert failed.watch.read()["done"]  # the browser waits no longer
     at.run()
     assert at.session_state["wish"] is failed
     at.number_input(key="K").set_value(3.0).run()
@@ -106,14 +108,47 @@ def test_request_is_dropped_when_the_shape_changes_and_runs_do_not_wait(counting
 def test_shape_too_large_is_reported_and_not_requested(counting):
     at = open_at(H="112", W="112", C="64", K="64")
     assert "counts shapes of up to" in texts(at) and "wish" not in at.session_state
-    assert parts_counts.next_poll_s(None) is None
 
 
-def test_poll_interval_grows_with_waiting_shapes(counting, monkeypatch):
-    monkeypatch.setattr(parts_counts, "REST_S", 0.6)
-    request = parts_counts.CountRequest((), 0.0)
-    waits = []
-    for waiting in (0, 4, 40):
-        monkeypatch.setattr(counting, "waiting", lambda n=waiting: n)
-        waits.append(parts_counts.next_poll_s(request))
-    assert waits == pytest.approx([0.6, 1.2, 6.6])
+def strip_watch(at) -> str:
+    return strip(at).get("watch", "")
+
+
+@pytest.mark.slow
+def test_the_browser_gets_the_counts_without_a_rerun(counting):
+    """Strip and table that the route sends are those that a rerun of the page draws."""
+    at = open_at(K="5")
+    watch = at.session_state["wish"].watch
+    assert strip_watch(at) == watch.path == f"stage/watch/{watch.token}"
+    before = watch.read()
+    assert not before["done"] and "counting" in before["text"] and watch.read()["tag"] == before["tag"]
+    at.session_state["wish"].job._done.wait(60)
+    news = watch.read()
+    assert news["done"] and news["tag"] != before["tag"]
+    at.run()
+    assert strip_watch(at) == "" and "wish" not in at.session_state
+    assert news["strip"] == json.loads(json.dumps(strip(at)))
+    assert news["why"] in texts(at) and "sectors read" in news["why"]
+
+
+@pytest.mark.slow
+def test_a_story_is_drawn_again_with_its_counts(counting):
+    at = open_at(view="story")
+    watch = at.session_state["wish"].watch
+    watch.read()
+    at.session_state["wish"].job._done.wait(60)
+    news = watch.read()
+    assert news["rerun"] and "strip" not in news and strip_watch(at) == watch.path
+
+
+def test_a_request_is_sent_when_the_shape_has_rested(counting, monkeypatch):
+    monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
+    at = open_at(K="6")
+    request = at.session_state["wish"]
+    assert request.watch.due_s() == pytest.approx(3600, abs=60)
+    request.watch.read()
+    assert request.job is None
+    request.since -= 3600
+    assert request.watch.due_s() == pytest.approx(0.05)
+    request.watch.read()
+    assert request.job and request.watch.due_s() is None

@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from visuals.stage.front import SCRIPT, ServerAddressMiddleware
+from visuals.stage.front import PRELOAD, SCRIPT, ServerAddressMiddleware
 
 PAGE = "<!DOCTYPE html><html><head><title>×</title></head><body>" + 4000 * "x" + "</body></html>"
 
@@ -39,7 +39,7 @@ ROUTES = [
 COMPRESSED = Starlette(routes=ROUTES, middleware=[Middleware(GZipMiddleware)])
 
 
-def get(path: str, **fields: str) -> tuple[int, dict[str, str], bytes]:
+def get(path: str, module: str = "", **fields: str) -> tuple[int, dict[str, str], bytes]:
     """Returns status, headers and body of a GET."""
     messages: list[dict] = []
     request_headers = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
@@ -59,7 +59,7 @@ def get(path: str, **fields: str) -> tuple[int, dict[str, str], bytes]:
         messages.append(message)
 
     async def run():
-        await ServerAddressMiddleware(COMPRESSED, ("im2col", "history"))(scope, receive, send)
+        await ServerAddressMiddleware(COMPRESSED, ("im2col", "history"), module)(scope, receive, send)
 
     with ThreadPoolExecutor(1) as thread:  # the browser tests may leave a loop running in this one
         thread.submit(asyncio.run, run()).result()
@@ -98,6 +98,22 @@ def test_script_removes_the_page_name_from_the_url(node, path, server):
         [node, "-e", head + code + print_result], capture_output=True, text=True, check=True
     )
     assert json.loads(process.stdout) == server
+
+
+def test_the_module_is_loaded_in_advance_from_the_same_server(node):
+    body = get("/page", "stage/player-1.js", accept="text/html")[2].decode()
+    scripts = body[: body.index("<title>")].removeprefix("<!DOCTYPE html><html><head>")
+    assert scripts == SCRIPT % "im2col|history" + PRELOAD % "stage/player-1.js"
+    code = scripts.replace("<script>", "").replace("</script>", "")
+    head = """const links = [], window = {}, location = { origin: "http://host", pathname: "/talk/im2col" };
+      const document = { createElement: () => ({}), head: { append: (link) => links.push(link) } };"""
+    process = subprocess.run(
+        [node, "-e", f"{head}{code}console.log(JSON.stringify(links));"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(process.stdout) == [{"rel": "modulepreload", "href": "/talk/stage/player-1.js"}]
 
 
 def test_other_responses_are_unchanged():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
@@ -11,6 +13,7 @@ import pytest
 from PIL import Image, ImageDraw
 from starlette.applications import Starlette
 
+from visuals import stage
 from visuals.stage import routes as stage_routes
 from visuals.stage.routes import LAST_FRAME_EXTRA_MS, MAX_BYTES, MAX_FRAMES, animate, routes
 from visuals.stage.standalone import SCENE_PLACEHOLDER, takeaway
@@ -25,7 +28,7 @@ def run_in_thread(coroutine):
         return thread.submit(asyncio.run, coroutine).result()
 
 
-def request(path, body=b"", method="GET", headers=(), base="", chunk=65536):
+def request(path, body=b"", method="GET", headers=(), base="", chunk=65536, raw=False):
     """Returns (status, headers, text or bytes) of a request."""
     parts = [body[k : k + chunk] for k in range(0, len(body), chunk)] or [b""]
     sent = []
@@ -48,7 +51,7 @@ def request(path, body=b"", method="GET", headers=(), base="", chunk=65536):
     return (
         sent[0]["status"],
         response_headers,
-        content if response_headers.get("content-type", "").startswith("image") else content.decode(),
+        content if raw or response_headers.get("content-type", "").startswith("image") else content.decode(),
     )
 
 
@@ -81,6 +84,31 @@ def test_the_module_has_no_imports_and_one_export():
     assert "import " not in text and text.count("export") == 1
 
 
+PLAYER = f"/stage/{stage.player_file()}"
+
+
+def test_the_player_is_kept_forever_under_the_hash_of_its_content():
+    status, headers, text = request(PLAYER)
+    assert status == 200 and text == stage.player()
+    assert headers["content-type"] == "text/javascript; charset=utf-8"
+    assert headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert text.startswith(stage.script()) and json.dumps(stage.html()) in text
+
+
+def test_the_player_is_sent_compressed_once_compressed(monkeypatch):
+    for _ in range(2):
+        _, headers, content = request(PLAYER, headers=[("Accept-Encoding", "br, gzip")], raw=True)
+        assert headers["content-encoding"] == "gzip" and headers["vary"] == "Accept-Encoding"
+        assert gzip.decompress(content).decode() == stage.player()
+        monkeypatch.setattr(stage_routes, "compress", None)
+
+
+def test_another_version_of_the_player_is_refused_in_words():
+    status, headers, text = request("/stage/player-0123456789abcdef.js")
+    assert (status, headers["cache-control"]) == (404, "no-store")
+    assert text == "This server has another version of the player. Load the page again."
+
+
 def test_the_template_has_one_placeholder_before_all_code():
     status, headers, text = request("/stage/standalone.html")
     assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
@@ -102,6 +130,7 @@ def test_files_are_cached_and_revalidated():
 
 @pytest.mark.parametrize("base", ["talk", "/talk/", "a/b"])
 def test_routes_under_a_base_path(base):
+    assert request(f"/{base.strip('/')}{PLAYER}", base=base)[2] == stage.player()
     assert request(f"/{base.strip('/')}/stage/takeaway.js", base=base)[0] == 200
     assert request("/stage/takeaway.js", base=base)[0] == 404
 

@@ -13,8 +13,9 @@ from visuals import stage
 from visuals.stage.standalone import takeaway
 
 MODULES = sorted(stage.HERE.glob("*.js"))
-LIMIT = 105_500  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them, diagrams 13,000,
+LIMIT = 106_700  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them, diagrams 13,000,
 # the key of colours under the picture 800
+LOADER_LIMIT = 2_100  # bytes of what is sent with each rerun
 
 # Declarations at the left margin, which all joined modules share.
 _TOP = re.compile(
@@ -116,7 +117,11 @@ def test_declared_finds_declarations():
     assert declared(code) == ["a", "b", "c", "d", "E", "f", "h", "k", "l", "m"]
 
 
-@pytest.mark.parametrize("code", [stage.script(), takeaway()], ids=["player", "takeaway"])
+@pytest.mark.parametrize(
+    "code",
+    [stage.script(), takeaway(), stage.player(), stage.loader()],
+    ids=["player", "takeaway", "player by URL", "loader"],
+)
 def test_joined_code_is_a_valid_module(node, code, tmp_path):
     """Node parses it: no broken code, no double declaration, and no import left."""
     file = tmp_path / "joined.mjs"
@@ -130,8 +135,15 @@ def test_the_player_is_within_its_size_limit():
     assert len(stage.script().encode()) <= LIMIT
 
 
+def test_what_each_rerun_sends_again_is_small():
+    """Streamlit sends the code of a component with each of its elements; the player is loaded by its URL."""
+    assert len(stage.loader().encode()) <= LOADER_LIMIT
+    assert f'"stage/{stage.player_file()}"' in stage.loader()
+    assert stage.PLAYER_PLACEHOLDER not in stage.loader()
+
+
 def test_every_module_is_sent_after_its_imports():
-    assert {module.stem for module in MODULES} == {*stage.SCRIPTS, *stage.DOWNLOADS}
+    assert {module.stem for module in MODULES} == {*stage.SCRIPTS, *stage.DOWNLOADS, stage.LOADER}
     for order in (stage.SCRIPTS, stage.DOWNLOADS):
         for n, name in enumerate(order):
             text = (stage.HERE / f"{name}.js").read_text("utf-8")
