@@ -172,6 +172,7 @@ CHAPTERS = (
         {"algorithm": TREE, "ranks": str(MORE)},
         step=1,
         loop=(0, 7),
+        nudge=mark("Our kernel cuts the array into slices: some travel up the tree while others travel down."),
         holds=a_tree_has_fewer_rounds,
     ),
     Chapter(

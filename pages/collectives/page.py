@@ -13,7 +13,7 @@ from pages.parts.text import idea, note
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
 
 PAGE = "collectives/page.py"
-LINE = ((("ranks", "GPUs", 130), ("elements", "elements", 186)),)
+LINE = ((("ranks", "GPUs", 142), ("elements", "elements", 186)),)
 
 
 def links(name: str, label: str, titles: dict[str, str], chosen: str, values: address.Values) -> None:

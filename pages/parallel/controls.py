@@ -26,7 +26,7 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
         limits = {
             name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")
         }
-        line = [("gpus", tr("GPUs"), 124), ("batch", tr("images"), 176)]
+        line = [("gpus", tr("GPUs"), 140), ("batch", tr("images"), 176)]
         if values["way"] in PIPELINES:
             line.append(("micro", tr("micro-batches"), 178))
         elif values["way"] != TENSOR:

@@ -62,6 +62,24 @@ for (const [width, height] of SIZES)
       }
     });
 
+for (const [width, height] of [[358, 480], [640, 600], [930, 700], [1300, 700]])
+  test(`the arrow that closes a ring crosses no cell at ${width} x ${height}`, () => {
+    const one = decode({
+      steps: 3,
+      tensors: ["a", "b", "c", "d"].map((name) => ({ name, title: name, rows: 1, cols: 16, values: Array(16).fill(1) })),
+      groups: ["a", "b", "c", "d"].map((name) => ({ rows: [[name]], memorySpace: "workspace", title: `memory ${name}` })),
+      flows: [[0, 1], [1, 2], [2, 3], [3, 0]].map(([source, target]) => ({ source, target, texts: ["", "chunk"], text: [0, 1, 1], active: [0, 0, 1] })),
+    });
+    const { layout, paths } = drawn(one, width, height, 2), blocks = Object.values(layout.blocks);
+    assert.equal(paths.length, 4);
+    const { path } = paths.at(-1);
+    path.slice(1).forEach(([x, y], k) => {
+      const [u, v] = path[k];
+      for (let part = 0; part <= 1; part += 0.02)
+        for (const b of blocks) assert.ok(!inside(b, u + (x - u) * part, v + (y - v) * part), `crosses ${b.t.name} at ${x}`);
+    });
+  });
+
 test("a group that may not begin a column is below the one before it", () => {
   const one = scene(12);
   for (const g of one.groups.slice(1)) Object.assign(g, { column: false, memorySpace: "global" });

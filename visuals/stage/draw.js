@@ -278,7 +278,8 @@ export function drawMarks(ctx, still, marks, strength) {
 }
 
 // Arrows between groups, side by side before the later group, each with its label. An arrow goes down, or across to the
-// next column. The arrows of a step in which values move are in colour.
+// next column; one that would cross the cells of a group between goes along the right edge. The arrows of a step in which
+// values move are in colour.
 export function drawFlows(still, ctx, step) {
   const { layout, theme, scale, scene } = still, count = {};
   for (const f of scene.flows) {
@@ -288,8 +289,13 @@ export function drawFlows(still, ctx, step) {
     if (!text) continue;
     const gap = ARROW * scale, line = HEAD_LINE * scale, top = last.y - all * line, colour = theme.tokens[f.active[step] ? "accent" : "dim"];
     const below = top >= first.y + first.h - 1, x = last.x + gap * (n + 0.5), y = last.y + gap * (n + 0.5), right = first.x + first.w;
+    const over = Object.values(layout.blocks).some((b) => x > b.x - 2 && x < b.x + b.w + 2 && b.y > first.y + first.h && b.y < top);
+    const across = !below || (over && last.x >= right);
+    if (over && !across) count.aside = (count.aside ?? -1) + 1;
+    const aside = Math.min(right, last.x + last.w) - (5 + 8 * count.aside) * scale; // right of the cells between
     const from = clamp(x, first.x + 4, right - 4), bend = top - 6, level = clamp(y, first.y + gap * (n + 0.5), first.y + first.h - 4), middle = (right + last.x) / 2 + 6 * (n - (all - 1) / 2);
-    const path = below ? [[from, first.y + first.h], [from, bend], [x, bend], [x, last.y]] : [[right, level], [middle, level], [middle, y], [last.x, y]];
+    const down = over ? [[aside, first.y + first.h], [aside, last.y]] : [[from, first.y + first.h], [from, bend], [x, bend], [x, last.y]];
+    const path = across ? [[right, level], [middle, level], [middle, y], [last.x, y]] : down;
     if (f.source > f.target) path.reverse();
     drawArrow(ctx, path, colour, (f.active[step] ? 2.5 : 1.5) * scale, 4 * scale);
     still.print(text, last.x + gap * (below ? all : 0) + 2, top + n * line - 1, 13, false, colour, ctx);
