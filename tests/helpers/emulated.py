@@ -10,14 +10,16 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
+from kernels import sources
 from kernels.engines.emulator import precompiled
-from kernels.engines.emulator.compiler.compile import OPTIONS, compile_ptx, version
+from kernels.engines.emulator.compiler.compile import OPTIONS, compile_ptx, ptxas_log, version
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options, device_memory, launch
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import Printed
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.model.program import Arg
+from kernels.precompile import ptxas_resources
 
 needs_nvrtc = pytest.mark.skipif(
     version() is None, reason="NVRTC is not installed here (its wheel is for Linux and Windows)"
@@ -131,3 +133,12 @@ def archived(topic: str) -> dict[str, int]:
     """Returns the compressed bytes of each kernel in the PTX archive of a topic, by name."""
     with ZipFile(precompiled.FOLDER / topic / "ptx.zip") as file:
         return {info.filename.removesuffix(".ptx"): info.compress_size for info in file.infolist()}
+
+
+def resources(source: str, defines: precompiled.Defines) -> dict[str, int]:
+    """Returns registers, shared_bytes and spill_bytes of a kernel on sm_90, from ptxas.
+
+    A precompiled kernel is not compiled again: a test compares the digests of its list with today's sources.
+    """
+    listed = precompiled.resources(source, defines)
+    return listed or ptxas_resources(ptxas_log(sources.translation_unit(source), source, defines))

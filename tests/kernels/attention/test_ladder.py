@@ -9,17 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import sources
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.shape import AttentionShape
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator.compiler.compile import ptxas_log
 from kernels.engines.emulator.launch import Options
 from kernels.model.program import RuleError
-from kernels.precompile import ptxas_resources
 from kernels.runner import check_memory, seeded_inputs
 from tests.helpers import rung_runs
-from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.emulated import needs_nvrtc, resources
 from tests.helpers.hard_scores import CORRUPTED, adversarial, corrupted
 from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import attention_shapes
@@ -201,7 +198,7 @@ def test_no_kernel_spills(rung, d):
     shape = AttentionShape(1, 1, 256, d)
     steps = {(t.source, t.defines) for tiles in rung.tile_sets(shape) for t in rung.build(shape, tiles).steps}
     for source, defines in steps:
-        info = ptxas_resources(ptxas_log(sources.translation_unit(source), source, defines))
+        info = resources(source, defines)
         assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, (source, defines)
 
 

@@ -10,19 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import sources
 from kernels.attention import ladder as attention_ladder
 from kernels.attention import tensor_cores as attention_tensor_cores
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.shape import AttentionShape
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator import precompiled
-from kernels.engines.emulator.compiler.compile import ptxas_log
 from kernels.engines.emulator.launch import Options
 from kernels.model.program import INPUT, RuleError
-from kernels.precompile import ptxas_resources
 from kernels.runner import seeded_inputs
-from tests.helpers.emulated import archived, needs_nvrtc
+from tests.helpers.emulated import archived, needs_nvrtc, resources
 from tests.helpers.hard_scores import adversarial
 from tests.helpers.rung_runs import (
     computed,
@@ -321,10 +318,8 @@ def test_no_kernel_spills(d):
     shape = AttentionShape(1, 1, 256, d, dtype="fp16")
     for tiles in RUNG.tile_sets(shape):
         (step,) = RUNG.build(shape, tiles).steps
-        resources = ptxas_resources(
-            ptxas_log(sources.translation_unit(step.source), step.source, step.defines)
-        )
-        assert resources["spill_bytes"] == 0 and 0 < resources["registers"] <= 255, tiles
+        info = resources(step.source, step.defines)
+        assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, tiles
 
 
 RULES = [

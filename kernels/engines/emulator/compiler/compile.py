@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -91,10 +91,17 @@ def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[s
     `name` is the file's path if the text is a file's, so that #include "..." is found beside it.
     The result comes from the cache on disk if nothing that it depends on has changed. Raises the errors of compile_ptx.
     """
+    return _through_cache(_compile_all, text, name, options, names)
+
+
+def _through_cache(
+    compile: Callable[..., Unit], text: str, name: str, options: Sequence[str], names: Sequence[str]
+) -> Unit:
+    """Returns the result of a compilation from the cache on disk, else compiles and adds it to the cache."""
     key = _key(text, name, options, names)
     if key and (unit := _cached(key)):
         return unit
-    unit = _compile_all(text, name, options, names)
+    unit = compile(text, name, options, names)
     if key and key == _key(text, name, options, names):  # no file was edited during the compilation
         _write(_cache_folder() / key, json.dumps([unit.ptx, unit.lowered]))
     return unit
@@ -117,12 +124,18 @@ def _cached(key: str) -> Unit | None:
 
 
 def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]], only_hopper: bool = False) -> str:
-    """Returns ptxas's report of a kernel on sm_90: registers, shared memory, spills. `only_hopper`: it has instructions
-    that later GPUs lack."""
+    """Returns ptxas's report of a kernel on sm_90: registers, shared memory, spills. The cache on disk keeps it.
+    `only_hopper`: it has instructions that later GPUs lack."""
     target = f"--gpu-architecture=sm_90{'a' if only_hopper else ''}"
     options = ("--std=c++17", target, "--ptxas-options=-v")
-    with _program(text, name, (*options, *(f"-D{name}={value}" for name, value in defines)), ()) as program:
-        return _fetch(program, "ProgramLog")
+    options = (*options, *(f"-D{name}={value}" for name, value in defines))
+    return _through_cache(_assemble, text, name, options, ()).ptx
+
+
+def _assemble(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Unit:
+    """Returns the compiler's log of a translation unit in place of PTX."""
+    with _program(text, name, options, names) as program:
+        return Unit(_fetch(program, "ProgramLog"), {})
 
 
 def _compile_all(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Unit:

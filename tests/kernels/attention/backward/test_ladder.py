@@ -10,19 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import sources
 from kernels.attention.backward.ladder import LADDER
 from kernels.attention.backward.shape import BackwardShape
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator import precompiled
-from kernels.engines.emulator.compiler.compile import ptxas_log
 from kernels.engines.emulator.launch import Options
 from kernels.model.program import Launch, RuleError
 from kernels.model.verify import agrees
-from kernels.precompile import ptxas_resources
 from kernels.runner import VerificationError, inputs_of, run
 from tests.helpers import rung_runs
-from tests.helpers.emulated import archived, needs_nvrtc
+from tests.helpers.emulated import archived, needs_nvrtc, resources
 from tests.helpers.hard_scores import adversarial
 from tests.helpers.rung_runs import verified_outputs
 from tests.helpers.shapes import attention_shapes
@@ -249,7 +246,7 @@ def test_no_kernel_spills(name, d):
         (t.source, t.defines) for tiles in RUNGS[name].tile_sets(s) for t in RUNGS[name].build(s, tiles).steps
     }
     for source, defines in steps:
-        info = ptxas_resources(ptxas_log(sources.translation_unit(source), source, defines))
+        info = resources(source, defines)
         assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, (source, defines)
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import sources
 from kernels.attention.backward import ladder as backward
 from kernels.attention.backward.reference import saved
 from kernels.attention.backward.shape import BackwardShape
@@ -18,15 +17,13 @@ from kernels.attention.lse.ladder import LADDER, RUNGS
 from kernels.attention.lse.reference import attention_lse
 from kernels.attention.lse.shape import LseShape, parse_lse
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator.compiler.compile import ptxas_log
 from kernels.engines.emulator.launch import Options
 from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.model.verify import agrees
-from kernels.precompile import ptxas_resources
 from kernels.runner import inputs_of
 from tests.helpers import rung_runs
-from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.emulated import needs_nvrtc, resources
 from tests.helpers.hard_scores import adversarial
 from tests.helpers.rung_runs import verified_outputs
 from tests.helpers.shapes import attention_shapes
@@ -224,7 +221,7 @@ def test_no_kernel_spills(name, d):
         (t.source, t.defines) for tiles in RUNG[name].tile_sets(s) for t in RUNG[name].build(s, tiles).steps
     }
     for source, defines in steps:
-        info = ptxas_resources(ptxas_log(sources.translation_unit(source), source, defines))
+        info = resources(source, defines)
         assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, (source, defines)
 
 
