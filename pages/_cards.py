@@ -103,7 +103,7 @@ CARDS = (
     Card("attention/backward/page.py", attention_backward_address.card, {"order": "memory"}, 9),
     Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
     Card("transfers/page.py", transfers_address.card, {"scenario": "pieces", "n": "4"}, 12),
-    Card("offload/page.py", offload_address.card, {"size": "512", "copies": "pinned"}, 3),
+    Card("offload/page.py", offload_address.card, {"n": "512", "copies": "pinned"}, 3),
     Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),
     Card("parallel/page.py", parallel_address.card, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The URL of the lesson on CPU and GPU: work, size, copies, picture, what is left on the processor; and its scene."""
+"""The URL of the lesson on CPU and GPU: work, its size n, copies, picture, what is left on the processor; and its scene."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def sizes(key: str, copies: str) -> list[int]:
 
 def _a_measured_size(values: Values) -> Iterator[tuple[str, Values]]:
     """Yields the rule that a size was not measured, and the nearest one that was."""
-    known, size = sizes(values["work"], values["copies"]), values["size"]
+    known, size = sizes(values["work"], values["copies"]), values["n"]
     if size not in known:
         nearest = min(known, key=lambda one: max(one, size) / min(one, size))
         yield (
             tr("{size} was not measured here", size=size_text(values["work"], size)),
-            {"size": nearest},
+            {"n": nearest},
         )
 
 
@@ -39,7 +39,7 @@ FIELDS = Fields(
     "offload",
     {
         "work": Choice("gemm", tuple(WORKS)),
-        "size": Number(DEFAULT_SIZE, 1, 10**11),
+        "n": Number(DEFAULT_SIZE, 1, 10**11),
         "copies": Choice(NONE, COPIES),
         "picture": Choice(SIDES, PICTURES),
         "left": Number(5, 0, MAX_LEFT),
@@ -50,9 +50,7 @@ FIELDS = Fields(
 
 def evidence(values: Mapping[str, Any], measured: Mapping[str, Any] | None = None) -> OffloadEvidence:
     """Returns what is known at these values, with what was measured here."""
-    return OffloadEvidence(
-        values["work"], int(values["size"]), values["copies"], values["left"] / 100, measured
-    )
+    return OffloadEvidence(values["work"], int(values["n"]), values["copies"], values["left"] / 100, measured)
 
 
 @cached(MAX_CACHED_SCENES)

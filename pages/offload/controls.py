@@ -28,7 +28,7 @@ def draw(page: str, fields: Fields, values: Values) -> None:
         )
     with st.container(key="params", horizontal=True):
         known = address.sizes(values["work"], values["copies"])
-        select(fields, "size", 250, tr(WORKS[values["work"]].axis), known)
+        select(fields, "n", 250, tr(WORKS[values["work"]].axis), known)
         numbers(fields, ((("left", tr("left in %"), 170),),), {"left": Bound(0, MAX_LEFT)})
 
 
@@ -41,7 +41,7 @@ def _links(page: str, fields: Fields, values: Values, name: str, label: str, tit
         for key, title in titles.items():
             wanted = {**values, name: key}
             if name == "work" and key != values["work"]:
-                wanted["size"] = FIRST_SIZE[key]
+                wanted["n"] = FIRST_SIZE[key]
             wanted = fields.read(wanted)[0]
             params = explored({**others(fields), **fields.write(wanted)})
             st.page_link(page, label=f"**{title}**" if key == values[name] else title, query_params=params)
