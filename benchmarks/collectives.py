@@ -57,7 +57,7 @@ CHECKED = (1, 7, 1000, 4099, 65_536, 1_000_003)  # elements
 SMALL = 16 * MIB  # up to here the host's time to launch counts, so a graph is timed too
 LARGEST = {ONE_SHOT: 64 * MIB}  # bytes beyond which an algorithm is not timed
 COPIES = (4, 64 * KIB, MIB, 64 * MIB, GIB)
-TUNED_AT = {RING: 256 * MIB, TREE: 256 * MIB, TWO_SHOT: 256 * MIB, ONE_SHOT: 64 * KIB}
+TUNED_AT = {RING: 256 * MIB, TREE: 256 * MIB, TWO_SHOT: 256 * MIB}
 # Settings that are tried, the kernel's own first. The fastest one is timed at every size.
 TUNED: Mapping[str, Sequence[Mapping[str, int]]] = {
     RING: (
@@ -66,7 +66,6 @@ TUNED: Mapping[str, Sequence[Mapping[str, int]]] = {
     ),
     TWO_SHOT: ({}, {"most_blocks": 264}, {"most_blocks": 66}, {"most_blocks": 32}, {"most_blocks": 132, "UNROLL": 8}),
     TREE: ({}, {"most_blocks": 264}, {"most_blocks": 66}, {"most_blocks": 132, "SLICE": 16384}, {"most_blocks": 132, "SLICE": 2048}),
-    ONE_SHOT: ({}, {"most_blocks": 16}, {"most_blocks": 32}, {"most_blocks": 8}),
 }  # fmt: skip
 LAUNCHED = 64 * KIB  # the length at which ways to launch are compared
 TUNE_SAMPLES, SAMPLES = 3, 9

@@ -55,9 +55,10 @@ __device__ inline bool arrived(const unsigned* flag, unsigned value,
   return false;
 }
 
-// Signals all ranks and waits for all of them: thread r does so for rank
-// r. False on all threads of the block if a rank does not come, or if
-// `run` is 0. `word` is READY or DONE.
+// Signals all other ranks and waits for them: thread r does so for rank
+// r. These threads of a warp signal together, so they wait once for the
+// writes before. False on all threads of the block if a rank does not
+// come, or if `run` is 0. `word` is READY or DONE.
 __device__ inline bool meet(const Flags& flags, const unsigned* own,
                             int rank, int word, unsigned run,
                             long long patience, unsigned* error) {
@@ -65,11 +66,14 @@ __device__ inline bool meet(const Flags& flags, const unsigned* own,
   bool late = false;
   int first = blockIdx.x * FLAGS + word;
   __syncthreads();  // the block's reads and writes come before the signal
+  unsigned* to = flags.of[0];
 #pragma unroll
-  for (int peer = 0; peer < RANKS; ++peer)
-    if (threadIdx.x == peer) signal(flags.of[peer] + first + rank, run);
-  if (threadIdx.x < RANKS)
+  for (int peer = 1; peer < RANKS; ++peer)
+    if (threadIdx.x == peer) to = flags.of[peer];
+  if (threadIdx.x < RANKS && threadIdx.x != rank) {
+    signal(to + first + rank, run);
     late = !arrived(own + first + threadIdx.x, run, patience, error);
+  }
   return !__syncthreads_or(late);
 }
 

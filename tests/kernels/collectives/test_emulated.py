@@ -112,7 +112,8 @@ def test_a_fault_in_a_kernel_is_noticed(algorithm, old, new, monkeypatch):
     monkeypatch.setattr(sources, "translation_unit", faulty)
     with pytest.raises((CollectiveError, EmulatorError, AssertionError)):
         ranks = 4 if algorithm == TREE else 3  # of three GPUs no one is between two others
-        check(algorithm, ranks, ranks * 4 * 3, runs=1, blocks=1, threads=64, seed=0)
+        for seed in range(8):  # orders of the warps: a missing wait is harmless in some
+            check(algorithm, ranks, ranks * 4 * 3, runs=1, blocks=1, threads=64, seed=seed)
 
 
 def test_a_kernel_refuses_what_it_cannot_run():
