@@ -2,6 +2,8 @@
 # make check: style and the fast tests without a browser.  make test: these and the fast tests with one.
 # make all: every test, as CI runs them.  make gpu: those that need a GPU.  Each makes .venv if it is missing.
 PYTHON ?= python3
+# Without bytecode on disk each process that a test starts compiles the app again, and its start takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 # Two processes, each with a server and a browser of its own. A file stays whole, and the long ones come first.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder

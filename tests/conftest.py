@@ -15,6 +15,7 @@ import pytest
 
 from kernels import engines
 from kernels.engines import cuda
+from kernels.jobs import job
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
 from kernels.records import folder
@@ -92,8 +93,12 @@ def node() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_store(tmp_path_factory):
-    """Sets a temporary folder for the store, so that tests and their child processes never write to the user's store."""
+    """Sets a temporary folder for the store, so that tests and their child processes never write to the user's store.
+
+    The pages' runs take their samples in one second: three of each kernel at least, as in a run of any length.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(job.SECONDS, "1")
         patch.setenv(folder.VARIABLE, str(tmp_path_factory.mktemp("data")))
         yield
 
