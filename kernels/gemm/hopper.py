@@ -139,7 +139,6 @@ PERSISTENT = {
     "BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
 }  # fmt: skip
 PAIRED = PERSISTENT | {"BN": (256, 128)}  # each block of a cluster loads half of the boxes of 64 columns
-SETS = ({"BM": 256, "BN": 128}, {"STAGES": 3})
 
 
 def _rung(name: str, title: str, idea: str, build, check, tiles, *sets: Tiles) -> Rung:
@@ -161,7 +160,6 @@ RUNGS: tuple[Rung, ...] = (
         rules("128*(BM+BN) + 8", one_stage_bytes),
         {"BM": (128, 64, 256), "BN": (128, 64, 256)},
         {"BM": 64, "BN": 64},
-        {"BN": 256},
     ),
     _rung(
         "wgmma-ring",
@@ -171,7 +169,6 @@ RUNGS: tuple[Rung, ...] = (
         rules(RING, ring_bytes, 1),
         {"BM": (128, 64), "BN": (128, 64, 256), "STAGES": (4, 5, 3, 2)},
         {"BM": 64, "BN": 64, "STAGES": 2},
-        {"STAGES": 3},
     ),
     _rung(
         "wgmma-consumers",
@@ -180,8 +177,6 @@ RUNGS: tuple[Rung, ...] = (
         build_consumers,
         rules(RING, ring_bytes, 2),
         TALL,
-        {"BM": 128, "BN": 256},
-        {"STAGES": 3},
     ),
     _rung(
         "wgmma-persistent",
@@ -192,8 +187,6 @@ RUNGS: tuple[Rung, ...] = (
         build_persistent,
         rules(RING, ring_bytes, 2),
         PERSISTENT,
-        *SETS,
-        {"GROUP": 4},
     ),
     _rung(
         "wgmma-store",
@@ -202,7 +195,6 @@ RUNGS: tuple[Rung, ...] = (
         build_store,
         rules(f"{RING} + 32768", stored_bytes, 2),
         PERSISTENT,
-        *SETS,
     ),
     _rung(
         "wgmma-cluster",
@@ -213,6 +205,5 @@ RUNGS: tuple[Rung, ...] = (
         build_cluster,
         rules(f"{RING} + 32768", stored_bytes, 2),
         PAIRED,
-        *SETS,
     ),
 )
