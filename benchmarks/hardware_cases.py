@@ -22,6 +22,12 @@ NOT_YET = {
     "elementwise/20_gelu_float4.cu",
     "elementwise/21_gelu_backward.cu",
     "elementwise/22_gelu_backward_float4.cu",
+    "gemm/13_wgmma.cu",
+    "gemm/14_wgmma_ring.cu",
+    "gemm/15_wgmma_consumers.cu",
+    "gemm/16_wgmma_persistent.cu",
+    "gemm/17_wgmma_store.cu",
+    "gemm/18_wgmma_cluster.cu",
 }
 
 

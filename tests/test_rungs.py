@@ -95,12 +95,16 @@ def counted() -> set[str]:
 def test_its_units_are_those_of_its_kernels(ladder, rung):
     assert rung.units in UNITS
     code = "".join(sources.code(source) for source in {step.source for step in launches(ladder, rung)})
-    if re.search(r"\bmma\.sync|\bwmma\s*::", code) and runs_fp32(ladder, rung):
+    if re.search(r"\bmma\.sync|\bwgmma\.|\bwmma\s*::", code) and runs_fp32(ladder, rung):
         assert rung.units == TENSOR_CORES
     if "__dp4a" in code:
         assert rung.units == INT8
     if rung.units != UNITS[0] and not rung.library:
-        used = r"\bfma\.rn\.f16x2" if rung.units == FP16 else r"\bmma\.sync|\bwmma\s*::|__dp4a"
+        used = (
+            r"\bfma\.rn\.f16x2"
+            if rung.units == FP16
+            else r"\bmma\.sync|\bwgmma\.mma_async|\bwmma\s*::|__dp4a"
+        )
         assert re.search(used, code), "no kernel of it uses these units"
 
 

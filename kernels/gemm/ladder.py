@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernels.gemm import common, cpu, tensor_cores
+from kernels.gemm import common, cpu, hopper, tensor_cores
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape, parse_gemm
@@ -308,6 +308,6 @@ LADDER = Ladder(
     parse=parse_gemm,
     reference=gemm,
     presets=GEMM_PRESETS,
-    rungs=(*FP32_RUNGS, CUBLAS, *tensor_cores.RUNGS),
+    rungs=(*FP32_RUNGS, CUBLAS, *tensor_cores.before_library(), *hopper.RUNGS, *tensor_cores.from_library()),
     swept=("square-4096", "square-4096-fp16", "square-4096-int8"),
 )

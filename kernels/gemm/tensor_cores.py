@@ -270,3 +270,16 @@ RUNGS: tuple[Rung, ...] = (
         cpu_tiles=("BM", "BN", "BK"),
     ),
 )  # fmt: skip
+
+
+def before_library() -> tuple[Rung, ...]:
+    """Returns the rungs up to the last one of 16 bits that is no library's."""
+    return RUNGS[:_LIBRARY]
+
+
+def from_library() -> tuple[Rung, ...]:
+    """Returns cuBLAS for 16 bits and the rungs after it."""
+    return RUNGS[_LIBRARY:]
+
+
+_LIBRARY = next(n for n, rung in enumerate(RUNGS) if rung.name == "gemm/cublas-fp16")

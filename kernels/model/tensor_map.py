@@ -17,8 +17,7 @@ class TensorMap:
     """An argument of a kernel: a tensor in `buffer`, and the box that one copy moves.
 
     Dimensions are innermost first. `strides` are the bytes between neighbours along each dimension but the first, whose
-    elements are adjacent. Elements of a box outside the tensor are read as zero and are not written. ValueError names a
-    rule of CUDA that is broken (cuTensorMapEncodeTiled).
+    elements are adjacent. Elements of a box outside the tensor are read as zero and are not written.
     """
 
     buffer: str
@@ -28,7 +27,8 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = 0
 
-    def __post_init__(self):
+    def check(self) -> None:
+        """Raises ValueError about a rule of CUDA that is broken (cuTensorMapEncodeTiled)."""
         for rule, holds in self._rules().items():
             if not holds:
                 raise ValueError(f"a tensor map needs {rule}, got {self}")

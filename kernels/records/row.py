@@ -15,6 +15,7 @@ from typing import Any
 from kernels import sources
 from kernels.model.program import HostLoop, Launch, Program
 from kernels.model.result import Result
+from kernels.model.tensor_map import TensorMap
 from kernels.records import FOLDER
 
 CHART_FIELDS = ("timeline", "copies_ms")  # of a brief row
@@ -24,7 +25,7 @@ def kernel_digest(program: Program) -> str:
     """Returns 16 hex digits of everything that decides what the kernels do: their code, defines, launch sizes. Comments,
     layout and paths are left out. A recording with another digest (`digest_of`) was made by other kernels."""
     parts = [
-        (sources.code(s.source), s.entry, s.defines, s.grid, s.block, s.shared)
+        (sources.code(s.source), s.entry, s.defines, s.grid, s.block, s.shared, *_maps(s))
         if isinstance(s, Launch)
         else (s.name, _python_code(s.source))
         if isinstance(s, HostLoop)
@@ -32,6 +33,11 @@ def kernel_digest(program: Program) -> str:
         for s in program.steps
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _maps(step: Launch) -> tuple[TensorMap, ...]:
+    """Returns the tensor maps among a launch's arguments: their boxes and swizzles decide what is copied where."""
+    return tuple(a for a in step.args if isinstance(a, TensorMap))
 
 
 @lru_cache(maxsize=16)

@@ -206,7 +206,8 @@ CHAPTERS = (
         mark("Tensor cores"),
         (
             mark("A tensor core multiplies small matrices in one instruction, here from FP16 inputs with FP32 sums."),
-            mark("The lanes of a warp hold the operands together, in fragments. Each step shows the elements of one lane; wmma, an older way, hides them."),
+            mark("The lanes of a warp hold the operands together, in fragments: each step shows those of one lane, which wmma, an older way, hides."),
+            mark("Hopper’s own kernels copy and multiply asynchronously: wgmma, wgmma-ring, wgmma-consumers, wgmma-persistent, wgmma-store and wgmma-cluster."),
             mark("dp4a needs no tensor core: it adds four products of INT8 values, after quantisation."),
         ),
         {"M": "64", "N": "64", "K": "64", "rung": "mma-sync", "order": "fragments"} | FP16,

@@ -20,6 +20,7 @@ _LINES_OF_256 = 3
 
 def encoded(map_: TensorMap, address: int) -> np.ndarray:
     """Returns the map of a tensor at a device address, as CuPy passes it by value. RuleError if the driver refuses it."""
+    map_.check()
     rank = len(map_.extents)
     room = ctypes.create_string_buffer(BYTES + ALIGN)
     aligned = -(-ctypes.addressof(room) // ALIGN) * ALIGN

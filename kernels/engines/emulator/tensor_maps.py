@@ -16,6 +16,7 @@ _NAMES = tuple(ELEMENTS)
 
 def encoded(map_: TensorMap, address: int) -> bytes:
     """Returns the 128 bytes of a map of the tensor at a generic address."""
+    map_.check()
     rank = len(map_.extents)
     fields = (
         *(rank, _NAMES.index(map_.dtype), map_.swizzle, 0),

@@ -126,9 +126,9 @@ def test_a_map_survives_its_128_bytes(case):
 )
 def test_rules_of_a_map(change, rule):
     valid = {"buffer": "x", "dtype": "float32", "extents": (8, 4), "strides": (32,), "box": (4, 2)}
-    TensorMap(**valid)
+    TensorMap(**valid).check()
     with pytest.raises(ValueError, match=rule):
-        TensorMap(**(valid | change))
+        TensorMap(**(valid | change)).check()
 
 
 def test_every_piece_of_eight_swizzled_rows_has_its_own_banks():
