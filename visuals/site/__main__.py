@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from visuals.site.python import PyodideError
 from visuals.site.write import MAX_BYTES, Settings, write
 
 
@@ -25,11 +26,24 @@ def main(arguments: list[str] | None = None) -> int:
         "--jobs", type=int, default=min(4, os.cpu_count() or 1), help="processes that record pages"
     )
     parser.add_argument(
-        "--shallow", action="store_true", help="only what one choice leads to: a smaller site"
+        "--depth",
+        type=int,
+        default=1,
+        help="choices that lead from the controls to an address; 0: only chapters",
+    )
+    parser.add_argument(
+        "--pyodide",
+        type=Path,
+        metavar="FOLDER",
+        help="Pyodide's release with NumPy: readers can set any shape",
     )
     found = parser.parse_args(arguments)
     pages = tuple(filter(None, found.pages.split(",")))
-    done = write(Settings(found.out, pages, found.live, None, max(1, found.jobs), not found.shallow), _report)
+    settings = Settings(found.out, pages, found.live, found.pyodide, max(1, found.jobs), found.depth)
+    try:
+        done = write(settings, _report)
+    except PyodideError as error:
+        parser.error(str(error))
     return 1 if done["failed"] or done["bytes"] > MAX_BYTES else 0
 
 

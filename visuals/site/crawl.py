@@ -84,7 +84,7 @@ def stage_head(elements: Iterable[Element]) -> dict[str, Any]:
     """Returns what the player of a page's stage is told beside its scene; {} without a stage."""
     for element in walk(elements):
         if element["t"] == "component" and element["name"] == "stage":
-            return element["data"]["head"]
+            return element.get("data", element)["head"]  # packed, its parts are its own
     return {}
 
 

@@ -40,6 +40,26 @@ class Files:
         return self.put(plain(value))
 
 
+class HeldFiles(Files):
+    """Files in memory. `taken` returns those that are new since it was called last."""
+
+    def __init__(self) -> None:
+        self.used = set()
+        self._new: dict[str, bytes] = {}
+
+    def put(self, content: bytes | str) -> str:
+        data = content.encode() if isinstance(content, str) else content
+        name = name_of(data)
+        if name not in self.used:
+            self._new[name] = data
+        self.used.add(name)
+        return name
+
+    def taken(self) -> dict[str, bytes]:
+        new, self._new = self._new, {}
+        return new
+
+
 def plain(value: Any) -> str:
     """Returns a value as JSON without needless space."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -11,7 +11,7 @@ from visuals.site.files import Files, plain
 from visuals.site.host import Component, Element
 
 LARGE = 600  # characters of JSON: more is a file of its own, which pages share
-SHARED = ("nav", "kernels", "autotune")  # keys of containers that many pages have in common
+SHARED = ("nav", "cards", "kernels", "autotune")  # keys of containers that many pages have in common
 COMMON = ("texts", "tokens")  # what the player is told on every page
 _STYLE = re.compile(r"<style>:root\{[^}]*\} (.*)</style>", re.DOTALL)
 

@@ -114,14 +114,14 @@ def _fill(unit: Unit, record: _Recorder, recordings: Iterable[Made], packer: Pac
 HISTORY = "history"  # lists the runs of one's own machine
 
 
-def build(path: str, out: Path, deep: bool = True, report: Report = print) -> Unit:
-    """Records and packs a page. `deep`: also what two choices lead to, not only one."""
+def build(path: str, out: Path, depth: int = 1, report: Report = print) -> Unit:
+    """Records and packs a page: its chapters, its controls, and what `depth` choices lead to from there."""
     if path == HISTORY:
         return _history(out)
     return _recorded(
         Unit(path, "", {}, {}, [], {}, {}, "", [], {}, {}),
         out,
-        lambda record, unit: _recordings(record, deep, unit),
+        lambda record, unit: _recordings(record, depth, unit),
         report,
     )
 
@@ -185,18 +185,18 @@ class _Recorder:
         yield self({crawl.VIEW: crawl.EXPLORE} if chapter else {})
 
 
-def _recordings(record: _Recorder, deep: bool, unit: Unit) -> Iterator[Made]:
+def _recordings(record: _Recorder, depth: int, unit: Unit) -> Iterator[Made]:
     """Yields each address of a page: its chapters, then what links and choices lead to from its controls."""
     for made in record.story():
         yield made
     level = [made]
-    for depth in range(2 if deep else 1):
+    for made in level:
+        unit.defaults |= crawl.defaults(made.drawn.elements if made.drawn else [])
+    for at in range(depth):
         found = []
         for before in filter(lambda one: one.drawn, level):
             elements = before.drawn.elements
-            if depth == 0:
-                unit.defaults |= crawl.defaults(elements)
-            for params in _next(record.path, before.params, elements, depth):
+            for params in _next(record.path, before.params, elements, at):
                 if not (record.has_story and crawl.is_story(params)) and (made := record(params)):
                     yield made
                     found.append(made)

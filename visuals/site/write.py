@@ -19,6 +19,7 @@ from rjsmin import jsmin
 from visuals.palette import DARK, LIGHT
 from visuals.site.files import FOLDER, Files, name_of, plain
 from visuals.site.host import SHELL
+from visuals.site.python import copy, wheel
 from visuals.site.unit import BUILD, HISTORY, Unit, build, extend, is_current, listed
 from visuals.stage.standalone import standalone, takeaway
 
@@ -31,8 +32,9 @@ SCRIPTS = (
     "chart",
     "draw",
     "search",
+    "python",
     "site",
-)  # each after the modules it imports
+)  # in the order of imports
 DECK = SHELL.parents[1] / "docs" / "deck"
 REVEAL = SHELL.parents[1] / "node_modules" / "reveal.js" / "dist"
 MAX_BYTES = 40_000_000
@@ -49,11 +51,15 @@ class Settings:
     live: str = ""
     pyodide: Path | None = None
     jobs: int = 2
-    deep: bool = True
+    depth: int = (
+        1  # how many choices lead from the controls of a page to an address of the site; 0: chapters alone
+    )
 
 
 def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str, Any]:
     """Writes the site and returns what it holds: bytes, files, addresses, and the addresses that failed."""
+    if settings.pyodide:
+        wheel(settings.pyodide)  # what it lacks is told before anything is recorded
     settings.out.mkdir(parents=True, exist_ok=True)
     titles = _in_process(listed)
     wanted = [path for path in titles if not settings.pages or path in (*settings.pages, "")]
@@ -87,7 +93,7 @@ def _units(settings: Settings, paths: Iterable[str], report: Callable[[str], Non
             yield unit
         else:
             todo.append(path)
-    yield from _made(settings, [(build, path, settings.out, settings.deep) for path in todo], report)
+    yield from _made(settings, [(build, path, settings.out, settings.depth) for path in todo], report)
 
 
 def _linked(settings: Settings, units: Mapping[str, Unit], report: Callable[[str], None]) -> Iterable[Unit]:
@@ -102,7 +108,7 @@ def _made(settings: Settings, tasks: Sequence[tuple], report: Callable[[str], No
     with ProcessPoolExecutor(settings.jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
         for done in as_completed([pool.submit(*task) for task in tasks]):
             unit = done.result()
-            state = {"deep": settings.deep, "unit": asdict(unit)}
+            state = {"depth": settings.depth, "unit": asdict(unit)}
             _state(settings.out, unit.path).write_text(plain(state), "utf-8")
             failed = f", {len(unit.failed)} failed" if unit.failed else ""
             report(f"{unit.path or 'home'}: recorded, {len(unit.docs)} addresses{failed}")
@@ -121,7 +127,7 @@ def _kept(settings: Settings, path: str) -> Unit | None:
     except (OSError, ValueError, TypeError, KeyError):
         return None
     whole = all((settings.out / FOLDER / f"{name}.bin").exists() for name in unit.files)
-    return unit if state["deep"] == settings.deep and whole and is_current(unit.reads) else None
+    return unit if state["depth"] == settings.depth and whole and is_current(unit.reads) else None
 
 
 # -- what all pages load --------------------------------------------------------------------------
@@ -144,14 +150,26 @@ def _shell(files: Files, units: Mapping[str, Unit], settings: Settings) -> dict[
     for path, unit in units.items():
         index = {"docs": unit.docs, "defaults": unit.defaults}
         pages[path] = {"title": unit.title, "index": files.put_json(index)}
+    python = _python(files, settings)
     texts = [entry for unit in units.values() for entry in unit.texts]
     return {
         "script": script_name, "style": style_name, "player": components["stage"]["js"],
         "config": {
             "core": core, "pages": pages, "search": files.put_json(texts), "plotly": files.put(_plotly()),
             "live": settings.live,
-        },
+            "python": python,
+},
     }  # fmt: skip
+
+
+def _python(files: Files, settings: Settings) -> dict[str, str] | None:
+    """Returns the names under which a browser finds Python; None if the site is built without it."""
+    if not settings.pyodide:
+        return None
+    worker = jsmin(_text("python-worker.js"))
+    name = f"python-{name_of(worker.encode())}.js"
+    (settings.out / name).write_text(worker, "utf-8")
+    return copy(settings.pyodide, settings.out, files) | {"worker": name}
 
 
 def bundle() -> str:
@@ -191,6 +209,8 @@ def _page(out: Path, path: str, unit: Unit, shell: Mapping[str, Any], root: str)
     folder = out / path
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.html").write_text(html(unit.title, shell, root, path), "utf-8")
+    if path:  # a server that leaves out the ending needs no redirect to the folder
+        (out / f"{path}.html").write_text(html(unit.title, shell, "./", path), "utf-8")
 
 
 def html(title: str, shell: Mapping[str, Any], root: str, path: str | None) -> str:
@@ -203,7 +223,7 @@ def html(title: str, shell: Mapping[str, Any], root: str, path: str | None) -> s
     name = title if title == "Kernel Theatre" else f"{title} · Kernel Theatre"
     data = plain(config | {"root": root}).replace("<", "\\u003c")
     return f"""<!doctype html>
-<html lang="{LANGUAGE}">
+<html lang="{LANGUAGE}" data-static>
 <head>
 <meta charset="utf-8">
 <base href="{root}">
@@ -254,7 +274,10 @@ def _plain_files(out: Path) -> None:
 
 def on_site(talk: str) -> str:
     """Returns the deck with the stages of this site in place of those of an app on this machine."""
-    return talk
+    here = 'RevealStage({ app: new URL("..", location.href).href.replace(/[/]$/, "") })'
+    return talk.replace("RevealStage()", here).replace(
+        "make run, or ?app= with its address", "it is being loaded"
+    )
 
 
 # -- what is left over, and what there is ----------------------------------------------------------

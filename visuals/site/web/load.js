@@ -39,7 +39,16 @@ export function bytes(name) {
 
 export const decoder = new TextDecoder();
 export const text = async (name) => decoder.decode(await bytes(name));
-export const json = async (name) => JSON.parse(await text(name));
+export async function json(name) {
+  try {
+    return JSON.parse(await text(name));
+  } catch (error) {
+    throw error instanceof SyntaxError ? new Missing(`A file of this site is damaged (${name}.bin).`) : error;
+  }
+}
+
+// A file that this browser made itself.
+export const provide = (name, data) => loaded.set(name, Promise.resolve(data));
 
 // The module in a file.
 const modules = new Map();

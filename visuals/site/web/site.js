@@ -2,12 +2,13 @@
 
 import { changed, FRAME, isStory, keyOf, nearestKey, paramsOf, urlOf } from "./address.js";
 import { Drawing, missing, node } from "./draw.js";
-import { bytes, json, module } from "./load.js";
+import { bytes, json, Missing, module } from "./load.js";
+import { Python } from "./python.js";
 import { addTools } from "./search.js";
 import { stageData } from "./stage.js";
 
 const WIDE = FRAME.filter((name) => name !== "play");
-const VIEWS = { kernel: [".st-key-kernels"], run: [".st-key-cards"], why: [".st-key-cards"] };
+const VIEWS = { kernel: "kernels", run: "cards", why: "cards" }; // the container that a part of a page is in
 const THEME = "kernelTheatreTheme"; // in the storage of the browser
 
 function stored(name, value) {
@@ -36,11 +37,13 @@ class Site {
     document.addEventListener("pointerover", (event) => this.prefetch(event));
     Object.assign(this, await json(this.core));
     await this.show();
+    this.python = new Python(this);
+    if (this.known?.lost.length) this.compute(this.shown);
   }
 
   // -- addresses -----------------------------------------------------------------------------------
   pathOf(url) {
-    const path = decodeURIComponent(url.pathname.slice(this.root.pathname.length)).replace(/(index\.html)?$/, "").replace(/\/$/, "");
+    const path = decodeURIComponent(url.pathname.slice(this.root.pathname.length)).replace(/(index)?(\.html)?$/, "").replace(/\/$/, "");
     return url.origin === this.root.origin && url.pathname.startsWith(this.root.pathname) && path in this.pages ? path : null;
   }
 
@@ -114,25 +117,49 @@ class Site {
         ...(parts.some((one) => one.scene) ? [module(this.components.stage.js)] : []),
       ]);
       if (turn === this.shown) this.draw(path, params, doc, known);
+      if (known.lost.length) this.compute(turn);
     } catch (error) {
       if (turn === this.shown) this.fail(error);
     }
     this.main.removeAttribute("aria-busy");
   }
 
+  // Draws an address that the site does not hold, by Python in this browser. Until then the nearest one is shown.
+  async compute(turn) {
+    const { path, params, known, python } = this;
+    if (!(python instanceof Python) || !python.canRun) return;
+    this.say("Python in this browser computes this page …");
+    try {
+      const { doc, to } = await python.record(path, pageParams(params));
+      if (turn !== this.shown) return;
+      if (to) return void this.go(...to);
+      await Promise.all([...elements(doc.c)].filter((one) => one.scene).map((one) => bytes(one.scene)));
+      const bar = [...elements(doc.c)].find((one) => one.k === "nav" && one.ref);
+      if (bar) this.ready.set(bar.ref, await json(bar.ref));
+      this.draw(path, params, doc, { ...known, lost: [] });
+    } catch (error) {
+      if (turn === this.shown) this.say(`Python in this browser could not compute this page: ${error.message}`);
+    }
+  }
+
+  say(text) {
+    const words = this.main.querySelector(".site-lost");
+    if (words) words.textContent = text;
+  }
+
   draw(path, params, doc, known) {
     const moved = path !== this.path, before = this.drawing;
-    Object.assign(this, { path, params, doc, key: known.near });
+    Object.assign(this, { path, params, doc, known });
     this.drawing = new Drawing(this, { ...doc.params, ...params }, (to, next) => this.go(to, this.ofControls(next)));
     document.title = [this.pages[path].title, "Kernel Theatre"].filter((one, n, all) => all.indexOf(one) === n).join(" · ");
     document.body.dataset.page = path;
     this.frame(params, known);
-    const inside = node("div", "stVerticalBlock", ...this.noteOf(known), ...this.drawing.all(this.chosen(doc.c, params)));
+    const inside = node("div", "stVerticalBlock", ...this.drawing.all(this.chosen(doc.c, params)));
+    (inside.querySelector(":scope > :has(.st-key-nav)") || inside)[inside.querySelector(".st-key-nav") ? "after" : "prepend"](...this.noteOf(known));
     inside.dataset.testid = "stVerticalBlock";
     if (!inside.querySelector(".site-stage")) this.unmount();
     this.main.replaceChildren(inside);
     before?.close();
-    this.view(params);
     this.fold();
     if (!this.isAlone) addTools(this);
     if (moved) this.main.parentElement.scrollTop = 0;
@@ -161,21 +188,17 @@ class Site {
     document.body.classList.toggle("site-embedded", this.framed);
   }
 
-  chosen(all, params) {
-    if (!this.isAlone) return this.framed ? all.filter((one) => one.k !== "nav") : all;
-    return [...elements(all)].filter((one) => one.scene);
-  }
-
-  view({ view }) {
-    const wanted = VIEWS[view];
-    if (!wanted) return;
-    for (const part of [...this.main.firstChild.children])
-      if (!wanted.some((one) => part.matches(one) || part.querySelector(one)) && !part.querySelector(".st-key-nav")) part.hidden = true;
+  // The elements to draw: the whole page, one part of it (?view=), or the stage alone. A frame has no bar.
+  chosen(all, { view }) {
+    if (this.isAlone) return [...elements(all)].filter((one) => one.scene);
+    const found = VIEWS[view] ? [...elements(all)].filter((one) => one.k === VIEWS[view]) : [];
+    const bar = all.filter((one) => !this.framed && (one.k === "nav" || one.c?.some((inner) => inner.k === "nav")));
+    return found.length ? [...bar, ...found] : this.framed ? all.filter((one) => one.k !== "nav") : all;
   }
 
   noteOf({ lost }) {
     if (!lost.length) return [];
-    const words = node("p", "kt-note", `This site holds presets and recorded choices. It has none for ${lost.join(", ")}, so the nearest one is shown. `);
+    const words = node("p", "kt-note site-lost", `This site holds presets and recorded choices. It has none for ${lost.join(", ")}, so the nearest one is shown. `);
     words.setAttribute("role", "status");
     if (this.live) words.append(Object.assign(node("a", "", "Open it in the app"), { href: this.liveUrl() }));
     const place = node("div", "stElementContainer", node("div", "stHtml", words));
@@ -188,7 +211,7 @@ class Site {
   }
 
   fail(error) {
-    console.error(error);
+    if (!(error instanceof Missing)) console.error(error);
     const words = missing(error), home = Object.assign(node("a", "", "All lessons"), { href: this.root.href });
     const inside = node("div", "stVerticalBlock", words, node("p", "kt-quiet", home));
     this.drawing?.close();
@@ -271,6 +294,9 @@ class Site {
     for (const chart of this.drawing?.charts ?? []) chart.paint();
   }
 }
+
+// The parameters that a page reads, without how it is framed.
+const pageParams = (params) => Object.fromEntries(Object.entries(params).filter(([name]) => !FRAME.includes(name)));
 
 function* elements(all) {
   for (const element of all) {
