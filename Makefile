@@ -1,5 +1,6 @@
 # make run: the app in the browser.  make hall N=4: four processes of it behind HAProxy, for many readers (docs/hall.md).
 # make check: style and the fast tests without a browser.  make test: these and the fast tests with one.
+# make site: the static site, into site/. SITE_ARGS are its options, as in docs/site.md.
 # make all: every test, as CI runs them.  make gpu: those that need a GPU.  Each makes .venv if it is missing.
 PYTHON ?= python3
 # Without bytecode on disk each process that a test starts compiles the app again, and its start takes twice as long.
@@ -15,7 +16,7 @@ GPU_SIDE_BY_SIDE := -n 8 --dist worksteal
 BLAS_THREADS := $(shell n=$$(nproc 2>/dev/null || echo 8); echo $$((n / 8 > 0 ? n / 8 : 1)))
 NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
-.PHONY: run hall style check test all gpu javascript texts
+.PHONY: run hall site style check test all gpu javascript texts
 
 run: .venv/.run
 	$(BIN)/streamlit run app.py
@@ -24,6 +25,9 @@ N ?= 2
 PORT ?= 8501
 hall: .venv/.run
 	$(BIN)/python -m hall $(N) --port $(PORT) $(HALL_ARGS)
+
+site: .venv/.run
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m visuals.site site $(SITE_ARGS)
 
 style: .venv/.test
 	$(BIN)/ruff check .

@@ -104,7 +104,7 @@ function loopTo(player, end) {
 // Files and links are made by a separate module, loaded on first use.
 async function runPanel(player, panel, name) {
   const status = player.root.querySelector(`[data-panel=${panel}] .status`), url = (path) => new URL(path, document.baseURI).href;
-  const assets = player.assets || { module: url("stage/takeaway.js"), template: url("stage/standalone.html"), gif: url("stage/gif") };
+  const assets = player.assets || { module: url("stage/takeaway.js"), template: url("stage/standalone.html"), gif: "static" in document.documentElement.dataset ? null : url("stage/gif") };
   const show = (text) => { status.textContent = text; };
   if (player.busy) return;
   player.busy = true;

@@ -1,0 +1,98 @@
+"""The pages in the Python of a browser: an address that the site does not hold is recorded where it is read.
+
+The same host records the same pages as when the site is built. Only what a browser's Python lacks is replaced: the library
+that checks figures, and Numba, whose figures need a processor's clock anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import b64encode
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from kernels import engines
+from visuals.site import counting
+from visuals.site.files import HeldFiles
+from visuals.site.host import Host, Switch, install
+from visuals.site.pack import Packer
+
+
+class Recorder:
+    """Records addresses. There is one in a browser's Python."""
+
+    def __init__(self) -> None:
+        _without_plotly()
+        counting.install()
+        engines.refusal = lambda *_: ""
+        self.host = Host()
+        install(self.host)
+        self.files = HeldFiles()
+
+    def record(self, path: str, params: str) -> str:
+        """Returns JSON: the page at these parameters (a JSON object) with its files in base64; "to" if it leads to another
+        address, "error" if it cannot be drawn."""
+        try:
+            drawn = self.host.record(path, json.loads(params))
+        except Switch as away:
+            return json.dumps({"to": [away.path, away.params]})
+        except Exception as error:  # the reader sees what is wrong; the site goes on
+            return json.dumps({"error": f"{type(error).__name__}: {error}"})
+        doc = {"params": drawn.params, "c": Packer(self.files).pack(drawn.elements)}
+        files = {name: b64encode(data).decode() for name, data in self.files.taken().items()}
+        return json.dumps({"doc": doc, "files": files})
+
+
+# -- figures without Plotly ------------------------------------------------------------------------
+class _Figure:
+    """A figure as data, as visuals.charts.plain_figure makes it."""
+
+    def __init__(self, *_: Any, **__: Any):
+        self._figure: dict[str, Any] = {"data": [], "layout": {}}
+
+    def to_plotly_json(self) -> dict[str, Any]:
+        return self._figure
+
+    def to_json(self) -> str:
+        return json.dumps(self._figure, default=_listed)
+
+
+class _NoFigure(_Figure):
+    """A figure that only the library can draw. Takes every call, and stays empty."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> _NoFigure:
+        return self
+
+
+def _listed(value: Any) -> Any:
+    """Returns an array or a number of NumPy as JSON can hold it."""
+    return value.tolist()
+
+
+def _without_plotly() -> None:
+    """Puts figures as data where the pages import Plotly from."""
+
+    def drawn(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _NoFigure
+
+    parts: Mapping[str, Mapping[str, Any]] = {
+        "plotly": {},
+        "plotly.basedatatypes": {"BaseFigure": _Figure},
+        "plotly.graph_objects": {"__getattr__": drawn},
+        "plotly.subplots": {"make_subplots": _NoFigure()},
+    }
+    for name, members in parts.items():
+        sys.modules[name] = module = ModuleType(name)
+        module.__dict__.update(members)
+    for name, module in parts.items():
+        if module and "." in name:
+            setattr(sys.modules["plotly"], name.partition(".")[2], sys.modules[name])

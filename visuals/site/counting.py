@@ -1,0 +1,74 @@
+"""The emulator's counts in this process: the site is built without a job service, and a browser has none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernels.jobs import counts as jobs
+from kernels.jobs.counts import Count
+from kernels.jobs.job import Job, JobError
+from kernels.model.rung import Rung
+from kernels.records.row import kernel_digest
+from kernels.runner import run
+
+
+class CountsHere:
+    """Counts like kernels.jobs.counts.Counts, made when they are read. `file` keeps them from one build to the next."""
+
+    file: Path | None = None
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+        self._new = False
+        if self.file and self.file.exists():
+            self._known = json.loads(self.file.read_text("utf-8"))
+
+    def get(self, rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Count | None:
+        """Returns the counts of a rung; None if the emulator cannot run it here."""
+        full = dict(sorted((rung.default_tiles | tiles).items()))
+        key = f"{rung.name} {shape} {full} {kernel_digest(rung.build(shape, full))}"
+        if key not in self._known:
+            self._known[key], self._new = _count(rung, shape, full), True
+        total, uncounted = self._known[key]
+        return None if total is None else Count(total, tuple(uncounted))
+
+    def request(self, rungs: Iterable[Rung], *_: Any) -> Job:
+        raise JobError(f"the emulator cannot run {', '.join(rung.name for rung in rungs)} here")
+
+    def drop(self, job: Job) -> None:
+        """There are no jobs."""
+
+    def position(self, job: Job) -> int:
+        return 0
+
+    def waiting(self) -> int:
+        return 0
+
+    def save(self) -> None:
+        if self.file and self._new:
+            self.file.write_text(json.dumps(self._known), "utf-8")
+
+
+def _count(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[dict[str, float] | None, list[str]]:
+    try:
+        counters = run(rung.name, shape, engine="emulator", tiles=dict(tiles)).counters.to_json()
+    except (RuntimeError, ValueError):  # tile sizes that were not compiled ahead, and no compiler here
+        return None, []
+    return counters["total"], counters["uncounted"]
+
+
+def install(file: Path | None = None) -> list[CountsHere]:
+    """Puts these counts in the place of those from another process. Returns the list that holds the ones in use."""
+    used: list[CountsHere] = []
+
+    class Counts(CountsHere):
+        def __init__(self) -> None:
+            super().__init__()
+            used.append(self)
+
+    Counts.file = file
+    jobs.Counts = Counts
+    return used

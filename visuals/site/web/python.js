@@ -1,0 +1,55 @@
+// Asks Python, in a worker, for addresses that the site does not hold.
+
+import { bytes, provide } from "./load.js";
+
+// Whether this browser should load some megabytes that nobody asked for.
+const isCheap = () => !navigator.connection?.saveData;
+
+export class Python {
+  constructor(site) {
+    Object.assign(this, { site, names: site.python, worker: null, started: null, waiting: new Map(), count: 0 });
+    if (this.names && isCheap()) (globalThis.requestIdleCallback ?? setTimeout)(() => this.start().catch(() => {}));
+  }
+
+  get canRun() {
+    return Boolean(this.names) && typeof Worker === "function";
+  }
+
+  start() {
+    this.started ||= (async () => {
+      const code = await bytes(this.names.code);
+      this.worker = new Worker(new URL(this.names.worker, this.site.root), { type: "module" });
+      this.worker.onmessage = ({ data: { id, text } }) => {
+        this.waiting.get(id)?.(text);
+        this.waiting.delete(id);
+      };
+      this.worker.onerror = (event) => {
+        const text = JSON.stringify({ error: event.message || "Python could not be started." });
+        for (const answer of this.waiting.values()) answer(text);
+        this.waiting.clear();
+      };
+      await this.ask("start", { runtime: new URL(this.names.runtime, this.site.root).href, numpy: this.names.numpy, code });
+    })();
+    this.started.catch(() => { this.started = null; });
+    return this.started;
+  }
+
+  async ask(task, rest) {
+    const id = ++this.count;
+    const text = await new Promise((resolve) => {
+      this.waiting.set(id, resolve);
+      this.worker.postMessage({ id, task, ...rest });
+    });
+    const found = JSON.parse(text);
+    if (found.error) throw new Error(found.error);
+    return found;
+  }
+
+  // The page at an address: {doc} or {to}. Its files are known from then on.
+  async record(path, params) {
+    await this.start();
+    const found = await this.ask("record", { path, params });
+    for (const [name, data] of Object.entries(found.files || {})) provide(name, Uint8Array.from(atob(data), (c) => c.charCodeAt(0)));
+    return found;
+  }
+}
