@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +17,9 @@ from kernels.offload.works import live
 from kernels.transfers.measure import REPEATS, WARM_UP, measure
 from kernels.transfers.scenarios import Settings
 
+SIZES_S = (
+    60.0  # no further size begins after it: the worker ends a job at its deadline, with all that was measured
+)
 Progress = Callable[[float, str], None]
 Part = Callable[[Any], None]
 
@@ -81,13 +85,14 @@ def transfer(request: TransferRun, progress: Progress, part: Part = lambda part:
 
 def sizes(request: SizesRun, progress: Progress, part: Part = lambda part: None) -> Rows:
     """Returns one row: work, device and the rows of both sides, as kernels.offload.measure.times returns them; gpu is the
-    GPU's name, "" without one."""
+    GPU's name, "" without one. A slow machine has fewer passes, or lacks the largest sizes."""
     count = offload.PASSES * len(live(request.work))
 
     def tell(share: float) -> None:
         progress(share, SIZES.replace("{n}", str(round(share * count))).replace("{all}", str(count)))
 
     with_gpu = engines.load("cuda").status().ready
-    found = offload.times(request.work, with_gpu=with_gpu, progress=tell)
+    end = time.monotonic() + SIZES_S
+    found = offload.times(request.work, with_gpu=with_gpu, progress=tell, end=end)
     names = {"device": processor.device_name(), "gpu": device_name() if with_gpu else ""}
     return [{"work": request.work, **names, "works": found}]

@@ -44,7 +44,7 @@ def badge(side: Side, one: Figures | None) -> dict[str, str]:
 def time(found: OffloadEvidence, program: bool = False) -> dict[str, Any]:
     """Returns the GPU's time on the stage, the processor's, and the GPU's with other copies."""
     times = {CPU: found.cpu, **{copies: found.of_gpu(copies) for copies in COPIES}}
-    longest = max((one.p80_ms for one in times.values() if one), default=1.0)
+    longest = max((one.ms for one in times.values() if one), default=1.0)
     titles = {CPU: PROCESSOR, **BAR_TITLES}
     return {
         "value": units.time_(found.gpu.ms) if found.gpu else "–",
@@ -63,7 +63,7 @@ def _bar(title: str, one: Figures | None, longest: float, current: bool, hint: s
         return {"title": title, "share": None, "text": "–", "current": current, "hint": tr("not measured")}
     return {
         "title": title, "share": one.ms / longest, "text": units.time_(one.ms), "current": current, "hint": hint,
-        "low": one.p20_ms / longest, "high": one.p80_ms / longest,
+        "low": one.p20_ms / longest, "high": min(1.0, one.p80_ms / longest),
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from kernels import engines
 from kernels.jobs import transfer
 from kernels.jobs.transfer import SizesRun
+from kernels.jobs.worker import DEADLINE_S
 from kernels.machine.status import Status
 from kernels.model.program import RuleError
 from kernels.offload import crossover, figures, recorded, works
@@ -134,8 +136,9 @@ def test_copies_once_and_many_runs():
 def test_a_run_measures_the_gpu_if_there_is_one(monkeypatch, ready):
     asked, told = [], []
 
-    def times(key, with_gpu, progress):
+    def times(key, with_gpu, progress, end):
         asked.append((key, with_gpu))
+        assert time.monotonic() < end < time.monotonic() + DEADLINE_S / 1.5
         progress(0.5)
         return {CPU: []}
 
