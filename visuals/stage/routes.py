@@ -62,7 +62,7 @@ async def _player(request: Request) -> Response:
     content = stage.player().encode()
     if "gzip" in request.headers.get("accept-encoding", ""):
         content, headers["Content-Encoding"] = _compressed_player(), "gzip"
-    return Response(content, media_type="text/javascript; charset=utf-8", headers=headers)
+    return Response(content, media_type="text/javascript", headers=headers)
 
 
 @cache
