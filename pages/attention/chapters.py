@@ -61,7 +61,7 @@ CHAPTERS = (
             mark("The row is read three times: for m, for l, and for the weights."),
         ),
         NAIVE,
-        readable=("P", "m", "l"),
+        readable=("S", "P", "m", "l"),
         step=4,
         loop=(4, 32),
         pin="m:0",
