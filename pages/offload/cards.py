@@ -137,15 +137,12 @@ def _runs_text(found: OffloadEvidence) -> str:
 def works(found: OffloadEvidence) -> None:
     """Draws where the times of each work cross."""
     all_of_them = [found if key == found.key else OffloadEvidence(key, 1) for key in WORKS]
-    rows = [
-        (f"{tr(one.work.title)} ({tr(one.work.axis)})", *(_crossing(one, copies) for copies in COPIES))
-        for one in all_of_them
-    ]
+    rows = [(_work_title(one), *(_crossing(one, copies) for copies in COPIES)) for one in all_of_them]
     head = (tr("work"), *(tr(BAR_TITLES[copies]) for copies in COPIES))
     together(
         card_title(tr("Where the times cross")),
         conclusion(tr("With copies, the GPU is faster only from a larger size on.")),
-        badges(found),
+        badges(found.with_(measured=None)),
         table(head, rows, tr("Crossings")),
         paragraph(
             tr(
@@ -154,6 +151,13 @@ def works(found: OffloadEvidence) -> None:
             )
         ),
     )
+
+
+def _work_title(found: OffloadEvidence) -> str:
+    title, axis = tr(found.work.title), tr(found.work.axis)
+    if found.measured:
+        return tr("{work} ({axis}), measured here", work=title, axis=axis)
+    return tr("{work} ({axis})", work=title, axis=axis)
 
 
 def _crossing(found: OffloadEvidence, copies: str) -> str:
