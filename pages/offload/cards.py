@@ -15,7 +15,7 @@ from pages.parts.theme import tokens
 from visuals import units
 from visuals.offload import charts
 from visuals.offload.captions import BAR_TITLES
-from visuals.offload.evidence import OffloadEvidence, crossing_text, facts, size_text
+from visuals.offload.evidence import OffloadEvidence, facts, rounded, size_text
 
 
 def section(values: Values) -> None:
@@ -64,7 +64,11 @@ def times(found: OffloadEvidence) -> None:
         (size_text(found.key, size), *(_time(by.get(size)) for by in (found.cpu_by_size, *of_gpu.values())))
         for size in sizes
     ]
-    together(paragraph(charts.times_source(found)), details(table(head, rows, tr("Times"))))
+    layers = tr("The sizes are layers of different shapes, so the lines jump.") if found.key == "conv" else ""
+    together(
+        paragraph(" ".join(filter(None, (charts.times_source(found), layers)))),
+        details(table(head, rows, tr("Times"))),
+    )
 
 
 def _time(one) -> str:
@@ -133,26 +137,34 @@ def _runs_text(found: OffloadEvidence) -> str:
 def works(found: OffloadEvidence) -> None:
     """Draws where the times of each work cross."""
     all_of_them = [found if key == found.key else OffloadEvidence(key, 1) for key in WORKS]
-    rows = [
-        (tr(one.work.title), *(_crossing(one, copies) for copies in COPIES), f"{tr(one.side(CPU).kind)}, {tr(one.side(GPU).kind)}")
-        for one in all_of_them
-    ]  # fmt: skip
-    head = (tr("work"), *(tr(BAR_TITLES[copies]) for copies in COPIES), tr("kind"))
-    said = tr("With copies, the GPU is faster only from a larger size on.")
+    rows = [(_work_title(one), *(_crossing(one, copies) for copies in COPIES)) for one in all_of_them]
+    head = (tr("work"), *(tr(BAR_TITLES[copies]) for copies in COPIES))
     together(
         card_title(tr("Where the times cross")),
-        conclusion(said),
+        conclusion(tr("With copies, the GPU is faster only from a larger size on.")),
+        badges(found.with_(measured=None)),
         table(head, rows, tr("Crossings")),
         paragraph(
             tr(
-                "Pageable copies shorter than 0.35 ms are left out: they are measured last, when their code is in the caches."
+                "≤: at every size that was measured, from this one on. Pageable copies shorter than 0.35 ms are left out: they are "
+                "measured last, when their code is in the caches."
             )
         ),
     )
 
 
+def _work_title(found: OffloadEvidence) -> str:
+    title, axis = tr(found.work.title), tr(found.work.axis)
+    if found.measured:
+        return tr("{work} ({axis}), measured here", work=title, axis=axis)
+    return tr("{work} ({axis})", work=title, axis=axis)
+
+
 def _crossing(found: OffloadEvidence, copies: str) -> str:
     where = found.crossing(copies)
-    if where and where.first:
-        return tr("every size from {size}", size=size_text(found.key, where.low))
-    return crossing_text(found.key, where) or tr("not reached")
+    if not where:
+        return tr("not reached")
+    low, high = (units.count(rounded(size)) for size in (where.low, where.high))
+    if where.first:
+        return f"≤ {units.count(where.low)}"
+    return low if low == high else tr("{low} to {high}", low=low, high=high)

@@ -67,7 +67,7 @@ def work_scene(found: OffloadEvidence) -> Scene:
         tr(found.work.title),
         [*texts, captions.verdict(found)],
         gantt(
-            list(_bars(found, spans)), rows, spans[-1].end, len(spans) + 1, heights=(2.0, 1.4, 1.4, 1.4, 1.4)
+            list(_bars(found, spans)), rows, spans[-1].end, len(spans) + 1, heights=(1.6, 1.1, 1.1, 1.1, 1.1)
         ),
         tr("part"),
         tr("Both sides begin at the same time. Each was measured alone, with the caches overwritten before."),

@@ -102,6 +102,7 @@ def test_a_run_here_is_shown_with_the_recorded_gpu(monkeypatch):
     assert found["run"]["text"] == "No GPU in this machine: the GPU’s times are recorded."
     assert found["sizes"][0]["time"]["text"].startswith("3 times as fast as the processor, Some, 4 cores.")
     assert "measured Some, 4 cores" in texts(at)
+    assert "matrix product n × n (rows and columns n), measured here" in texts(at)
 
 
 def test_an_error_of_a_run_is_shown_in_words():
