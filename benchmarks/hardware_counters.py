@@ -138,6 +138,7 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     import cupy
 
     from kernels.engines.cuda import compile_kernel
+    from kernels.engines.cuda.session import argument
     from kernels.model.rules import MAX_STATIC_SHARED
 
     step = case.launch
@@ -148,9 +149,7 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
         on_gpu[name].set(np.ascontiguousarray(array))
         if on_gpu[name].data.ptr % 256:
             raise RuntimeError(f"{name} starts at {on_gpu[name].data.ptr:#x}, not at a multiple of 256")
-    args = tuple(
-        on_gpu[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in step.args
-    )
+    args = tuple(argument(a, on_gpu) for a in step.args)
     if step.shared > MAX_STATIC_SHARED:  # above this limit a kernel needs an attribute
         kernel.max_dynamic_shared_size_bytes = step.shared
     kernel(step.grid, step.block, args, shared_mem=step.shared)

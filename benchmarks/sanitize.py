@@ -43,6 +43,7 @@ from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
+from kernels.gemm import hopper as gemm_hopper
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.shape import GemmShape
 from kernels.heads import ladder as heads_ladder
@@ -50,6 +51,7 @@ from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
+from kernels.model.tensor_map import TensorMap
 from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.pooling import ladder as pooling_ladder
@@ -66,6 +68,7 @@ GEMM = (
     ((61, 45, 37, -2, 3), (36, 72, 40)),
     ((1, 1, 1, 2, -1), (129, 130, 1)),
 )
+GEMM_HOPPER = ((300, 520, 456), (61, 48, 40, -2, 3), (1, 8, 8), (264, 328, 1032, 1, 1))
 CONV = (
     (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), extra=(-1, 2), mode="convolution", bias=1, relu=1),),
     (
@@ -156,8 +159,17 @@ def runs(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
 
 def _gemm():
     for rung in gemm_ladder.LADDER.rungs:
+        if rung in gemm_hopper.RUNGS:
+            continue
         for dtype in ("fp32", "fp16", "bf16", "int8"):
             yield rung, *([GemmShape(*shape, dtype=dtype) for shape in shapes] for shapes in GEMM)
+
+
+def _gemm_hopper():
+    """Yields shapes whose rows begin at multiples of 16 bytes: several tiles, ragged ones, one row, a long sum."""
+    for rung in gemm_hopper.RUNGS:
+        for dtype in ("fp16", "bf16"):
+            yield rung, [GemmShape(*shape, dtype=dtype) for shape in GEMM_HOPPER], ()
 
 
 def _conv():
@@ -263,6 +275,7 @@ def _instruction_rate():
 
 RUNS = {
     "gemm": _gemm,
+    "gemm-hopper": _gemm_hopper,
     "conv": _conv,
     "conv-backward": _conv_backward,
     "attention": _attention,
@@ -289,7 +302,7 @@ def launches(name: str) -> list[Case]:
     ours = (case for rung, shape, tiles in runs(name) for case in steps(rung, shape, **tiles))
     for case in chain(ours, _between_libraries(name)):
         step = case.launch
-        args = tuple(a if isinstance(a, str) else a.tobytes() for a in step.args)
+        args = tuple(a if isinstance(a, str | TensorMap) else a.tobytes() for a in step.args)
         cases.setdefault((step.source, step.defines, step.grid, step.block, args), case)
     return list(cases.values())
 

@@ -124,6 +124,8 @@ def do_list(args) -> None:
         for rung in ladder.rungs:
             tiles = "  ".join(f"{name}: {', '.join(map(str, sorted(c)))}" for name, c in rung.tiles.items())
             print(f"{rung.name:20} {rung.idea}\n{'':20} tiles  {tiles}")
+            if rung.needs:
+                print(f"{'':20} cuda   {rung.needs}")
             if "cpu" in rung.engines and "cuda" in ladder.engines:
                 print(f"{'':20} cpu    {rung.title_on('cpu')}")
             elif rung.not_on_cpu:
@@ -143,6 +145,7 @@ def listing_json() -> dict:
                 "rung": r.name, "title": r.title, "idea": r.idea, "tiles": {n: sorted(c) for n, c in r.tiles.items()},
                 "engines": {e: r.title_on(e) for e in ladder.engines if e in r.engines},
                 "not on": {e: r.not_on(e) for e in ladder.engines if e not in r.engines},
+                "needs": r.needs,
             }
             for ladder in LADDERS.values()
             for r in ladder.rungs

@@ -96,6 +96,14 @@ class Rung:
         if self.not_on_cpu:
             object.__setattr__(self, "engines", tuple(e for e in self.engines if e != "cpu"))
 
+    @property
+    def needs(self) -> str:
+        """Returns which GPUs run it if later ones do not, as a sentence; "" if later ones do."""
+        if self.last_capability is None:
+            return ""
+        required = ".".join(map(str, self.last_capability))
+        return tr("Of all GPUs, only those of compute capability {required} run it.", required=required)
+
     def title_on(self, engine: str) -> str:
         """Returns the name of what an engine runs: on the cpu engine that of the processor's algorithm.
 

@@ -207,7 +207,6 @@ CHAPTERS = (
         (
             mark("A tensor core multiplies small matrices in one instruction, here from FP16 inputs with FP32 sums."),
             mark("The lanes of a warp hold the operands together, in fragments: each step shows those of one lane, which wmma, an older way, hides."),
-            mark("Hopper’s own kernels copy and multiply asynchronously: wgmma, wgmma-ring, wgmma-consumers, wgmma-persistent, wgmma-store and wgmma-cluster."),
             mark("dp4a needs no tensor core: it adds four products of INT8 values, after quantisation."),
         ),
         {"M": "64", "N": "64", "K": "64", "rung": "mma-sync", "order": "fragments"} | FP16,
@@ -215,7 +214,7 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than cuBLAS, also with FP16?"),
             "gemm/cublas-fp16", "real",
-            mark("{real_against_cublas_fp16} {real_against_wmma}"),
+            mark("{real_against_cublas_fp16} {real_against_wmma} Explore has kernels with Hopper’s own instructions: wgmma, wgmma-ring, wgmma-consumers, wgmma-persistent, wgmma-store, wgmma-cluster."),
         ),
         nudge=mark("Next, [direct](/direct) shows what a convolution computes, and [im2col](/im2col) turns it into this product."),
     ),

@@ -84,7 +84,7 @@ def draw(line: Line) -> None:
             _chooser(line)
         _tiles(line)
         st.html(f'<p class="kt-derived">{_launch_text(line)}</p>')
-    quiet(tr(line.rung.idea))
+    quiet(*filter(None, (tr(line.rung.idea), line.rung.needs)))
     if line.broken:
         _refused(line)
 
@@ -97,7 +97,7 @@ def _chooser(line: Line) -> None:
             title = f"{_number(line, rung)} {tr(rung.title)}"
             usual = title if rung in line.supported else tr("{title} (not at this shape)", title=title)
             label = f"**{title}**" if rung is line.rung else usual
-            _link(line, line.at_rung(rung), label, tr(rung.idea))
+            _link(line, line.at_rung(rung), label, " ".join(filter(None, (tr(rung.idea), rung.needs))))
 
 
 def _number(line: Line, rung: Rung) -> int:

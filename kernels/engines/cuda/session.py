@@ -134,7 +134,7 @@ def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) ->
 
 def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
     """Returns the call that queues a step on the current stream, with arrays by the names of its arguments."""
-    args = tuple(_argument(a, arrays) for a in step.args)
+    args = tuple(argument(a, arrays) for a in step.args)
     if isinstance(step, Launch):
         kernel = compile_kernel(step.source, step.entry, step.defines)
         if step.shared > MAX_STATIC_SHARED:  # more needs this attribute
@@ -143,7 +143,7 @@ def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
     return step.bind(*args)
 
 
-def _argument(a: Arg, arrays: Mapping[str, Any]) -> Any:
+def argument(a: Arg, arrays: Mapping[str, Any]) -> Any:
     """Returns an argument as CuPy takes it."""
     if isinstance(a, TensorMap):
         return tensor_maps.encoded(a, arrays[a.buffer].data.ptr)

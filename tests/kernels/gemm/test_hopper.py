@@ -16,6 +16,7 @@ from kernels.engines.emulator.launch import Options, Run, device_memory, launch
 from kernels.gemm import hopper
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape
+from kernels.ladders import LADDERS
 from kernels.machine import driver
 from kernels.model.program import INPUT, OUTPUT, Launch, RuleError
 from kernels.runner import run, seeded_inputs
@@ -200,6 +201,12 @@ def test_gpus_of_other_capabilities_are_refused_in_words(monkeypatch):
         card = driver.GpuInfo("a GPU", 1, "0000:00:00.0", capability, 232_448)
         monkeypatch.setattr(driver, "find", lambda card=card: card)
         assert cuda.refusal(rung, s, rung.default_tiles) == message
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_says_which_gpus_run_it(name):
+    assert RUNGS[name].needs == "Of all GPUs, only those of compute capability 9.0 run it."
+    assert not LADDERS["gemm"].rung("gemm/mma-sync").needs
 
 
 def test_a_shape_with_unaligned_rows_is_refused():

@@ -449,3 +449,26 @@ def test_misaligned_wmma_rows_are_an_error():
             _ONE_TILE.format(pitch=20, layout="row", source="s"),
             {"in": np.zeros((16, 20), f16)}, {"out": ((16, 32), f16)},
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("trans", ["", ".trans"])
+def test_stmatrix_is_the_opposite_of_ldmatrix(count, trans):
+    """Lane l stores elements 2 (l % 4) and the next of row l / 4; transposed, of column l / 4."""
+    names = ", ".join(f"%{n + 1}" for n in range(count))
+    values = ", ".join(f'"r"(in[threadIdx.x * 4 + {n}])' for n in range(count))
+    source = f"""extern "C" __global__ void k(unsigned short* out, const unsigned* in) {{
+  __shared__ __align__(16) unsigned short s[{count} * 64];
+  unsigned row = (unsigned)__cvta_generic_to_shared(s + threadIdx.x % {8 * count} * 8);
+  asm volatile("stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [%0], {{{names}}};" :: "r"(row), {values} : "memory");
+  __syncthreads();
+  for (int i = threadIdx.x; i < {count} * 64; i += 32) out[i] = s[i];
+}}"""
+    matrices = np.arange(count * 64, dtype=u16).reshape(count, 8, 8)
+    lane = np.arange(32)[:, None]
+    pairs = matrices[:, lane // 4, 2 * (lane % 4) + np.arange(2)]  # [matrix, lane, 2]
+    registers = np.zeros((32, 4), u32)
+    registers[:, :count] = np.ascontiguousarray(pairs).view(u32)[..., 0].T
+    run = emulate(source, {"in": registers}, {"out": ((count, 8, 8), u16)})
+    np.testing.assert_array_equal(run["out"], matrices.swapaxes(1, 2) if trans else matrices)
+    assert run.races == () and run.total["bank_conflicts_st"] == 0
