@@ -7,7 +7,8 @@
 // a warp for them.
 // What limits it: the tensor cores wait for data. First the tiles go
 // through registers to shared memory, while nothing is multiplied.
-// Then the fragments are loaded.
+// Then the fragments are loaded: fp16 by ldmatrix, bf16 by loads of 4
+// bytes that are then transposed. bf16 therefore takes twice as long.
 //
 // Launch: grid (ceil(N / BN), ceil(M / BM)), block 32 lanes for each
 // WM x WN of the tile. Dynamic shared memory: tile_a and tile_b, or

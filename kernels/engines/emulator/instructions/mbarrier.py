@@ -14,8 +14,9 @@ from kernels.engines.emulator.instructions.async_copy import async_copy
 from kernels.engines.emulator.instructions.bulk import bulk
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.generic_access import by_space
+from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.phases import MAX_COUNT, PARITY, WIDTH, Phase, phase_at
-from kernels.engines.emulator.ptx.kernel import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction, type_bytes
 from kernels.engines.emulator.state import Machine
 
 _HINTS = {
@@ -179,6 +180,29 @@ def reason(m: Machine, pc: int, i: Instruction) -> Callable[[int], str]:
     return why
 
 
+def store_and_report(m: Machine, pc: int, i: Instruction) -> Run:
+    """Build st.async: a store to the cluster's shared memory that reports its bytes to an mbarrier beside it. It is done at
+    once."""
+    _check(i, "weak", "mbarrier::complete_tx::bytes", "v2", "v4", i.parts[-1])
+    target, source, barrier = i.operands
+    type_, sources = i.parts[-1], source.value if source.kind == "vector" else (source,)
+    width = type_bytes(type_)
+    nbytes = width * len(sources)
+    access, reads = Accessor(m, pc, target, "shared", nbytes), [m.reader(s, type_) for s in sources]
+    to, none = Accessor(m, pc, barrier, "shared", WIDTH), np.uint32(0)
+
+    def run() -> None:
+        memory, _, offsets, chosen = access.checked(write=True)
+        values = [m.active(read()).view(UNSIGNED[width]) for read in reads]
+        if m.races is not None:
+            access.report_write(offsets, np.stack(values, axis=-1))
+        for n, value in enumerate(values):
+            memory.store(chosen + np.uint64(n * width), width, value)
+        _arrivals(m, to, m.active(none), False, np.full(len(chosen), -nbytes))
+
+    return run
+
+
 def pending(m: Machine, pc: int, i: Instruction) -> Run:
     put, state = m.writer(i.operands[0], "u32"), m.reader(i.operands[1], "u64")
     return lambda: put((state() & np.uint64(MAX_COUNT)).astype(np.uint32))
@@ -200,5 +224,6 @@ BUILDERS = {
     **{f"mbarrier.{name}": by_space(build) for name, build in _FORMS.items() if name != "try_wait"},
     "mbarrier.try_wait": wait,
     "mbarrier.pending_count": pending,
+    "st.async": store_and_report,
     "cp.async": copy,
 }

@@ -100,3 +100,37 @@ def test_atomics_and_stores_reach_another_block():
 """
     run = run_hopper(body, {"int* out": "out"}, {}, {"out": (4, i32)}, "__cluster_dims__(2, 1, 1)", grid=4)
     np.testing.assert_array_equal(run["out"], [32 * 3, 0, 32 * 7, 0])
+
+
+SEND = """
+  __shared__ int inbox[64]; __shared__ Barrier full; unsigned far, bar;
+  if (threadIdx.x == 0) { init_barrier(&full, 1); publish_barriers(); arrive_expecting(&full, BYTES); }
+  cluster_barrier();
+  unsigned peer = cluster_rank() ^ 1;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(far) : "r"(shared_address(inbox + 2 * threadIdx.x)), "r"(peer));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(bar) : "r"(shared_address(&full)), "r"(peer));
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];"
+    :: "r"(far), "r"(blockIdx.x * 100 + threadIdx.x), "r"(-1), "r"(bar) : "memory");
+  wait(&full, 0);
+  out[blockIdx.x * 64 + threadIdx.x] = inbox[threadIdx.x];
+  out[blockIdx.x * 64 + 32 + threadIdx.x] = inbox[32 + threadIdx.x];
+  cluster_barrier();
+"""
+
+
+def test_asynchronous_stores_report_their_bytes():
+    def sent(nbytes: int) -> np.ndarray:
+        body, outputs = SEND.replace("BYTES", str(nbytes)), {"out": ((2, 32, 2), i32)}
+        run = run_hopper(
+            body, {"int* out": "out"}, {}, outputs, "__cluster_dims__(2, 1, 1)", grid=2, races=True
+        )
+        assert run.races == ()
+        return run["out"]
+
+    out = sent(256)
+    np.testing.assert_array_equal(out[..., 1], -1)
+    np.testing.assert_array_equal(out[..., 0], [[100 + n for n in range(32)], list(range(32))])
+    with pytest.raises(
+        EmulatorError, match=r"deadlock: the mbarrier at full.0. .* waits for 8 bytes of copies"
+    ):
+        sent(264)
