@@ -216,5 +216,5 @@ def _measured_here(found: ParallelEvidence) -> tuple[str, ...]:
         time=units.time_(row["step_us"] / 1e3), gpus=row["gpus"], device=row["device"],
         error=decimal(f"{row['error_of_weights']:.1g}"),
     )  # fmt: skip
-    here = units.badge("measured", tr("here"))
-    return f"<p>{here}</p>", paragraph(text)
+    badge = units.badge("measured", tr("here"))
+    return f"<p>{badge}</p>", paragraph(text)

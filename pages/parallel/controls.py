@@ -18,22 +18,20 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
     """Draws networks and ways as links, then the numbers that the way has."""
     with st.container(key="chips", horizontal=True):
         titles = {name: network.title for name, network in NETWORKS.items()}
-        _links(
-            page, fields, values, "network", tr("network: {name}", name=tr(titles[values["network"]])), titles
-        )
-        _links(page, fields, values, "way", tr("way: {name}", name=tr(WAYS[values["way"]])), WAYS)
+        _links(page, fields, values, "network", tr(titles[values["network"]]), titles)
+        _links(page, fields, values, "way", tr(WAYS[values["way"]]), WAYS)
     with st.container(key="params", horizontal=True):
         limits = {
             name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")
         }
-        line = [("gpus", tr("GPUs"), 140), ("batch", tr("images"), 176)]
+        lines = [(("gpus", tr("GPUs"), 132), ("batch", tr("images"), 184))]
         if values["way"] in PIPELINES:
-            line.append(("micro", tr("micro-batches"), 178))
+            lines.append((("micro", tr("micro-batches"), 204),))
         elif values["way"] != TENSOR:
-            line.append(("bucket", tr("bucket in KB"), 178))
-        numbers(fields, (tuple(line),), limits)
-        select(fields, "optimizer", 146, tr("optimiser"))
-        select(fields, "picture", 130, tr("picture"))
+            lines.append((("bucket", tr("bucket in KB"), 192),))
+        numbers(fields, tuple(lines), limits)
+        select(fields, "optimizer", 152, tr("optimiser"))
+        select(fields, "picture", 148, tr("picture"))
 
 
 def _links(page: str, fields: Fields, values: address.Values, field: str, label: str, titles) -> None:

@@ -87,5 +87,5 @@ MARKS: Mapping[str, tuple[str | re.Pattern, ...]] = {
         "signal(previous + block + READY", PASS_SUM, PASS_COPY,
         "own[block + READY + 1] = before",
     ),
-    TREE: ("signal(up,", "sum[u] = sum[u] + term[u]", "] = total;", "own[block + DONE + 1] = before"),
+    TREE: ("if (leaf && peer == 0)", "sum[u] = sum[u] + term[u]", "] = total;", "own[block + DONE + 1] = before"),
 }  # fmt: skip
