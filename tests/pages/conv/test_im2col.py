@@ -35,11 +35,14 @@ def test_the_library_s_scene_is_measured_as_the_library_s_rung(monkeypatch):
 
 def test_the_chapters_open_the_steps_that_they_name():
     scene, _ = scenes.im2col(DEFAULT.inputs(), "explaining")
-    assert "Their product is added" in scene.caption(im2col_chapters.MULTIPLIED)
-    for step in (im2col_chapters.STORED, im2col_chapters.LAST_STORED):
-        assert "Each thread stores its sum" in scene.caption(step)
+    assert "loads two tiles into shared memory" in scene.caption(im2col_chapters.LOADED)
+    assert "Each thread stores its sum" in scene.caption(im2col_chapters.LAST_STORED)
     assert im2col_chapters.RESHAPED == im2col_chapters.LAST_STORED + 1 == scene.steps - 1
     assert "no bytes move" in scene.caption(im2col_chapters.RESHAPED)
+    small, _ = scenes.im2col(ConvQuery(DEFAULT.shape.with_(H=4, W=4)).inputs(), "explaining")
+    assert "Each thread stores its sum" in small.caption(im2col_chapters.SMALL_STORED)
+    assert small.steps - 2 == im2col_chapters.SMALL_STORED
+    assert small.tensor("C").cols > im2col_chapters.SMALL_PIXEL
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
