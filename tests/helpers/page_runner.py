@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 from urllib.parse import parse_qsl
 
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from kernels.jobs.job import Job, JobError
@@ -19,6 +21,9 @@ from visuals import stage
 SHELL = Path(__file__).resolve().parents[2] / "pages" / "_shell.py"
 EMPTY: Mapping[str, Any] = {}
 
+
+# Each AppTest reads the metadata of all installed packages again: a quarter of the time of a page.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 WITH_STORY = {lesson.page for lesson in LESSONS if lesson.chapters}
 
@@ -44,9 +49,16 @@ def open_bare(page: str) -> AppTest:
 def _at(page: str | None) -> AppTest:
     at = AppTest.from_file(str(SHELL), default_timeout=60)
     if page:
-        at.run()  # the pages are known after the first run
+        at._registered_pages = dict(_pages())
         at.switch_page(page)
     return at
+
+
+@cache
+def _pages() -> Mapping[str, Any]:
+    """Returns the pages that the app registers. AppTest knows them after a run: here one of the first screen, not one
+    before every page that a test opens."""
+    return AppTest.from_file(str(SHELL), default_timeout=60).run()._registered_pages
 
 
 def open_part(part: Callable[[], None], session: Mapping[str, Any] = EMPTY, /, **params: Any) -> AppTest:
