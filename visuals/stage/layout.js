@@ -186,8 +186,13 @@ function grow({ page, boxes, byTensor, width, height, scale }) {
     set(low);
   };
   const goal = Math.max(...boxes.map((b) => b.goal)), growFirst = () => {
+    if (!goal) return;
+    const before = first;
     low = MIN_CELL;
-    for (first++, set(low); first <= goal && fits(); set(low)) first++;
+    first = goal;
+    set(low);
+    if (fits()) return;
+    for (first = before + 1, set(low); first < goal && fits(); set(low)) first++;
     first--;
   };
   for (const b of boxes) b.head = b.heads.at(-1);
