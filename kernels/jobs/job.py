@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import pickle
+import secrets
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -89,6 +90,9 @@ class Run:
         self.jobs: list[Job] = []
         self.sent = False  # whether a process works on it
         self.note = ""  # what Worker's on_rows returned
+        self.name = secrets.token_hex(8)
+        self.card = ""  # of a pool: the one that its owner wants, "" for any
+        self.restarts = 0  # of a pool: how many machines ended while they executed it
 
 
 class Job:
@@ -98,6 +102,7 @@ class Job:
         self.request, self.owner = request, owner
         self.cached = False  # whether its rows came from the cache and were not measured for this job
         self.measured_at: float | None = None  # when its rows were measured, as time.time()
+        self.queue: Any = None  # of a pool's job that another queue runs
         self._run = run
         self._done = threading.Event()
         self._rows: Rows | None = None

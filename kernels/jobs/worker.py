@@ -56,7 +56,7 @@ class Worker:
         self._changes = 0  # of any job
         self._closed = False
         self._waiting: list[Run] = []
-        self._running: Run | None = None
+        self._active: list[Run] = []  # those that are executed
         self._unfinished: dict[Hashable, Run] = {}  # waiting or running, by key
         self._cache: OrderedDict[Hashable, tuple[Rows, float]] = OrderedDict()
         self._child: Process | None = None
@@ -94,7 +94,7 @@ class Worker:
         with self._changed:
             if job.done or job._run not in self._waiting:
                 return 0
-            return self._in_order().index(job._run) + (self._running is not None)
+            return self._in_order().index(job._run) + bool(self._active)
 
     def waiting(self) -> int:
         """Returns how many runs wait, without the one that runs."""
@@ -104,7 +104,7 @@ class Worker:
     def busy(self) -> bool:
         """Returns whether a run waits or is executed."""
         with self._changed:
-            return bool(self._waiting or self._running)
+            return bool(self._waiting or self._active)
 
     def next_change(self, seen: int, timeout: float) -> int:
         """Waits until the state of any job differs from that at the change `seen`, or for `timeout` seconds. Returns the
@@ -142,7 +142,7 @@ class Worker:
 
     def _in_order(self) -> list[Run]:
         """Returns the runs that wait, the next one first."""
-        before = Counter(owners_of(self._running)) if self._running else Counter()
+        before = Counter(owner for run in self._active for owner in owners_of(run))
         turns = []
         for run in self._waiting:
             owners = owners_of(run)
@@ -176,7 +176,10 @@ class Worker:
         if run in self._waiting:
             self._waiting.remove(run)
         elif run.sent:
-            self._child.kill()
+            self._stop(run)
+
+    def _stop(self, run: Run) -> None:
+        self._child.kill()
 
     # -- the worker's thread -------------------------------------------------------------------
     def _process_queue(self) -> None:
@@ -197,13 +200,21 @@ class Worker:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             if self._closed:
                 return None
-            self._running = self._in_order()[0]
-            self._waiting.remove(self._running)
-            self._running.text = STARTING
-            self._tell()
-            for run in (self._running, *self._waiting):
-                _tell_jobs(run)
-            return self._running
+            return self._begin(self._in_order()[0])
+
+    def _begin(self, run: Run) -> Run:
+        """Takes a run from those that wait; called with the lock held."""
+        self._waiting.remove(run)
+        self._active.append(run)
+        run.text = STARTING
+        self._tell()
+        for each in (run, *self._waiting):
+            _tell_jobs(each)
+        return run
+
+    @property
+    def _running(self) -> Run | None:
+        return self._active[0] if self._active else None
 
     def _execute(self, run: Run) -> Rows:
         child, message = self._attempt(run)
@@ -270,7 +281,7 @@ class Worker:
             except Exception:
                 log.exception("rows could not be handed on")
         with self._changed:
-            self._running = None
+            self._active.remove(run)
             if self._unfinished.get(run.key) is run:
                 del self._unfinished[run.key]
             if rows is not None and run.cached:

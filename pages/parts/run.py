@@ -23,6 +23,7 @@ from pages.parts.query import chosen, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.sizes import Shown, Sizes, shown
 from pages.parts.text import card_title, note
+from pages.parts.worker import cards as cards_of_pool
 from pages.parts.worker import worker
 from visuals.charts.story import Story
 
@@ -201,6 +202,8 @@ def _settings(ladder: Ladder, shape: Any, rung_tiles, choose: Option) -> RunSett
 def _options(ladder: Ladder, shape: Any, rung_tiles) -> RunSettings:
     """Draws the options and what they mean."""
     settings = _settings(ladder, shape, rung_tiles, option)
+    if kinds := cards_of_pool():
+        option("card", [ANY_CARD, *kinds])
     gpu = engines.load("cuda").status()
     if not gpu.ready:
         st.caption(_unused(gpu) if gpu.advice else tr("No cuda: {reason}.", reason=gpu.text))
@@ -248,10 +251,21 @@ def start(settings: RunSettings) -> None:
     # Results that are already on the page are measured again. So are refused rungs: memory may be free by now.
     again = failed or (ran is not None and ran.settings == settings)
     try:
-        st.session_state["job"] = worker().submit(settings.request(), owner=owner, fresh=again), settings
+        request, card = settings.request(), _card()
+        job = worker().submit(request, owner=owner, fresh=again, **({"card": card} if card else {}))
+        st.session_state["job"] = job, settings
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
+
+
+ANY_CARD = "any"
+
+
+def _card() -> str:
+    """Returns the kind of card of a pool that the reader wants; "" for any."""
+    card = chosen("card", [ANY_CARD, *kinds]) if (kinds := cards_of_pool()) else ANY_CARD
+    return "" if card == ANY_CARD else card
 
 
 def watch_job(job: Job) -> Watch:

@@ -1,4 +1,4 @@
-"""What runs kernels for every page: the job service of this machine, which all apps share."""
+"""What runs kernels for every page: the job service of this machine, which all apps share, or a pool of machines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import streamlit as st
 
 from kernels.jobs.client import JobService, Queue
 from kernels.jobs.counts import Counts
+from kernels.jobs.job import JobError
+from kernels.jobs.pool import THIS_MACHINE, Pool
 from kernels.jobs.service import COUNTS, RUNS
-from kernels.jobs.settings import in_this_app
+from kernels.jobs.settings import in_this_app, pool
 from kernels.jobs.worker import Worker
 from kernels.records import store
 
@@ -18,7 +20,21 @@ from kernels.records import store
 def worker() -> Worker | Queue:
     if in_this_app():
         return Worker(on_rows=_keep)
-    return JobService(on_rows=_keep).queues[RUNS]
+    here = JobService(on_rows=_keep).queues[RUNS]
+    return Pool(pool(), on_rows=_keep, here=lambda: here) if pool() else here
+
+
+def cards() -> list[str]:
+    """Returns the kinds of cards that a reader can choose: those of the pool and this machine; none without a pool."""
+    return list(_cards(pool())) if pool() else []
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def _cards(scheduler: str) -> tuple[str, ...]:
+    try:
+        return (*worker().cards(), THIS_MACHINE)
+    except JobError:
+        return (THIS_MACHINE,)  # a run says what is wrong with the pool
 
 
 @st.cache_resource

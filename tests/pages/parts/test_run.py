@@ -7,6 +7,7 @@ import pytest
 from kernels.conv.presets import CONV_PRESETS
 from kernels.jobs.job import JobError
 from pages.conv import address as conv_address
+from pages.parts import run
 from pages.parts.worker import worker
 from tests.helpers.page_runner import components, finish, messages, open_page, press, stages, strip, texts
 
@@ -90,3 +91,26 @@ def test_full_queue_is_reported(monkeypatch):
     press(at, "run", size="stage")
     assert not at.exception and "try again in a moment" in texts(at)
     assert "job" not in at.session_state
+
+
+@pytest.mark.parametrize("card", ["any", "H200", "this machine"])
+def test_the_reader_chooses_a_card_of_the_pool(monkeypatch, card):
+    monkeypatch.setattr(run, "cards_of_pool", lambda: ["H200", "this machine"])
+    asked = []
+
+    def submit(request, **options):
+        asked.append(options.get("card"))
+        raise JobError("the pool has no worker")
+
+    monkeypatch.setattr(worker(), "submit", submit)
+    at = open_at(engine="cpu", card=card)
+    assert [group.options for group in at.get("button_group") if group.key == "card"] == [
+        ["any", "H200", "this machine"]
+    ]
+    press(at, "run", size="stage")
+    assert asked == [None if card == "any" else card] and "the pool has no worker" in texts(at)
+
+
+def test_without_a_pool_there_is_no_card_to_choose():
+    at = open_at(engine="cpu")
+    assert not [group for group in at.get("button_group") if group.key == "card"]

@@ -76,7 +76,7 @@ def runners(app):
     return [
         child
         for child in psutil.Process(app.pid).children(recursive=True)
-        if "kernels.jobs.child" in child.cmdline()
+        if child.cmdline()[1:3] == ["-m", "kernels.jobs.child"]  # not the service, which starts it
     ]
 
 

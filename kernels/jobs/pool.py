@@ -1,0 +1,419 @@
+"""Pool: the queue of an app whose runs are executed by the workers of a Dask scheduler, on any machine.
+
+`KERNEL_THEATRE_JOBS=tcp://HOST:8786` names the scheduler. A worker is started on each machine with
+
+    dask worker tcp://HOST:8786 --nthreads 1 --nworkers 1 --resources GPU=1
+
+in a folder with this app's code. It executes one run at a time, in a child process with a deadline, as the local worker
+does. A run goes to the first machine that is free. Rungs that are compared are one run, and so on one card; the runs of one
+series stay on the kind of card that its first run had. A machine that ends during a run is replaced: the run begins again
+elsewhere, and its text says so.
+
+The network of a pool must be trusted: whoever reaches the scheduler can run code on its workers. Dask's own settings add
+TLS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from kernels.activity import STARTING
+from kernels.jobs.job import Job, JobError, Rows, Run
+from kernels.jobs.place import ROOT
+from kernels.jobs.service import Packed
+from kernels.jobs.worker import CANCELLED, DEADLINE_S, Worker
+
+ANSWER_S = 10.0  # for an answer of the scheduler
+LOOK_S = 0.25  # between two looks for the workers
+MAX_RESTARTS = 2
+MAX_SERIES = 1024  # whose cards are remembered
+TOPIC = "kernel-theatre"
+MISSING = "KERNEL_THEATRE_JOBS names a pool, which needs dask.distributed: pip install distributed"
+THIS_MACHINE = "this machine"  # a card that a reader may choose
+EMPTY = "the pool has no worker"
+AGAIN = "begun again, because its machine ended: "
+
+log = logging.getLogger(__name__)
+
+
+class MachineLost(Exception):
+    """The worker that executed a run is gone."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A worker of the pool. `fault`: why it cannot be used."""
+
+    address: str
+    card: str
+    host: str
+    fault: str = ""
+
+
+class Pool(Worker):
+    """The queue of this app. Its interface is Worker's; submit also takes the wanted card.
+
+    child: the module of the process that executes runs on each machine. here: returns the queue of this machine, for
+    readers who choose it.
+    """
+
+    def __init__(
+        self,
+        scheduler: str,
+        on_rows: Callable[[Rows], Any] | None = None,
+        child: str = "kernels.jobs.child",
+        deadline_s: float = DEADLINE_S,
+        here: Callable[[], Any] | None = None,
+    ):
+        self._here = here
+        self._scheduler, self._child_module = scheduler, child
+        self._client: Any = None
+        self._connecting = threading.Lock()
+        self._slots: dict[str, Slot] = {}
+        self._busy: dict[str, Run] = {}  # by the worker's address
+        self._cards: OrderedDict[str, str] = OrderedDict()  # by the owner of a series
+        super().__init__(deadline_s, on_rows=on_rows)
+
+    def submit(self, request: Any, owner: str = "", fresh: bool = False, card: str = "") -> Job:
+        """As Worker.submit. card: the kind of card, "" for any. JobError also if the scheduler does not answer."""
+        if card == THIS_MACHINE and self._here:
+            job = self._here().submit(request, owner, fresh)
+            job.queue = self._here()
+            return job
+        self._connect()
+        with self._changed:  # until it has its card, no machine may take it
+            job = super().submit(OnCard(request, card) if card else request, owner, fresh)
+            job.request = request
+            if not job.done:
+                job._run.card = job._run.card or card or self._cards.get(owner, "")
+        return job
+
+    def position(self, job: Job) -> int:
+        return job.queue.position(job) if job.queue else super().position(job)
+
+    def cancel(self, job: Job, running: bool = True) -> None:
+        if job.queue:
+            job.queue.cancel(job, running)
+        else:
+            super().cancel(job, running)
+
+    def cards(self) -> list[str]:
+        """Returns the kinds of cards that the pool has now."""
+        self._connect()
+        self._look()
+        return sorted({slot.card for slot in self._slots.values() if not slot.fault})
+
+    def close(self) -> None:
+        for run in list(self._active):
+            with contextlib.suppress(Exception):
+                self._stop(run, wait=True)
+        super().close()
+        with self._connecting:
+            client, self._client = self._client, None
+        if client:
+            with contextlib.suppress(Exception):
+                client.close(timeout=2)
+
+    # -- the scheduler -------------------------------------------------------------------------
+    def _connect(self) -> Any:
+        with self._connecting:
+            if self._closed:
+                raise JobError("the worker is closed")
+            if self._client is None or self._client.status in ("closed", "closing"):
+                self._client = _client(self._scheduler)
+                self._client.subscribe_topic(TOPIC, self._hear)
+            return self._client
+
+    def _look(self) -> None:
+        """Learns which workers the pool has."""
+        client = self._client
+        if client is None:
+            return
+        found = _addresses(client)
+        if new := found - self._slots.keys():
+            probes = client.run(probe, workers=list(new), on_error="return")
+            for address, answer in probes.items():
+                self._slots[address] = _slot(address, answer)
+        for gone in self._slots.keys() - found:
+            del self._slots[gone]
+
+    def _hear(self, event: tuple[float, dict]) -> None:
+        """Takes what a worker says of a run."""
+        said = event[1]
+        with self._changed:
+            run = next((run for run in self._active if run.name == said["run"]), None)
+        if run is None:
+            return
+        if said["kind"] == "progress":
+            text = f"{AGAIN}{said['text']}" if run.restarts else said["text"]
+            self._advance(run, ("progress", said["share"], text))
+        else:
+            self._advance(run, ("part", said["part"]))
+
+    # -- the worker's thread: it gives runs to machines that are free ---------------------------
+    def _process_queue(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+            try:
+                self._look()
+                started = self._dispatch()
+            except Exception as error:  # the scheduler is away or slow
+                log.info("the pool: %s", error)
+                self._fail_waiting(f"the scheduler {self._scheduler} does not answer: {error}")
+                continue
+            if not started:
+                with self._changed:
+                    self._changed.wait(LOOK_S)
+
+    def _dispatch(self) -> bool:
+        """Starts the first run for which a machine is free. Returns whether there was one."""
+        usable = [slot for slot in self._slots.values() if not slot.fault]
+        if not usable:
+            reasons = {slot.fault for slot in self._slots.values()}
+            self._fail_waiting("; ".join(sorted(reasons)) or EMPTY)
+            return False
+        with self._changed:
+            free = [slot for slot in usable if slot.address not in self._busy]
+            for run in self._in_order():
+                slot = next((slot for slot in free if run.card in ("", slot.card)), None)
+                if slot:
+                    self._busy[slot.address] = self._begin(run)
+                    threading.Thread(target=self._serve, args=(slot, run), daemon=True).start()
+                    return True
+        self._fail_without_card({slot.card for slot in usable})
+        return False
+
+    def _fail_waiting(self, reason: str) -> None:
+        with self._changed:
+            self._fail(list(self._waiting), reason)
+
+    def _fail_without_card(self, cards: set[str]) -> None:
+        with self._changed:
+            lost = [run for run in self._waiting if run.card and run.card not in cards]
+            for run in lost:
+                self._fail([run], f"the pool has no {run.card} now; it has {', '.join(sorted(cards))}")
+
+    def _fail(self, runs: list[Run], reason: str) -> None:
+        for run in runs:
+            for job in list(run.jobs):
+                self._remove_job(job, reason)
+        self._tell()
+
+    # -- a thread for each run -----------------------------------------------------------------
+    def _serve(self, slot: Slot, run: Run) -> None:
+        rows, error = None, ""
+        try:
+            rows = [row | {"machine": slot.host} for row in self._execute_on(slot, run)]
+        except MachineLost:
+            if self._begin_again(slot, run):
+                return
+            error = f"{run.restarts + 1} machines of the pool ended while they ran this"
+        except JobError as e:
+            error = str(e)
+        except Exception as e:
+            log.exception("a run of the pool failed")
+            error = f"the pool failed: {type(e).__name__}: {e}"
+        with self._changed:
+            self._busy.pop(slot.address, None)
+            for job in run.jobs:
+                if "/" in job.owner:
+                    self._cards[job.owner] = slot.card
+                    self._cards.move_to_end(job.owner)
+            while len(self._cards) > MAX_SERIES:
+                self._cards.popitem(last=False)
+        self._finish(run, rows, error)
+
+    def _begin_again(self, slot: Slot, run: Run) -> bool:
+        """Puts a run back whose machine ended, before all others."""
+        with self._changed:
+            self._busy.pop(slot.address, None)
+            if run.restarts >= MAX_RESTARTS or not run.jobs or self._closed:
+                return False
+            run.restarts += 1
+            run.sent, run.share, run.text, run.parts = False, 0.0, f"{AGAIN}{STARTING}", ()
+            self._active.remove(run)
+            self._waiting.insert(0, run)
+            self._tell()
+            return True
+
+    def _execute_on(self, slot: Slot, run: Run) -> Rows:
+        client = self._connect()
+        with self._changed:
+            if not run.jobs:
+                raise JobError(CANCELLED)
+            run.sent = True
+            rungs = run.jobs[0].request.rungs
+        task = client.submit(
+            perform, run.name, run.packed, rungs, self._child_module, self._deadline_s,
+            key=f"{TOPIC}-{run.name}-{run.restarts}", workers=[slot.address], resources={"GPU": 1}, pure=False, retries=0,
+        )  # fmt: skip
+        while not task.done():
+            _wait(task, LOOK_S)
+            if client.status != "running" or task.status in ("lost", "cancelled"):
+                raise JobError(f"the scheduler {self._scheduler} ended while this ran; run it again")
+            if not task.done() and slot.address not in _addresses(client):
+                task.cancel()
+                raise MachineLost
+        if task.status != "finished":
+            raise JobError(f"the pool: {task.exception()}")
+        kind, found = task.result()
+        if kind == "error":
+            raise JobError(found)
+        return found
+
+    def _stop(self, run: Run, wait: bool = False) -> None:
+        """Ends a run on its machine. The caller may hold the lock, which the client's own thread needs: another one waits."""
+        address = next((address for address, busy in self._busy.items() if busy is run), None)
+        if not (address and self._client):
+            return
+        thread = threading.Thread(
+            target=self._tell_to_stop, args=(self._client, address, run.name), daemon=True
+        )
+        thread.start()
+        if wait:
+            thread.join(ANSWER_S)
+
+    def _tell_to_stop(self, client: Any, address: str, name: str) -> None:
+        with contextlib.suppress(Exception):  # a machine that is gone has stopped
+            client.run(stop, name, workers=[address], on_error="ignore")
+
+
+@dataclass(frozen=True)
+class OnCard:
+    """A request for one kind of card: its result on another kind is not its result."""
+
+    request: Any
+    card: str
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.request, name)
+
+    def key(self) -> Any:
+        return self.card, self.request.key()
+
+
+def _addresses(client: Any) -> set[str]:
+    """Returns the addresses of all workers. JobError if the scheduler is gone.
+
+    The scheduler is asked: the client's own `scheduler_info` may have been replaced by one without workers meanwhile.
+    """
+    try:
+        return set(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+    except (OSError, AttributeError, RuntimeError):
+        raise JobError("the scheduler of the pool ended; run it again when there is one") from None
+
+
+def _wait(task: Any, seconds: float) -> None:
+    from distributed import wait
+
+    with contextlib.suppress(Exception):  # a timeout; what else failed is in the task
+        wait(task, timeout=seconds)
+
+
+def _client(scheduler: str) -> Any:
+    """Connects to a scheduler. JobError says why it cannot."""
+    try:
+        import distributed
+    except ImportError:
+        raise JobError(MISSING) from None
+    try:
+        client = distributed.Client(scheduler, timeout=ANSWER_S, set_as_default=False, name="kernel-theatre")
+    except Exception as error:
+        raise JobError(
+            f"the scheduler {scheduler} does not answer: {error or type(error).__name__}"
+        ) from None
+    theirs = client.get_versions()["scheduler"]["packages"]
+    if theirs["distributed"] != distributed.__version__:
+        client.close()
+        raise JobError(
+            f"the scheduler {scheduler} has distributed {theirs['distributed']}, this app {distributed.__version__}: "
+            "install the same version"
+        )
+    return client
+
+
+def _slot(address: str, answer: Any) -> Slot:
+    if not isinstance(answer, dict):
+        return Slot(address, "", "", f"the worker {address} has no Kernel Theatre: {answer}")
+    fault = ""
+    if answer["version"] != code_version():
+        fault = f"the worker on {answer['host']} has another version of the app: give all machines the same"
+    return Slot(address, answer["card"], answer["host"], fault)
+
+
+# -- on the machine of a worker ------------------------------------------------------------------
+@cache
+def code_version() -> str:
+    """Returns a digest of the code that runs execute. Unlike place.version() it is the same on all machines."""
+    digest = hashlib.sha256()
+    for pattern in ("*.py", "*.cu", "*.cuh", "*.zip", "*.json"):
+        for path in sorted((ROOT / "kernels").rglob(pattern)):
+            digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def probe() -> dict[str, str]:
+    """Returns what a worker's machine has."""
+    from kernels import engines
+    from kernels.machine import processor
+
+    cuda = engines.load("cuda").status()
+    card = cuda.text if cuda.ready else processor.device_name()
+    return {"card": card, "host": socket.gethostname(), "version": code_version()}
+
+
+_lock = threading.Lock()
+_workers: dict[str, Worker] = {}  # of this machine, by the module of its child
+_jobs: dict[str, tuple[Worker, Job]] = {}  # that are executed here, by the name of their run
+
+
+def perform(
+    name: str, packed: bytes, rungs: tuple[str, ...], child: str, deadline_s: float
+) -> tuple[str, Any]:
+    """Executes a run in a child process, and tells of its progress. Returns ("rows", rows) or ("error", a sentence)."""
+    import distributed
+
+    dask = distributed.get_worker()
+    with _lock:
+        worker = _workers.get(child) or _workers.setdefault(child, Worker(deadline_s, child))
+    job = worker.submit(Packed(tuple(rungs), "", f"{name} {time.time_ns()}", packed, CACHED=False))
+    _jobs[name], changed = (worker, job), threading.Event()
+    job.listen(changed.set)
+    changed.set()  # it may have been done before
+    told, parts = None, 0
+    try:
+        while True:
+            changed.wait()
+            changed.clear()
+            if (job.share, job.text) != told:
+                told = job.share, job.text
+                dask.log_event(TOPIC, {"run": name, "kind": "progress", "share": told[0], "text": told[1]})
+            for part in job.parts[parts:]:
+                parts += 1
+                dask.log_event(TOPIC, {"run": name, "kind": "part", "part": part})
+            if job.done:
+                return "rows", job.result(0)
+    except JobError as error:
+        return "error", str(error)
+    finally:
+        _jobs.pop(name, None)
+
+
+def stop(name: str) -> None:
+    """Ends a run on this machine."""
+    if found := _jobs.get(name):
+        worker, job = found
+        worker.cancel(job)
