@@ -5,6 +5,7 @@ State is registers, memory, the live threads and the active ones, which execute 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -43,7 +44,7 @@ class Machine:
         self.params, self.tally = params, tally
         self.name = name or kernel.name
         self.threads = Threads(grid, block, order, len(params))
-        self.blocks = int(np.prod(grid)) * len(params)
+        self.blocks = math.prod(grid) * len(params)
         self.slots, self.exists = self.threads.slots, self.threads.exists
         self.block_of, self.thread_of = self.threads.block_of, self.threads.thread_of
         self.live = self.exists.copy()
@@ -92,7 +93,7 @@ class Machine:
         arrays = {v.name: self._symbols[v.name] for v in self.kernel.variables if v.space == "shared"}
         self.merged = merged(self.kernel.code, arrays) if self.tally and arrays else {}
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
-        self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
+        self.local_base = (np.arange(self.slots, dtype=np.int64) * self.local.size).astype(np.uint64)
 
     def space(self, name: str) -> tuple[PerBlock | PerThread, np.ndarray]:
         """Returns shared or local memory, and the byte offset of each slot's part of it."""
