@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from kernels.fusion import common, torch_chain
@@ -25,8 +27,8 @@ def build(s: ChainShape, tiles: Tiles) -> Program:
 
 def cost(s: ChainShape, program: Program) -> Cost:
     """Returns the FLOPs of the blocks and the bytes that they move one by one. The workspace is not known ahead."""
-    maps = sum(np.prod(stage.before) + np.prod(stage.after) for stage in s.stages)
-    tensors = sum(np.prod(shape) for stage in s.stages for shape in stage.tensors.values())
+    maps = sum(math.prod(stage.before) + math.prod(stage.after) for stage in s.stages)
+    tensors = sum(math.prod(shape) for stage in s.stages for shape in stage.tensors.values())
     return Cost(s.flops, 4 * int(maps + tensors), None)
 
 

@@ -14,6 +14,7 @@ from visuals.site.host import SHELL
 ROOT = SHELL.parents[1]
 LAYERS = ("kernels", "visuals", "pages")
 KINDS = {".py", ".cu", ".cuh", ".json", ".jsonl", ".zip", ".npz", ".css", ".js", ".html"}
+SETTINGS = (".streamlit/config.toml",)  # the charts take their font from it
 RUNTIME = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 NUMPY = "numpy-*wasm32.whl"
 FOLDER = "python"  # of the site
@@ -53,6 +54,7 @@ def archive() -> bytes:
         for path in found
         if path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts
     }
+    sources |= {name: ROOT / name for name in SETTINGS}
     sources["rjsmin.py"] = Path(find_spec("rjsmin").origin)  # visuals.stage imports it
     out = BytesIO()
     with ZipFile(out, "w", ZIP_DEFLATED, compresslevel=9) as archive:

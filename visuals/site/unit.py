@@ -49,6 +49,7 @@ class Unit:
     reads: dict[str, str]
     failed: dict[str, str]  # why an address is missing
     leads: list[list[Any]] = field(default_factory=list)  # path and parameters of each link to a page, once
+    puts: list[dict[str, str]] = field(default_factory=list)  # parameters that show a real size on the stage
 
     @property
     def has_story(self) -> bool:
@@ -101,6 +102,8 @@ def _fill(unit: Unit, record: _Recorder, recordings: Iterable[Made], packer: Pac
         doc: dict[str, Any] = {"params": made.drawn.params, "c": packer.pack(made.drawn.elements)}
         if put := _put(record.host, unit.path, made):
             doc["put"] = put
+            if put[0] == unit.path and put[1] not in unit.puts:
+                unit.puts.append(put[1])
         unit.docs[made.key] = packer.files.put_json(doc)
         unit.texts += _texts(unit.path, made)
         for path, params in crawl.leads(made.drawn.elements):
@@ -201,6 +204,9 @@ def _recordings(record: _Recorder, depth: int, unit: Unit) -> Iterator[Made]:
                     yield made
                     found.append(made)
         level = found
+    for params in unit.puts if depth else ():  # those of the addresses above, which are packed by now
+        if made := record(params):
+            yield made
 
 
 def _next(path: str, params: Mapping[str, str], elements: list, depth: int) -> Iterator[dict[str, str]]:

@@ -86,7 +86,7 @@ class Session:
         check(step)
         options = self.options
         if options.trace_block is not None:  # in a launch with fewer blocks, the last is traced
-            options = options.tracing(min(options.trace_block, int(np.prod(step.grid)) - 1))
+            options = options.tracing(min(options.trace_block, math.prod(step.grid) - 1))
         return launch(
             precompiled.ptx(step.source, step.defines),
             step.entry, step.grid, step.block, step.args, self.memory, step.shared, options,

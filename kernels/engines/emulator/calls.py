@@ -230,7 +230,7 @@ class Frames:
             new.reshape(m.slots, -1)[:, : old.size] = before.reshape(m.slots, -1)
         wide.state.reshape(m.slots, -1)[:, old.size :] = OUTSIDE
         wide.writes = old.writes
-        m.local, m.local_base = wide, (np.arange(m.slots) * wide.size).astype(np.uint64)
+        m.local, m.local_base = wide, (np.arange(m.slots, dtype=np.int64) * wide.size).astype(np.uint64)
 
     # -- messages --------------------------------------------------------------------------------
     def _too_deep(self, pc: int, slot: int) -> None:

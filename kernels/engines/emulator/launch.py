@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -212,7 +213,7 @@ def _order(order: str | int, grid: Sequence[int], block: Dim) -> np.ndarray | No
     """Returns a permutation of the warps for an order, None for "forward". A block's warps may be apart in it."""
     if order == "forward":
         return None
-    warps = int(np.prod(grid)) * -(-int(np.prod(block)) // 32)
+    warps = math.prod(grid) * -(-math.prod(block) // 32)
     if order == "reversed":
         return np.arange(warps)[::-1]
     return np.random.default_rng(int(order)).permutation(warps)

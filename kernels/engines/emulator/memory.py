@@ -51,7 +51,7 @@ class Region:
     def element(self, offset: int) -> str:
         """Returns the element at a byte offset of the space as text: "x[0, 3, 2]"."""
         flat = (offset - self.start) // self.dtype.itemsize
-        inside = self.shape and flat < np.prod(self.shape)  # a last element may be cut short
+        inside = self.shape and flat < math.prod(self.shape)  # a last element may be cut short
         index = np.unravel_index(flat, self.shape) if inside else (flat,) if self.shape else ()
         return f"{self.name}[{', '.join(str(int(i)) for i in index)}]"
 

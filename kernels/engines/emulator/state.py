@@ -5,6 +5,7 @@ State is registers, memory, the live threads and the active ones, which execute 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -43,7 +44,7 @@ class Machine:
         self.params, self.tally = params, tally
         self.name = name or kernel.name
         self.threads = Threads(grid, block, order, len(params), kernel.cluster)
-        self.blocks = int(np.prod(grid)) * len(params)
+        self.blocks = math.prod(grid) * len(params)
         self.slots, self.exists = self.threads.slots, self.threads.exists
         self.block_of, self.thread_of = self.threads.block_of, self.threads.thread_of
         self.live = self.exists.copy()
@@ -96,7 +97,7 @@ class Machine:
         self.merged = merged_of(self.kernel, arrays) if self.tally and arrays else {}
         self._allocate_parameters()
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
-        self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
+        self.local_base = (np.arange(self.slots, dtype=np.int64) * self.local.size).astype(np.uint64)
 
     def _allocate_parameters(self) -> None:
         """Store the parameters where pointers to them can point: a tensor map is passed so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,8 +21,8 @@ class Threads:
         self, grid: Dim, block: Dim, order: np.ndarray | None, ranks: int = 1, cluster: Dim = (1, 1, 1)
     ):
         self.grid, self.block, self.ranks, self.cluster = grid, block, ranks, cluster
-        self._blocks = int(np.prod(grid))  # of one GPU
-        per_block, blocks = int(np.prod(block)), self._blocks * ranks
+        self._blocks = math.prod(grid)  # of one GPU
+        per_block, blocks = math.prod(block), self._blocks * ranks
         warps = -(-per_block // LANES)
         self.slots = blocks * warps * LANES
         warp = np.repeat(np.arange(blocks * warps) if order is None else np.asarray(order), LANES)
@@ -76,7 +77,7 @@ class Threads:
             case "warpid":
                 return (self.thread_of // LANES).astype(np.uint32)
             case "nwarpid":
-                return np.uint32(-(-int(np.prod(self.block)) // LANES))
+                return np.uint32(-(-math.prod(self.block) // LANES))
             case "lanemask_eq":
                 return bit.astype(np.uint32)
             case "lanemask_lt":
@@ -139,7 +140,7 @@ def bits_of_lanes(threads: np.ndarray) -> np.ndarray:
 def _along(linear: np.ndarray, size: Dim, axis: int) -> np.ndarray | np.generic:
     if size[axis] == 1:
         return np.uint32(0)
-    return (linear // int(np.prod(size[:axis])) % size[axis]).astype(np.uint32)
+    return (linear // math.prod(size[:axis]) % size[axis]).astype(np.uint32)
 
 
 def _xyz(linear: int, size: Sequence[int]) -> Dim:

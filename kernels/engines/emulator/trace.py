@@ -133,7 +133,8 @@ class Trace:
             self._steps.append((line, self._masks))
         self._in_async_copy = pc in self._async_copies
         if sync := self._sync_of.get(pc):
-            warps = int((self._lanes.any(axis=1) * (1 << np.arange(len(self._lanes)))).sum())
+            bits = np.left_shift(1, np.arange(len(self._lanes), dtype=np.int64))
+            warps = int((self._lanes.any(axis=1) * bits).sum())
             self._syncs.append((*sync, len(self._steps) - 1, len(self._requests), warps))
 
     def access(self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool) -> None:

@@ -1,3 +1,4 @@
+import base64
 import io
 import struct
 import zlib
@@ -214,3 +215,11 @@ def test_signed_values_grow_darker_from_negative_to_positive():
     rgb = pictures.picture_rgb(np.array([[-2, -1, 0, 1, 2]]), LIGHT["output"], LIGHT["ground"], LIGHT["ink"])
     light = rgb[0].sum(axis=1).tolist()
     assert light == sorted(light, reverse=True) and len(set(light)) == 5
+
+
+def test_picture_for_a_page_is_a_png_that_others_read():
+    rgb = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
+    kind, _, data = pictures.data_uri(rgb).partition(",")
+    image = Image.open(io.BytesIO(base64.b64decode(data)))
+    assert kind == "data:image/png;base64" and image.format == "PNG"
+    np.testing.assert_array_equal(np.asarray(image), rgb)

@@ -118,7 +118,7 @@ function popover(drawing, element) {
     const left = Math.max(8, Math.min(at.left, innerWidth - body.offsetWidth - 8));
     Object.assign(body.style, { left: `${left}px`, top: `${at.bottom + 4}px`, maxHeight: `${Math.max(180, innerHeight - at.bottom - 16)}px` });
   });
-  return keyed(node("div", "stPopover", button), element.k);
+  return node("div", "stPopover", button);
 }
 
 function tabs(drawing, element) {
@@ -237,6 +237,8 @@ const DRAW = {
     drawing.charts.push(made);
     return made;
   },
+  // What measures or loads is done by the app, where the site knows one.
+  button: ({ site }, element) => site.live && node("div", "stButton", Object.assign(node("a", "kt-save", element.l), { href: site.liveUrl() })),
   text: (drawing, element) => field(drawing, element, "stTextInput", Object.assign(node("input"), { placeholder: element.hint || "" }), element.v),
   area: (drawing, element) => field(drawing, element, "stTextArea", Object.assign(node("textarea"), { placeholder: element.hint || "", rows: 4 }), element.v),
 };
