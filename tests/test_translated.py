@@ -10,7 +10,7 @@ from tests.helpers.untranslated import untranslated
 
 ROOT = Path(__file__).parents[1]
 # Folders and files in which a text is not extracted yet: it is outside tr, or its call of tr is within an f-string.
-PENDING = ()
+PENDING = ("visuals/site",)
 
 
 def files() -> list[Path]:
