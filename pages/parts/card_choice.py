@@ -9,21 +9,18 @@ from kernels import records
 from kernels.i18n import tr
 from kernels.records import cards, files
 from kernels.records.cards import PARAM
-from pages.parts.query import wrong_value
+from pages.parts.query import write, wrong_value
 from pages.parts.text import note, quiet
 
 _OF_PAGE = "_card_of_page"  # the choice in the last run of the whole page: a fragment draws only a part of it
 
 
 def of_reader() -> str:
-    """Returns the key of the card that the reader of the session in this thread chose; "" outside of sessions.
-
-    The URL is read and not the control, as in `query.chosen`.
-    """
+    """Returns the key of the card in the URL of the session that runs in this thread; "" without one or outside of
+    sessions."""
     if len(records.known_cards()) < 2 or get_script_run_ctx(suppress_warning=True) is None:
         return ""
-    in_url = st.context.url or PARAM not in st.session_state
-    key = (st.query_params if in_url else st.session_state).get(PARAM, "")
+    key = st.query_params.get(PARAM, "")
     return key if key in records.known_cards() else ""
 
 
@@ -48,23 +45,28 @@ def control(*ladders: str) -> None:
     if files.problems():
         note(*files.problems())
     wish = of_reader()
-    if (
-        st.session_state.get(_OF_PAGE, wish) != wish
-    ):  # chosen in a fragment: the rest of the page has the old card
+    if wish != st.session_state.get(_OF_PAGE, wish):  # chosen in a fragment: the rest of the page is old
         st.rerun()
     known, shown = records.cards_of(*ladders), records.shown(*ladders)
     if len(known) > 1:
         names = {card.key: card.name for card in known}
         st.session_state[PARAM] = shown.key
         st.pills(
-            tr("Recorded on"), list(names), default=known[0].key, format_func=names.get, required=True,
-            key=PARAM, bind="query-params",
+            tr("Recorded on"), list(names), format_func=names.get, required=True, key=PARAM, on_change=_choose,
+            args=(known[0].key,),
         )  # fmt: skip
     if wish and shown and shown.key != wish:
         named = {"card": records.known_cards()[wish].name, "shown": shown.name}
         quiet(
             tr("The {card} has no recording of these kernels. Their recordings are of the {shown}.", **named)
         )
+
+
+def _choose(default: str) -> None:
+    """Writes the card that the reader pressed to the URL. It is not bound to it: the URL of a run of a fragment alone would
+    still have the old one."""
+    chosen = st.session_state[PARAM]
+    write(PARAM, "" if chosen == default else chosen)
 
 
 cards.follow(of_reader)

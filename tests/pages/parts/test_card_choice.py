@@ -70,6 +70,15 @@ def test_the_card_of_the_link_is_on_the_whole_page_and_links_keep_it(two_cards):
     assert any(params.get("card") == OTHER for params in links(at).values())
 
 
+def test_a_press_on_a_card_shows_it_and_another_one_goes_back(two_cards):
+    at = open_at()
+    controls(at)[0].set_value(OTHER).run()
+    assert at.query_params["card"] == OTHER and "recorded NVIDIA H200" not in texts(at)
+    assert "recorded · Other" in json.dumps(strip(at), ensure_ascii=False)
+    controls(at)[0].set_value("nvidia-h200").run()
+    assert "card" not in at.query_params and "recorded NVIDIA H200, cold" in texts(at)
+
+
 def test_a_ladder_without_rows_of_the_card_says_so(two_cards):
     text = texts(open_page("gemm/page.py", view="explore", card=OTHER))
     assert (
