@@ -64,7 +64,8 @@ def table(ladder: Ladder, found: Mapping[str, Mapping[Card, Row]], cards: Sequen
     lines = []
     for rung in (rung for rung in ladder.rungs if rung.name in found):
         cells = "".join(
-            f"<td>{escape(_cell(rung, found[rung.name].get(card), card, shape))}</td>" for card in cards
+            f'<td style="white-space:nowrap">{escape(_cell(rung, found[rung.name].get(card), card, shape))}</td>'
+            for card in cards
         )
         lines.append(f'<tr><th scope="row">{escape(rung.title_on("cuda"))}</th>{cells}</tr>')
     return (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels import engines, records
+from kernels import engines, records, sweep
 from kernels.__main__ import main
 from kernels.ladders import LADDERS, find
 from kernels.machine import memory_levels
@@ -147,12 +147,12 @@ def test_levels_of_a_card_are_beside_its_recording(tmp_path):
 
 # -- the command -----------------------------------------------------------------------------------
 def test_missing_counts_rows_of_older_kernels(tmp_path):
-    sweep = Sweep("cuda", modes=("cold",), ladders=("softmax",))
-    whole = missing(H200, sweep)
+    softmax = Sweep("cuda", modes=("cold",), ladders=("softmax",))
+    whole = missing(H200, softmax)
     assert not whole.rungs and whole.total > 50 and whole.file == records.FOLDER / "nvidia-h200.jsonl"
     first, second, *others = on_other(row for row in SOFTMAX if row["mode"] == "cold")
     with own_recordings(tmp_path, other=[first | {"kernels": "0" * 16}, *others]) as folder:
-        found = missing(OTHER, sweep)
+        found = missing(OTHER, softmax)
         assert found.superseded == 1 and found.file == folder / "other.jsonl"
         assert sum(found.rungs.values()) == 2 and set(found.rungs) == {first["rung"], second["rung"]}
 
@@ -183,3 +183,19 @@ def test_without_a_file_a_gpu_is_recorded_where_the_pages_look(tmp_path, monkeyp
 )
 def test_what_cannot_be_recorded_is_named(arguments, message, capsys):
     assert main(["record", *arguments]) == 2 and message in capsys.readouterr().err
+
+
+def test_a_recording_writes_the_levels_of_its_card_once(tmp_path, monkeypatch):
+    row = next(row for row in SOFTMAX if row.get("ceilings"))
+    found = memory_levels.gpu_levels(H200.device, {38: 1 << 20}.get, 1 << 30)
+    monkeypatch.setattr(memory_levels, "gpu", lambda status: found)
+    out = tmp_path / "here.jsonl"
+    sweep._write_levels(out, "cpu", row)
+    assert not levels.path_beside(out).exists()
+    sweep._write_levels(out, "cuda", row)
+    written = memory_levels.read(levels.path_beside(out))
+    assert written.levels == found.levels and written.date == row["date"]
+    assert written.copy_bytes_per_s == row["ceilings"]["copy_bytes_per_s"]
+    levels.path_beside(out).write_text("mine")
+    sweep._write_levels(out, "cuda", row)
+    assert levels.path_beside(out).read_text() == "mine"

@@ -56,7 +56,7 @@ def test_two_cards_have_a_control_and_a_table(two_cards):
     (control,) = controls(at)
     assert [option.content for option in control.proto.options] == ["H200", "Other, own recording"]
     text = texts(at)
-    assert "The same kernels on each card" in text and "<td>no recording</td>" in text
+    assert "The same kernels on each card" in text and ">no recording</td>" in text
     assert "2× the time." in text
     assert "recorded · H200" in json.dumps(strip(at), ensure_ascii=False)
 
