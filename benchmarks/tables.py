@@ -25,7 +25,7 @@ from kernels.memory.shape import BanksShape
 from kernels.model.program import Launch
 from kernels.parallel import timeline as timelines
 from kernels.parallel.plan import DATA, PIPELINES, Plan
-from kernels.records import unsupported
+from kernels.records import Card, files, unsupported
 from kernels.transfers import recorded as transfers
 from kernels.transfers.scenarios import SCENARIOS
 from visuals import units
@@ -65,11 +65,12 @@ def conv() -> str:
     presets = LADDERS["conv"].presets.values()
     rows_of = {p.label: [records.recorded(r.name, p.shape, r.default_tiles) for r in rungs] for p in presets}
     recorded = [row for rows in rows_of.values() for row in rows if row]
+    file = files.path_of(records.shown("conv")).name
     first, dates = recorded[0], sorted({row["date"] for row in recorded})
     lines = [
         f"Recorded on an {first['device']} (driver {first['driver']}, CUDA {first['cuda']}, cuBLAS {first['cublas']}, "
         f"{' and '.join(dates)}). FP32 without TF32, cold. Each time is the median of up to 100 samples. p20 and p80 are in "
-        "[nvidia-h200.jsonl](../kernels/records/recordings/nvidia-h200.jsonl). An empty cell: a rule of the kernel forbids "
+        f"[{file}](../kernels/records/recordings/{file}). An empty cell: a rule of the kernel forbids "
         "the shape. –: not recorded.",
         "",
         "| shape | " + " | ".join(r.title for r in rungs) + " | workspace of im2col |",
@@ -97,7 +98,7 @@ def algorithms() -> str:
     rungs = LADDERS["conv"].rungs
     rows = {r.name: [records.recorded(r.name, s, r.default_tiles, "hot") for s in shapes] for r in rungs}
     lines = [
-        "ResNet-50's 3×3 layers at batch 32, same device, hot. All rungs ran in the same runs. Each was captured as a CUDA "
+        f"ResNet-50's 3×3 layers at batch 32, {_on('conv')}, hot. All rungs ran in the same runs. Each was captured as a CUDA "
         "graph, so the time the processor takes to queue a library's call is not included. *Of cuDNN*: the speed as a share "
         f"of {rungs_title(BASE)}'s, geometric mean over the four layers. *Workspace*: at res2. *Error*: the largest "
         "relative L2 error of the four.",
@@ -124,6 +125,12 @@ def algorithms() -> str:
     return "\n".join(lines)
 
 
+def _on(ladder: str) -> str:
+    """Returns the card of a table: that of the first table, `conv`, or another one by its name."""
+    card = records.shown(ladder)
+    return "same device" if card == records.shown("conv") else f"recorded on an {card.device}"
+
+
 def rungs_title(name: str) -> str:
     return LADDERS["conv"].rung(name).title
 
@@ -131,7 +138,7 @@ def rungs_title(name: str) -> str:
 def gemm() -> str:
     """Returns every rung at 4096 x 4096 x 4096 with its default tiles, compared with the library's of the same type."""
     lines = [
-        f"M = N = K = {SIDE:,}, same device, cold. *Of the library*: the speed as a share of cuBLAS on the same types. The "
+        f"M = N = K = {SIDE:,}, {_on('gemm')}, cold. *Of the library*: the speed as a share of cuBLAS on the same types. The "
         "samples of both were interleaved in one run, except for uncoalesced and INT8, which ran in another. INT8 is compared "
         "with cuBLAS FP32.",
         "",
@@ -194,7 +201,7 @@ def attention() -> str:
     pytorch = [recorded_rows[r.name] for r in rungs if r.library == "PyTorch"]
     best = [min(rows[i]["median_ms"] for rows in pytorch if rows[i]) for i in range(len(shapes))]
     lines = [
-        "B = 4, H = 16, N = 2,048, d = 64, same device, cold, one run for each type. *Of PyTorch*: the speed as a share of "
+        f"B = 4, H = 16, N = 2,048, d = 64, {_on('attention')}, cold, one run for each type. *Of PyTorch*: the speed as a share of "
         f"PyTorch's fastest backend for that type. *Peak*: memory at B = {many_keys.B}, H = {many_keys.H}, N = {many_keys.N:,}, FP32, "
         "measured and predicted.",
         "",
@@ -219,7 +226,7 @@ def softmax() -> str:
     """Returns cold medians of every rung at every preset."""
     rungs = LADDERS["softmax"].rungs
     lines = [
-        "Softmax of each row of a matrix, same device, cold.",
+        f"Softmax of each row of a matrix, {_on('softmax')}, cold.",
         "",
         "| rows × length | " + " | ".join(f"`{r.name}`" for r in rungs) + " |",
         "|---" * (len(rungs) + 1) + "|",
@@ -235,7 +242,7 @@ def fusion() -> str:
     """Returns cold medians of every rung at every preset, and fused time relative to a copy of the minimum of bytes."""
     rungs = LADDERS["fusion"].rungs
     lines = [
-        "Chains of blocks, same device, cold. *Floor*: the time to read the chain's input and parameters once and to write its "
+        f"Chains of blocks, {_on('fusion')}, cold. *Floor*: the time to read the chain's input and parameters once and to write its "
         "output once, at the copy rate measured in the same process. *Within the L2*: these bytes fit into the L2 cache, so "
         "no floor is given. Our convolution here is direct, one thread for each output. PyTorch calls cuDNN's, which is much "
         "faster.",
@@ -260,7 +267,8 @@ def layers() -> str:
     beside the library's fastest."""
     ladders = [ladder for name, ladder in LADDERS.items() if name not in (*layers_bench.OTHERS, *PRODUCTS)]
     settings = dict.fromkeys((ladder.name, p.shape) for ladder in ladders for p in ladder.presets.values())
-    large = {(name, s): _layer_rows(name, s) for name, s in settings if s.bytes >= LARGE}
+    card = records.shown(*(ladder.name for ladder in ladders))  # one for all of the table
+    large = {(name, s): _layer_rows(name, s, card) for name, s in settings if s.bytes >= LARGE}
     rows = {setting: found for setting, found in large.items() if found[0]}
     first = next(iter(rows.values()))[0][0]
     lines = [
@@ -283,10 +291,10 @@ def layers() -> str:
     return "\n".join(lines)
 
 
-def _layer_rows(name: str, shape) -> tuple[list[Mapping], list[Mapping]]:
+def _layer_rows(name: str, shape, card: Card | None) -> tuple[list[Mapping], list[Mapping]]:
     """Returns the cold rows at default tile sizes of a ladder's rungs: of ours, and of the libraries'."""
     rungs = LADDERS[name].rungs
-    found = [(rung, records.recorded(rung.name, shape, rung.default_tiles)) for rung in rungs]
+    found = [(rung, records.recorded(rung.name, shape, rung.default_tiles, card=card)) for rung in rungs]
     ours, library = (
         [row for rung, row in found if row and bool(rung.library) == is_library] for is_library in (0, 1)
     )

@@ -1,4 +1,4 @@
-"""python -m kernels list | run RUNG --shape ... | emulate FILE.cu ENTRY ... | record --out FILE | ptx [TOPIC ...]"""
+"""python -m kernels list | run RUNG --shape ... | emulate FILE.cu ENTRY ... | record [--out FILE] | ptx [TOPIC ...]"""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from kernels import engines, precompile
+from kernels import engines, precompile, records
 from kernels.cases import parse_tiles, read_cases
 from kernels.ladders import LADDERS, ladder_of
 from kernels.machine.timing import MODES, Budget
 from kernels.model import numerals
 from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
+from kernels.records import files
 from kernels.records.row import commit
 from kernels.runner import VerificationError, run
-from kernels.sweep import GROUPS, Sweep, record
+from kernels.sweep import GROUPS, Sweep, missing, record
 
 EXAMPLES = """examples
   python -m kernels emulate naive.cu sgemm --grid 4,4 --block 16,16 \\
@@ -61,7 +63,11 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "record",
         help="measure every rung at every preset and tile size into a file; resumes what was cut off",
     )
-    recording.add_argument("--out", type=Path, required=True)
+    recording.add_argument("--out", type=Path, help="a file of rows; if left out, one named after the GPU in the folder of "
+                           "your recordings, where the app finds it when it starts")  # fmt: skip
+    recording.add_argument("--missing", action="store_true",
+                           help="only list, for each card, what its recording lacks or older kernels made")  # fmt: skip
+    recording.add_argument("--ladders", default="", help="comma-separated, all when left out: gemm,softmax")
     recording.add_argument("--engine")
     recording.add_argument("--presets", default="", help="comma-separated keys, all when left out; and "
                            f"groups that are recorded only by name: {', '.join(GROUPS)}")  # fmt: skip
@@ -208,6 +214,57 @@ def do_ptx(args) -> None:
 
 
 def do_record(args) -> None:
+    sweep = _sweep(args)
+    if args.missing:
+        _print_missing(sweep)
+        return
+    out = args.out or _own_file(sweep.engine)
+    try:
+        for progress in record(out, sweep, args.commit or commit()):
+            left = "" if progress.left_s is None else f", about {_duration(progress.left_s)} left"
+            print(
+                f"[{progress.done} of {progress.total}{left}] {_line(progress.row) if progress.row else progress.note}",
+                flush=True,
+            )
+    except KeyboardInterrupt:
+        print(f"stopped; the same command goes on where {out} ends", file=sys.stderr)
+        return
+    if not args.out:
+        print(f"The rows are in {out}. The app shows them from its next start.")
+
+
+def _own_file(engine: str) -> Path:
+    """Returns the file of this machine's GPU in the folder of this user's recordings, and makes the folder."""
+    if engine != files.GPU:
+        raise RuleError(
+            f"the pages compare GPUs: with the {engine} engine, name a file by --out. Or there is no GPU here: "
+            f"{engines.load(files.GPU).status().text}"
+        )
+    status = engines.load(engine).status()
+    if not status.ready:
+        raise RuleError(f"engine {engine!r} cannot run here: {status.text}")
+    out = files.default_path(status.text)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def _print_missing(sweep: Sweep) -> None:
+    """Prints for each card what the sweep would measure there, and the command that does so."""
+    sweep = replace(sweep, engine=files.GPU)
+    for card in records.known_cards().values():
+        found = missing(card, sweep)
+        lacking = sum(found.rungs.values())
+        print(f"{card.device} ({found.file}): {lacking:,} of {found.total:,} are missing")
+        if found.superseded:
+            print(f"  {found.superseded:,} rows of the file are of older kernels")
+        for rung, n in sorted(found.rungs.items()):
+            print(f"  {rung:32} {n:,}")
+        if lacking:
+            ladders = ",".join(dict.fromkeys(rung.partition("/")[0] for rung in sorted(found.rungs)))
+            print(f"  on that card: python -m kernels record --ladders {ladders} --out {found.file}")
+
+
+def _sweep(args) -> Sweep:
     presets = [p for p in args.presets.split(",") if p]
     known = {key for ladder in LADDERS.values() for key in ladder.presets} | GROUPS.keys()
     for key in presets:
@@ -226,17 +283,12 @@ def do_record(args) -> None:
     if args.cases and (presets or batches):
         raise RuleError("--cases goes without --presets and --batches")
     cases = read_cases(args.cases.read_text(encoding="utf-8")) if args.cases else ()
+    ladders = [name for name in args.ladders.split(",") if name]
+    for name in ladders:
+        if name not in LADDERS:
+            raise RuleError(f"no ladder {name!r}; there are: {', '.join(LADDERS)}")
     budget = Budget(seconds=args.seconds)
-    sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], budget, cases)
-    try:
-        for progress in record(args.out, sweep, args.commit or commit()):
-            left = "" if progress.left_s is None else f", about {_duration(progress.left_s)} left"
-            print(
-                f"[{progress.done} of {progress.total}{left}] {_line(progress.row) if progress.row else progress.note}",
-                flush=True,
-            )
-    except KeyboardInterrupt:
-        print(f"stopped; the same command goes on where {args.out} ends", file=sys.stderr)
+    return Sweep(engine, presets, modes, [numerals.count(n) for n in batches], budget, cases, ladders)
 
 
 def _line(row: dict) -> str:

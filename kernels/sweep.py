@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,14 @@ from kernels.conv import presets as conv_presets
 from kernels.conv.backward import presets as backward_presets
 from kernels.conv.shape import ConvShape
 from kernels.ladders import LADDERS, ladder_of
+from kernels.machine import memory_levels
 from kernels.machine.timing import Budget
-from kernels.model.program import Program, RuleError
+from kernels.model.program import Program, RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
-from kernels.model.shape import ShapeError
-from kernels.records import availability, rows, unsupported
+from kernels.records import Card, availability, files, levels, rows, unsupported
 from kernels.records import row as records_row
 from kernels.records.jsontext import RowError, canonical, load
-from kernels.records.row import digest_of, kernel_digest
+from kernels.records.row import digest_of, is_current, kernel_digest
 from kernels.runner import VerificationError, compare
 
 # Presets that are recorded only if their group is named: cold, at the default tile sizes.
@@ -43,7 +44,8 @@ FEW = 30  # samples
 @dataclass(frozen=True)
 class Sweep:
     """What is measured. `presets` and `batches` empty: every preset, at its own batch alone. A name of GROUPS among
-    `presets` stands for those of the group. With `cases` nothing else is measured."""
+    `presets` stands for those of the group. `ladders` empty: all. With `cases` nothing else is measured. `runs` decides
+    which rungs can run a shape: on this machine, or on another one (`by_rules`)."""
 
     engine: str
     presets: Sequence[str] = ()
@@ -51,6 +53,8 @@ class Sweep:
     batches: Sequence[int] = ()
     budget: Budget = field(default_factory=Budget)
     cases: Sequence[Case] = ()
+    ladders: Sequence[str] = ()
+    runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs
 
     def groups(self) -> Iterator[Group]:
         """Each comparison: rungs at one shape, tile choice and mode. A shape that two presets share comes once."""
@@ -59,7 +63,7 @@ class Sweep:
             return
         for ladder in LADDERS.values():
             seen = set()
-            if self.engine not in ladder.engines:
+            if self.engine not in ladder.engines or not self._has(ladder):
                 continue
             for key, preset in ladder.presets.items():
                 if self.presets and key not in self.presets:
@@ -73,11 +77,14 @@ class Sweep:
                     seen.add(shape)
                     swept = ladder.swept is None or key in ladder.swept
                     for mode in self.modes:
-                        for rungs, tiles in candidates(ladder.rungs, shape, self.engine):
+                        for rungs, tiles in candidates(ladder.rungs, shape, self.engine, self.runs):
                             wanted = swept or not (tiles or mode == "hot")
                             if wanted and not (tiles and mode == "hot"):  # tile sizes are compared cold
                                 yield Group(ladder, tuple(rungs), shape, tiles, mode)
         yield from self._by_name()
+
+    def _has(self, ladder: Ladder) -> bool:
+        return not self.ladders or ladder.name in self.ladders
 
     def _of_cases(self) -> Iterator[Group]:
         """At the shape of each case every rung at its default tiles, then the case's rung at its own tiles."""
@@ -95,9 +102,9 @@ class Sweep:
         seen = set()
         for name in self.presets:
             for preset in GROUPS.get(name, {}).values():
-                for ladder in (LADDERS[of] for of in BACKWARD.get(name, ("conv",))):
-                    setting = ladder.name, preset.shape
-                    rungs = availability.supported_rungs(ladder, self.engine, preset.shape)
+                for ladder in filter(self._has, (LADDERS[of] for of in BACKWARD.get(name, ("conv",)))):
+                    setting, s = (ladder.name, preset.shape), preset.shape
+                    rungs = [r for r in ladder.rungs if self.runs(r, s, r.default_tiles, self.engine)]
                     if rungs and setting not in seen:
                         names = tuple(rung.name for rung in rungs)
                         yield Group(ladder, names, preset.shape, {}, "cold", brief=name in BRIEF)
@@ -151,11 +158,21 @@ class Progress:
     left_s: float | None  # by what was measured so far; None before that
 
 
-def candidates(rungs: Iterable[Rung], shape, engine: str) -> Iterator[tuple[list[str], dict[str, int]]]:
+def by_rules(rung: Rung, shape: Any, tiles: Tiles, engine: str) -> bool:
+    """Returns whether an engine can run a rung at a shape and tile sizes on some machine: by its rules alone."""
+    return not (rung.not_on(engine) or any(rung.rules(shape, tiles)))
+
+
+def candidates(
+    rungs: Iterable[Rung],
+    shape: Any,
+    engine: str,
+    runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs,
+) -> Iterator[tuple[list[str], dict[str, int]]]:
     """Yields every rung at its default tiles, together; then its other sets of tile sizes (those that differ from the
     default), one at a time. A rung that the engine does not run, or that cannot run the shape, is left out. So are sets
     that an engine computes in the same way as one before."""
-    supported = [r for r in rungs if availability.runs(r, shape, r.default_tiles, engine)]
+    supported = [r for r in rungs if runs(r, shape, r.default_tiles, engine)]
     if supported:
         yield [r.name for r in supported], {}
     for rung in supported:
@@ -196,9 +213,50 @@ def record(
                 done += 1 if row else note.rungs
                 left = (clock() - start) / (done - resumed) * (total - done) if row else None
                 if row:
+                    _write_levels(out, sweep.engine, row)
                     file.write(json.dumps(row, separators=(",", ":")) + "\n")
                     file.flush()
                 yield Progress(row, note.text, done, total, left)
+
+
+def _write_levels(out: Path, engine: str, row: Mapping[str, Any]) -> None:
+    """Writes the levels of this GPU's memory beside a recording that has none."""
+    path = levels.path_beside(out)
+    if engine == "cuda" and not path.exists() and (here := memory_levels.gpu(engines.load(engine).status())):
+        found = here.with_copy(row.get("ceilings"))
+        memory_levels.write(path, replace(found, date=row["date"]))
+
+
+# -- what is missing -------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Missing:
+    """The settings of a sweep that a card has no row of, or only one that older kernels made."""
+
+    card: Card
+    file: Path  # of its recording
+    rungs: Mapping[str, int]  # how many settings each rung lacks
+    total: int  # of the sweep
+    superseded: int  # rows of the file that older kernels made
+
+
+def missing(card: Card, sweep: Sweep) -> Missing:
+    """Returns what a recording of a card lacks. A shape that the card's library does not support is not missing, nor, on the
+    machine that has the card, a rung that it cannot run."""
+    mine = [row for of, row in files.read() if of == card]
+    current = {_key(row) for row in mine if is_current(row)}
+    here = engines.load(sweep.engine).status()
+    is_here = here.ready and here.text == card.device
+    found, total = Counter(), 0
+    for group in replace(sweep, runs=by_rules).groups():
+        for rung in group.rungs:
+            if unsupported.recorded(rung, group.shape, card) or (
+                is_here and group.refusal(sweep.engine, rung)
+            ):
+                continue
+            total += 1
+            found[rung] += group.key(rung, card.device) not in current
+    superseded = len(mine) - sum(map(is_current, mine))
+    return Missing(card, files.path_of(card), {r: n for r, n in found.items() if n}, total, superseded)
 
 
 @dataclass(frozen=True)
@@ -260,7 +318,7 @@ def _tidied(out: Path) -> list[dict[str, Any]]:
             if number == len(lines) and line.startswith("{"):
                 continue
             raise RuleError(f"{out}, line {number}: {e}") from None
-        (good if _current(row) else old).append((line, row))
+        (good if is_current(row) else old).append((line, row))
     if len(good) < len(lines):
         if old:
             with Path(f"{out}.superseded").open("a", encoding="utf-8") as file:
@@ -272,17 +330,6 @@ def _tidied(out: Path) -> list[dict[str, Any]]:
         with out.open("a", encoding="utf-8") as file:
             file.write("\n")
     return [row for _, row in good]
-
-
-def _current(row: dict[str, Any]) -> bool:
-    """Whether the kernels of the tree are those that the row was measured with, and its engine runs them."""
-    try:
-        ladder = ladder_of(row["rung"])
-        rung = ladder.rung(row["rung"])
-        program = rung.build(ladder.shape(**row["shape"]), row["tiles"])
-    except (RuleError, ShapeError, KeyError):
-        return False
-    return row["engine"] in rung.engines and kernel_digest(program) == digest_of(row)
 
 
 def _key(row: dict[str, Any]) -> tuple:

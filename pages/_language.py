@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kernels import i18n
+from pages.parts import card_choice
 from pages.parts.address import LANGUAGE as PARAM
 
 _KEY = "_language"
@@ -37,9 +38,9 @@ def choose() -> str:
 
 
 def kept() -> dict[str, str]:
-    """Returns the URL parameter that links to other pages keep."""
+    """Returns the URL parameters that links to other pages keep: the language, and the card of recordings."""
     wish = st.query_params.get(PARAM)
-    return {PARAM: wish} if wish in i18n.languages() else {}
+    return ({PARAM: wish} if wish in i18n.languages() else {}) | card_choice.kept()
 
 
 i18n.follow(of_reader)

@@ -12,7 +12,7 @@ import streamlit as st  # noqa: E402
 from kernels.i18n import tr  # noqa: E402
 from pages import _language, _navigation  # noqa: E402
 from pages._lessons import LESSONS  # noqa: E402
-from pages.parts import address, lesson, theme  # noqa: E402
+from pages.parts import address, card_choice, lesson, theme  # noqa: E402
 from pages.parts.query import begin_page  # noqa: E402
 
 _language.choose()
@@ -29,4 +29,5 @@ st.html(theme.css(alone=lesson.is_stage_alone()))
 if not (presented or st.context.is_embedded):
     _navigation.draw(HOME, PAGES, {tr("Glossary"): GLOSSARY, tr("History"): HISTORY}, page)
 begin_page(page.url_path)
+card_choice.begin_page()
 page.run()

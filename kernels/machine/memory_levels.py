@@ -87,12 +87,22 @@ def shown(text: str) -> str:
 
 @cache
 def recorded() -> Levels | None:
-    """Returns the levels of the GPU that the recordings were made on; None if none are shipped."""
+    """Returns the levels of the GPU that the first recordings were made on; None if none are shipped. Those of other cards:
+    kernels.records.levels."""
+    return read(RECORDED)
+
+
+def read(path: Path) -> Levels | None:
+    """Returns the levels in a file as `write` writes it; None if it cannot be read or holds something else."""
     try:
-        data = json.loads(RECORDED.read_text(encoding="utf-8"))
-    except OSError:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return Levels(**data | {"levels": tuple(Level(**level) for level in data["levels"])})
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-    return Levels(**data | {"levels": tuple(Level(**level) for level in data["levels"])})
+
+
+def write(path: Path, levels: Levels) -> None:
+    path.write_text(json.dumps(levels.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 # -- GPU -------------------------------------------------------------------------------------------

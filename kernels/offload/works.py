@@ -104,7 +104,7 @@ def points(key: str) -> tuple[Point, ...]:
 def _shapes(work: Work) -> Iterator[Any]:
     yield from map(work.shape, work.more)
     tiles = dict(work.rung.default_tiles)
-    for row in records.recordings():
+    for row in records.everything():
         if (row["rung"], row["mode"], row["tiles"]) == (work.gpu, "cold", tiles) and row.get("copies_ms"):
             shape = work.shape(row["shape"])
             if work.takes(shape):

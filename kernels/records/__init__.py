@@ -1,64 +1,151 @@
-"""Records: measurements as rows. Recordings were made on named devices and are shipped with the app. The store holds
-this user's own (kernels.records.store)."""
+"""Records: measurements as rows. Recordings were made on named devices: those shipped with the app, and this user's own
+files. The store holds this user's own runs (kernels.records.store).
+
+Rows are looked up on one card: the one that a ladder is shown from (`shown`), or the one that is named.
+"""
 
 from __future__ import annotations
 
-import json
+from collections import defaultdict
+from collections.abc import Mapping
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
-from kernels.ladders import ladder_of
+from kernels.ladders import LADDERS, ladder_of
+from kernels.records import cards, files
 from kernels.records import nearest as nearest_module
+from kernels.records.cards import Card
+from kernels.records.folder import SHIPPED as FOLDER
 from kernels.records.nearest import Match
+from kernels.records.row import is_current
 
-FOLDER = Path(__file__).parent / "recordings"
+__all__ = ["FOLDER", "Card", "Match", "cards_of", "everything", "nearest", "recorded", "recordings", "shown"]
+
+
+# -- rows ------------------------------------------------------------------------------------------
+@cache
+def everything() -> tuple[dict[str, Any], ...]:
+    """Returns every row of every card. Never compare rows of two cards as if they were of one."""
+    return tuple(row_ for _, row_ in files.read())
+
+
+def recordings(ladder: str = "", card: Card | None = None) -> tuple[dict[str, Any], ...]:
+    """Returns the rows of a ladder on a card, else on the card that the ladder is shown from. Without a ladder: the rows of
+    every ladder."""
+    if not ladder:
+        return tuple(row_ for name in _by_ladder() for row_ in recordings(name, card))
+    return rows_by_card(ladder).get(card or shown(ladder), ())
 
 
 @cache
-def recordings() -> tuple[dict[str, Any], ...]:
-    """Returns every row of every recording shipped with the app."""
-    rows = []
-    for path in sorted(FOLDER.glob("*.jsonl")):
-        with path.open(encoding="utf-8") as file:
-            rows += [json.loads(line) for line in file if line.strip()]
-    return tuple(rows)
-
-
-def recorded(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") -> dict[str, Any] | None:
-    """Returns the recording of this rung at exactly this shape, tile sizes and mode; None if there is none."""
-    return _by_setting().get(_setting(rung, shape.params(), tiles, mode))
+def rows_by_card(ladder: str) -> Mapping[Card, tuple[dict[str, Any], ...]]:
+    """Returns the rows of a ladder by card. If it has those of several cards or own ones, only rows that the kernels in the
+    tree made: a card whose rows are of older kernels has none."""
+    found = _by_ladder().get(ladder, {})
+    if len(found) == 1 and not any(card.own for card in found):  # a test holds these to the kernels
+        return {card: tuple(rows) for card, rows in found.items()}
+    kept = {card: tuple(filter(is_current, rows)) for card, rows in found.items()}
+    return {card: rows for card, rows in kept.items() if rows}
 
 
 @cache
-def _by_setting() -> dict[tuple, dict[str, Any]]:
+def _by_ladder() -> dict[str, dict[Card, list[dict[str, Any]]]]:
+    found: dict[str, dict[Card, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for card, row_ in files.read():
+        found[row_["rung"].partition("/")[0]][card].append(row_)
+    return found
+
+
+# -- cards -----------------------------------------------------------------------------------------
+def shown(*ladders: str) -> Card | None:
+    """Returns the card that these ladders are shown from, one for all of them: the reader's if it has rows of each, else the
+    default one. None if no card has rows."""
+    known = cards_of(*ladders)
+    key = cards.chosen()
+    return next((card for card in known if key and card.key == key), known[0] if known else None)
+
+
+@cache
+def cards_of(*ladders: str) -> tuple[Card, ...]:
+    """Returns the cards that have rows of each of these ladders, the default one first; those of any of them if none has all."""
+    having = [set(rows_by_card(name)) for name in ladders]
+    known = set.intersection(*having) or set.union(*having)
+    if len(known) < 2:
+        return tuple(known)
+    coverage = {card: sum(covered(name, card) for name in ladders) for card in known}
+    first = cards.default(coverage)
+    others = sorted(known - {first}, key=lambda card: (-coverage[card], card.key))
+    return first, *others
+
+
+def covered(ladder: str, card: Card) -> int:
+    """Returns how many pairs of a kernel and a preset of a ladder have a row of the card, cold, at the default tile sizes."""
+    found = LADDERS.get(ladder)
+    if not found:
+        return 0
+    return sum(
+        recorded(rung.name, preset.shape, rung.default_tiles, card=card) is not None
+        for preset in found.presets.values()
+        for rung in found.rungs
+    )
+
+
+@cache
+def known_cards() -> Mapping[str, Card]:
+    """Returns every card that has a row, by its key."""
+    return {card.key: card for card, _ in files.read()}
+
+
+# -- one row ---------------------------------------------------------------------------------------
+def recorded(
+    rung: str, shape: Any, tiles: Mapping[str, int], mode: str = "cold", card: Card | None = None
+) -> dict[str, Any] | None:
+    """Returns the recording of this rung at exactly this shape, tile sizes and mode, on the card that its ladder is shown
+    from, or on the card given; None if there is none."""
+    ladder = rung.partition("/")[0]
+    return _by_setting(ladder, card or shown(ladder)).get(_setting(rung, shape.params(), tiles, mode))
+
+
+@cache
+def _by_setting(ladder: str, card: Card | None) -> dict[tuple, dict[str, Any]]:
     """Returns the first recording of each setting, as a table: pages look up many at every change of a control."""
     rows_by_key: dict[tuple, dict[str, Any]] = {}
-    for row_ in recordings():
+    for row_ in recordings(ladder, card):
         rows_by_key.setdefault(_setting(row_["rung"], row_["shape"], row_["tiles"], row_["mode"]), row_)
     return rows_by_key
 
 
-def _setting(rung: str, params: dict, tiles: dict, mode: str) -> tuple:
+def _setting(rung: str, params: Mapping, tiles: Mapping, mode: str) -> tuple:
     return rung, frozenset(params.items()), frozenset(tiles.items()), mode
 
 
-def nearest(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") -> Match | None:
+def nearest(rung: str, shape: Any, tiles: Mapping[str, int], mode: str = "cold") -> Match | None:
     """Returns the recording at this shape or at the nearest one, with a caption; see kernels.records.nearest."""
-    return _nearest(rung, shape, tuple(tiles.items()), mode)
+    return _nearest(rung, shape, tuple(tiles.items()), mode, shown(rung.partition("/")[0]))
 
 
 @lru_cache(maxsize=512)
-def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str) -> Match | None:
-    fields = nearest_module.matching_fields(ladder_of(rung), vars(shape))
-    return nearest_module.nearest(rung, shape, dict(tiles), mode, _by_kernel().get((rung, mode, fields), ()))
+def _nearest(
+    rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str, card: Card | None
+) -> Match | None:
+    ladder = ladder_of(rung)
+    fields = nearest_module.matching_fields(ladder, vars(shape))
+    rows = _by_kernel(ladder.name, card).get((rung, mode, fields), ())
+    return nearest_module.nearest(rung, shape, dict(tiles), mode, rows)
 
 
 @cache
-def _by_kernel() -> dict[tuple, list[dict[str, Any]]]:
+def _by_kernel(ladder: str, card: Card | None) -> dict[tuple, list[dict[str, Any]]]:
     """Returns the recordings grouped by rung, mode and matching fields: a search reads a few of the hundreds."""
     rows_by_key: dict[tuple, list[dict[str, Any]]] = {}
-    for row_ in recordings():
+    for row_ in recordings(ladder, card):
         fields = nearest_module.matching_fields(ladder_of(row_["rung"]), row_["shape"])
         rows_by_key.setdefault((row_["rung"], row_["mode"], fields), []).append(row_)
     return rows_by_key
+
+
+def forget() -> None:
+    """Forgets all that was read, so that the next look reads the files anew."""
+    files.forget()
+    for function in (everything, rows_by_card, _by_ladder, cards_of, known_cards, _by_setting, _nearest, _by_kernel):  # fmt: skip
+        function.cache_clear()

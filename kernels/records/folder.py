@@ -1,4 +1,4 @@
-"""The path of this user's measurements."""
+"""The paths of this user's measurements and recordings, and of the recordings shipped with the app."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 VARIABLE = "KERNEL_THEATRE_DATA"  # environment variable: a folder instead of the default one
 NAME = "kernel-theatre"
 FILE = "measurements.sqlite"
+RECORDINGS = "recordings"
+SHIPPED = Path(__file__).parent / RECORDINGS  # with the app
 
 
 def folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
@@ -27,3 +29,8 @@ def folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform
 
 def file() -> Path:
     return folder() / FILE
+
+
+def own_recordings() -> Path:
+    """Returns the folder of the recordings that this user made."""
+    return folder() / RECORDINGS

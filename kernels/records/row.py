@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from kernels import sources
-from kernels.model.program import HostLoop, Launch, Program
+from kernels.ladders import ladder_of
+from kernels.model.program import HostLoop, Launch, Program, RuleError
 from kernels.model.result import Result
+from kernels.model.shape import ShapeError
 from kernels.model.tensor_map import TensorMap
-from kernels.records import FOLDER
+from kernels.records.folder import SHIPPED
 
 CHART_FIELDS = ("timeline", "copies_ms")  # of a brief row
 
@@ -43,7 +45,7 @@ def _maps(step: Launch) -> tuple[TensorMap, ...]:
 @lru_cache(maxsize=16)
 def _python_code(source: str) -> str:
     """Returns the code of a Python file under kernels, without comments, layout and docstrings."""
-    tree = ast.parse(FOLDER.parents[1].joinpath(source).read_text(encoding="utf-8"))
+    tree = ast.parse(SHIPPED.parents[1].joinpath(source).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if (
             isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
@@ -64,7 +66,18 @@ def digest_of(row_: Mapping[str, Any]) -> str | None:
 def _digests_before() -> dict[str, str]:
     """Returns today's digest by the older digest, for all kernels recorded before. The file was written once, for
     digests that matched the kernels in the tree then."""
-    return json.loads(FOLDER.joinpath("digests.json").read_text(encoding="utf-8"))
+    return json.loads(SHIPPED.joinpath("digests.json").read_text(encoding="utf-8"))
+
+
+def is_current(row_: Mapping[str, Any]) -> bool:
+    """Returns whether the kernels in the tree are those that a row was measured with, and its engine runs them."""
+    try:
+        ladder = ladder_of(row_["rung"])
+        rung = ladder.rung(row_["rung"])
+        program = rung.build(ladder.shape(**row_["shape"]), row_["tiles"])
+    except (RuleError, ShapeError, KeyError, TypeError):
+        return False
+    return row_["engine"] in rung.engines and kernel_digest(program) == digest_of(row_)
 
 
 def commit() -> str:

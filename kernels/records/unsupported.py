@@ -7,15 +7,17 @@ import datetime
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kernels.i18n import mark, tr
+from kernels.records import files, shown
+from kernels.records.cards import Card
 from kernels.records.jsontext import RowError, canonical, load
 
-FOLDER = Path(__file__).parent / "recordings"
 ENDING = ".unsupported.json"
 FIELDS = ("rung", "shape", "device", "library", "said", "date")
 # A library's message -> the same for readers.
@@ -90,18 +92,32 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 @cache
-def _recorded() -> dict[tuple[str, str], dict[str, Any]]:
-    return {
-        (entry["rung"], canonical(entry["shape"])): entry
-        for file in sorted(FOLDER.glob(f"*{ENDING}"))
-        for entry in read(file)
-    }
+def _recorded() -> dict[Card, dict[tuple[str, str], dict[str, Any]]]:
+    """Returns the entries of all files by card, then by rung and shape."""
+    found: dict[Card, dict[tuple[str, str], dict[str, Any]]] = defaultdict(dict)
+    for file, own in files.paths(ENDING):
+        try:
+            entries = read(file)
+        except (OSError, ValueError):  # a file of this user that something else wrote
+            if not own:
+                raise
+            continue
+        for entry in entries:
+            found[Card(entry["device"], own)][entry["rung"], canonical(entry["shape"])] = entry
+    return found
 
 
-def recorded(rung: str, shape: Any) -> dict[str, Any] | None:
-    """Returns the entry of this rung at exactly this shape, from the recordings shipped with the app; None if it ran or
-    was not tried."""
-    return _recorded().get((rung, canonical(shape.params())))
+def recorded(rung: str, shape: Any, card: Card | None = None) -> dict[str, Any] | None:
+    """Returns the entry of this rung at exactly this shape, on the card that its ladder is shown from, or on the card given;
+    None if it ran or was not tried there. A ladder without recordings has the entries of the first card."""
+    by_card = _recorded()
+    card = card or shown(rung.partition("/")[0]) or next(iter(by_card), None)
+    return by_card.get(card, {}).get((rung, canonical(shape.params())))
+
+
+def forget() -> None:
+    """Forgets the files, so that the next look reads them anew."""
+    _recorded.cache_clear()
 
 
 def plain(said: str) -> str:

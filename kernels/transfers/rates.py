@@ -18,6 +18,7 @@ from kernels import records
 from kernels.i18n import mark, tr
 from kernels.ladders import find, ladder_of
 from kernels.model.rung import Rung
+from kernels.records import Card, files
 from kernels.transfers import recorded
 from kernels.transfers.gpu import GEMM
 from kernels.transfers.operations import COMPUTE, CUDA_MALLOC
@@ -25,6 +26,7 @@ from kernels.transfers.scenarios import WIDTH
 
 SMALL, LARGE = 16_384, 50_000_000  # bytes: copies below show the latency, those above the bandwidth
 WAYS = ("h2d_pinned", "h2d_pageable", "d2h_pinned", "d2h_pageable")
+LADDERS = ("gemm", "add")  # of the kernels that the scenarios launch
 PRODUCT = {"M": 4096, "N": 4096, "K": 4096}  # the recorded product from which times of others follow
 SMS = 132  # streaming multiprocessors of an H200
 COPIES_OF_ROWS = mark("copies of the inputs and outputs of {n} recorded kernels")
@@ -82,7 +84,20 @@ def rate_of(points: Sequence[tuple[float, float]]) -> Rate:
 @cache
 def rates() -> Rates:
     """Returns the rates of the recorded GPU: of transfers.json if it exists, else of the recordings of kernels."""
-    return from_record(recorded.newest()) if recorded.newest() else from_rows(records.recordings())
+    return from_record(recorded.newest()) if recorded.newest() else from_rows(rows_of_card())
+
+
+@cache
+def card() -> Card | None:
+    """Returns the card whose recordings fill what the record lacks: that of the record, else the one that has most. A reader's
+    choice changes nothing: the record is of one GPU."""
+    device, found = (recorded.newest() or {}).get("device"), records.cards_of(*LADDERS)
+    return next((card for card in found if card.device == device), found[0] if found else None)
+
+
+def rows_of_card() -> list[Mapping[str, Any]]:
+    """Returns the recordings of the card."""
+    return [row for of, row in files.read() if of == card()]
 
 
 def from_rows(rows: Sequence[Mapping[str, Any]]) -> Rates:
@@ -101,7 +116,7 @@ def from_rows(rows: Sequence[Mapping[str, Any]]) -> Rates:
 
 def from_record(record: Mapping[str, Any]) -> Rates:
     """Returns the rates that benchmarks.transfers recorded, with those of kernels.records where one failed."""
-    base = from_rows(records.recordings())
+    base = from_rows(rows_of_card())
     copies, counts = dict(base.copies), []
     for way in WAYS:
         points = [(p["bytes"], p["ms"]) for p in record["copies"].get(way, ())]
@@ -145,7 +160,7 @@ def product_ms(s: Any) -> float:
     cost a whole round more.
     """
     found, other = find(GEMM), ladder_of(GEMM).shape(**PRODUCT)
-    row = records.recorded(GEMM, other, found.default_tiles)
+    row = records.recorded(GEMM, other, found.default_tiles, card=card())
     if row is None:
         raise ValueError(f"no recording of {GEMM} at {other}")
     ms = row["median_ms"] - row.get("event_floor_ms", 0.0)
@@ -163,7 +178,7 @@ def sum_ms(rung: str, s: Any) -> float:
     tiles = dict(find(rung).default_tiles)
     points = sorted(
         (ladder_of(rung).shape(**row["shape"]).bytes, row["median_ms"])
-        for row in records.recordings()
+        for row in records.recordings(rung.partition("/")[0], card())
         if (row["rung"], row["mode"], row["tiles"]) == (rung, "hot", tiles)
     )
     if not points:

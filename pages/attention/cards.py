@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import streamlit as st
 
@@ -14,6 +13,8 @@ from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.machine import memory_levels
 from kernels.model.rung import Ladder
+from kernels.records import levels
+from kernels.records.cards import cached, chosen
 from pages.attention.address import LADDER
 from pages.parts import cards, why
 from pages.parts.rung_address import Selection
@@ -43,10 +44,11 @@ def section(parts: Collection[str], query: Selection, above: Shown) -> None:
 
 # -- memory over N -----------------------------------------------------------------------------------
 @st.cache_resource(show_spinner=False)
-def capacities() -> tuple[DeviceMemory, ...]:
-    """Returns the memory of this machine's GPU (or of the recorded GPU) and of its processor."""
+def capacities(ladder: str, card: str) -> tuple[DeviceMemory, ...]:
+    """Returns the memory of this machine's GPU (or of the GPU that the ladder is shown from, which follows from the reader's
+    `card`) and of its processor."""
     machines = (
-        memory_levels.gpu(engines.load("cuda").status()) or memory_levels.recorded(),
+        memory_levels.gpu(engines.load("cuda").status()) or levels.shown(ladder),
         memory_levels.cpu(),
     )
     return tuple(
@@ -57,10 +59,10 @@ def capacities() -> tuple[DeviceMemory, ...]:
 def _dots(ladder: Ladder, s: AttentionShape) -> tuple[Dot, ...]:
     last_run = st.session_state.get("ran")
     measured = charts.dots(list(last_run.rows.values()) if last_run else (), s, "measured", ladder.name)
-    return (*charts.dots(records.recordings(), s, "recorded", ladder.name), *measured)
+    return (*charts.dots(records.recordings(ladder.name), s, "recorded", ladder.name), *measured)
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _chart(
     ladder: str, s: AttentionShape, capacities: tuple[DeviceMemory, ...], dots: tuple[Dot, ...]
 ) -> Chart | None:
@@ -71,7 +73,7 @@ def memory_card(ladder: Ladder, s: AttentionShape, squares: str) -> None:
     """Draws the card with the memory of every rung over N. `squares` is a sentence on what grows with N²."""
     with st.container(key="card_attention_memory", border=True):
         head, dots = card_title(tr("Memory against N")), _dots(ladder, s)
-        if not (chart := _chart(ladder.name, s, capacities(), dots)):
+        if not (chart := _chart(ladder.name, s, capacities(ladder.name, chosen()), dots)):
             none = tr("No kernel of predictable memory runs {dtype} at d = {d}.", dtype=s.dtype, d=s.d)
             together(head, paragraph(none))
             return
@@ -87,7 +89,7 @@ def memory_card(ladder: Ladder, s: AttentionShape, squares: str) -> None:
             lambda: charts.memory(chart, tokens()),
             charts.HEIGHT,
             "chart_attention_memory",
-            (s, capacities(), dots),
+            (s, capacities(ladder.name, chosen()), dots),
         )
         together(details(*map(paragraph, others)))
 

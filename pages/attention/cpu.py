@@ -10,10 +10,11 @@ import streamlit as st
 from kernels.attention import cpu_ladder
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
-from kernels.i18n import cached, mark, tr, trn
+from kernels.i18n import mark, tr, trn
 from kernels.jobs.job import Request
 from kernels.machine import memory_levels, processor
 from kernels.machine.timing import MODES
+from kernels.records.cards import cached
 from kernels.records.jsontext import id_of
 from pages.parts import cards, cpu_card
 from pages.parts.controls import Link

@@ -150,7 +150,7 @@ def _limit_bars(s: ChainShape, roof: roofline.Roof) -> str:
 
 def _roof(result: CardRows) -> roofline.Roof | None:
     """Returns the roofline of the rows on the page, else a recorded one."""
-    return next(iter(roofline.roofs((row, result.kind) for row in result.rows.values())), None)
+    return next(iter(roofline.roofs(((row, result.kind) for row in result.rows.values()), "fusion")), None)
 
 
 def _floor(s: ChainShape, result: CardRows, names: list[str]) -> dict[str, list[str]]:

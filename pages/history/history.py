@@ -114,7 +114,7 @@ DIFFERENCES = {
 # -- all runs ------------------------------------------------------------------------------------
 @cache
 def _recordings() -> dict[str, Entry]:
-    entries = (Entry(id_of(row), row, RECORDED) for row in records.recordings())
+    entries = (Entry(id_of(row), row, RECORDED) for row in records.everything())
     return {e.id: e for e in newest_first(entries)}
 
 

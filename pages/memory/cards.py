@@ -14,7 +14,9 @@ from kernels.i18n import decimal, tr
 from kernels.jobs.job import JobError
 from kernels.ladders import find
 from kernels.machine import memory_levels
+from kernels.records import levels
 from pages.memory import address, sizes
+from pages.parts import card_choice
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import url_is_stale
 from pages.parts.run import POLL_S, gpu_note
@@ -54,6 +56,7 @@ def _time(topic: str, values: address.Values) -> None:
         if error := st.session_state.get("thread_error"):
             note(error)
         _draw_rows(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)
+        card_choice.control(address.TOPICS[topic])
         _draw_rows(topic, address.recorded(topic), "recorded", stride)
         if topic == "banks" and engine == "cpu":
             quiet(tr("A processor has no banks. This topic can be measured only on a GPU."))
@@ -199,7 +202,7 @@ def why_card(topic: str, values: address.Values) -> None:
 def levels_card() -> None:
     """Draws the memory levels of this machine's GPU (else of the recorded GPU) and of its processor."""
     with st.container(key="card_levels", border=True):
-        gpu = memory_levels.gpu(engines.load("cuda").status()) or memory_levels.recorded()
+        gpu = memory_levels.gpu(engines.load("cuda").status()) or levels.shown(*address.TOPICS.values())
         machines = [machine for machine in (gpu, memory_levels.cpu()) if machine]
         missing = "" if gpu else tr("This machine has no NVIDIA GPU, and the app has no recording of one.")
         how = tr("The first Run measures the copy speed.")

@@ -5,7 +5,7 @@ import streamlit as st
 from kernels.i18n import mark, tr
 from pages.memory import address, cards, sizes
 from pages.memory.chapters import STORY
-from pages.parts import lesson, query, run, sources
+from pages.parts import card_choice, lesson, query, run, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
 from pages.parts.stage import Stage
@@ -78,7 +78,9 @@ def controls(topic: str, fields: Fields, values: address.Values) -> None:
     with st.container(key="chips", horizontal=True):
         for other in address.TOPICS:
             st.page_link(
-                PAGE, label=f"**{other}**" if other == topic else other, query_params={"topic": other}
+                PAGE,
+                label=f"**{other}**" if other == topic else other,
+                query_params={"topic": other} | card_choice.kept(),
             )
     unused = {"vector": "TILE"}.get(values.get("mapping"), "BLOCK")
     with st.container(key="params", horizontal=True):

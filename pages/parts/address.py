@@ -15,6 +15,7 @@ from typing import Any
 
 from kernels.i18n import decimal, tr
 from kernels.model.shape import ShapeError
+from kernels.records.cards import PARAM
 
 MAX_TEXT_CHARS = 2_000
 # Parameters that the stage writes about the moment it shows. They are valid for one shape only.
@@ -22,6 +23,7 @@ STAGE = ("step", "pin", "zoom", "loop", "size")
 VIEW, STORY, EXPLORE = "view", "story", "explore"  # the parameter, and the modes of a lesson
 CHAPTER = "chapter"  # of a story, from 1
 LANGUAGE = "lang"
+READER = (LANGUAGE, PARAM)  # what a reader chose for all pages: language, card
 
 Value = str | float | int | None
 Values = dict[str, Any]
@@ -192,7 +194,7 @@ def opens_story(params: Mapping[str, str], embedded: bool = False) -> bool:
     """
     if VIEW in params:
         return params[VIEW] == STORY
-    return CHAPTER in params or not (embedded or set(params) - {LANGUAGE})
+    return CHAPTER in params or not (embedded or set(params) - {*READER})
 
 
 def quoted(text: object) -> str:

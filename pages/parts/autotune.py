@@ -195,8 +195,10 @@ def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
     nearest = records.nearest(rung.name, shape, rung.default_tiles, timing)
     if not nearest:
         return [], ""
-    equal_fields = ("rung", "shape", "mode", "device", "engine")
-    rows = [r for r in records.recordings() if all(r[name] == nearest.row[name] for name in equal_fields)]
+    ladder, equal_fields = rung.name.partition("/")[0], ("rung", "shape", "mode", "device", "engine")
+    rows = [
+        r for r in records.recordings(ladder) if all(r[name] == nearest.row[name] for name in equal_fields)
+    ]
     return (rows, nearest.caption) if len(rows) > 1 else ([], "")
 
 

@@ -17,6 +17,7 @@ from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
 from kernels.records.jsontext import id_of
 from kernels.records.nearest import Match
+from pages.parts import card_choice
 from pages.parts import why as why_card
 from pages.parts.lesson import deferred_loaded
 from pages.parts.run_settings import CardRows, RunSettings, bars
@@ -24,7 +25,7 @@ from pages.parts.text import card_title, conclusion, details, paragraph, stale_m
 from pages.parts.theme import tokens
 from visuals import units
 from visuals.charts import bars as bar_charts
-from visuals.charts import conclusions, roofline, sweeps
+from visuals.charts import conclusions, on_cards, roofline, sweeps
 from visuals.charts.story import Story, device_comparison, shares
 
 LEGEND_CHARS = 90  # a longer legend is folded
@@ -71,7 +72,7 @@ def _ids(titled_rows: list[tuple[str, dict]]) -> tuple[str, ...]:
 
 
 def _no_recording(ladder: Ladder) -> str:
-    if any(row["rung"].startswith(f"{ladder.name}/") for row in records.recordings()):
+    if records.shown(ladder.name):
         return tr("No recording exists for this shape with these options. The presets above have one.")
     return tr("These kernels have no recording from a GPU yet. Press Run to measure them here.")
 
@@ -84,8 +85,10 @@ def times(settings: RunSettings, story: Story) -> None:
         stale = "" if ran.settings == settings else str(ran.settings)
         _times(settings, ran.rows, "measured", story, stale, ran.ago)
     pieces = []
+    card_choice.control(settings.ladder.name)
     if recorded:
         _times(settings, recorded, "recorded", story)
+        pieces.append(by_card(settings))
         pieces += _other_settings(settings, nearest)
     elif nearest:
         _nearest(settings, nearest)
@@ -95,6 +98,23 @@ def times(settings: RunSettings, story: Story) -> None:
         text = device_comparison(bars(settings, ran.rows), bars(settings, recorded))
         pieces.insert(0, paragraph(text, "why"))
     together(*pieces, excluded_by_rules(settings), refused(settings))
+
+
+def by_card(settings: RunSettings) -> str:
+    """Returns HTML: the kernel on the stage on each card in a sentence, folded a table of all; "" with one card."""
+    of_ladder = records.cards_of(settings.ladder.name)
+    if len(of_ladder) < 2:
+        return ""
+    first = records.shown(settings.ladder.name)
+    in_order = [first, *(card for card in of_ladder if card != first)]
+    found = on_cards.rows(settings.ladder, settings.shape, settings.tiles_of, settings.timing, in_order)
+    rung = settings.ladder.rung(settings.tiles_rung) if settings.tiles_rung else None
+    sentence = on_cards.sentence(rung, found.get(rung.name, {}), in_order) if rung else ""
+    how = tr("Percent: the rate, relative to the roof that the peaks measured on the same card allow. Each card was measured in runs of its own.")  # fmt: skip
+    table = on_cards.table(settings.ladder, found, in_order, settings.shape)
+    return paragraph(sentence, "why") + details(
+        table, paragraph(how), label=tr("The same kernels on each card")
+    )
 
 
 def excluded_by_rules(settings: RunSettings) -> str:
@@ -353,7 +373,7 @@ def rooflines(settings: RunSettings, name: str = "") -> None:
     """
     dots = _dots(settings)
     marks = _marks(settings, dots)
-    roofs = roofline.roofs((dot.row, dot.kind) for dot in dots)
+    roofs = roofline.roofs(((dot.row, dot.kind) for dot in dots), settings.ladder.name)
     others = [dot for dot in dots if roofline.row_units(dot.row)]
     main = roofline.verdict([dot for dot in dots if dot not in others], roofs)
     more = roofline.verdict(others, roofs)

@@ -192,8 +192,13 @@ def chosen(name: str, choices: Iterable[str]) -> str:
     value = url_values().get(name) if in_url else st.session_state.get(name)
     choices = tuple(choices)
     if value and value not in choices and value not in _ELSEWHERE.get(name, ()):
-        st.session_state.setdefault(_WRONG, {})[name] = value, choices
+        wrong_value(name, value, choices)
     return value if value in choices else choices[0]
+
+
+def wrong_value(name: str, value: str, choices: Iterable[str]) -> None:
+    """Keeps a value of the URL that is none of its choices for `wrong_choices`."""
+    st.session_state.setdefault(_WRONG, {})[name] = value, tuple(choices)
 
 
 def wrong_choices() -> list[str]:

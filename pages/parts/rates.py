@@ -96,18 +96,15 @@ def recorded_sizes(
 ) -> list[tuple[str, list[tuple[float, dict]]]]:
     """Returns (title, points) of each rung recorded at two or more sizes with its default tile sizes.
 
-    Points are (size, row), sorted by size. All rows are of the device of the first recording.
+    Points are (size, row), sorted by size. All rows are of the card that the ladder is shown from.
     """
     found: dict[str, dict[float, dict]] = {}
-    device = ""
-    for row in records.recordings():
-        if row["rung"].partition("/")[0] != ladder.name or row["mode"] != timing:
+    for row in records.recordings(ladder.name):
+        if row["mode"] != timing:
             continue
         position = size(ladder.shape(**row["shape"]))
         if position is not None and row["tiles"] == ladder.rung(row["rung"]).default_tiles:
-            device = device or row["device"]
-            if row["device"] == device:
-                found.setdefault(row["rung"], {})[position] = row
+            found.setdefault(row["rung"], {})[position] = row
     lines = [
         (rung, sorted(found[rung.name].items())) for rung in ladder.rungs if len(found.get(rung.name, ())) > 1
     ]

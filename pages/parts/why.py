@@ -92,7 +92,12 @@ def _limit(settings: RunSettings) -> str:
     """Returns what limits all rungs at their predicted FLOP/byte; "" if it is not the same for all, or without a roof."""
     costs = [cost(settings, rung) for rung in settings.supported_rungs()]
     intensities = [c.flops / c.bytes for c in costs if c.flops and c.bytes]
-    roof = next(iter(roofline.roofs((row, "recorded") for row in settings.recorded().values())), None)
+    roof = next(
+        iter(
+            roofline.roofs(((row, "recorded") for row in settings.recorded().values()), settings.ladder.name)
+        ),
+        None,
+    )
     return conclusions.of_limit(intensities, roof) if roof and intensities else ""
 
 

@@ -4,7 +4,7 @@ import streamlit as st
 
 from kernels.i18n import mark, tr
 from kernels.precision.ladder import LADDER
-from pages.parts import lesson, query, run, sources
+from pages.parts import card_choice, lesson, query, run, sources
 from pages.parts.address import Fields, Values
 from pages.parts.controls import Link, numbers, select
 from pages.parts.sizes import Sizes
@@ -94,7 +94,7 @@ def controls(topic: str, fields: Fields, values: Values) -> None:
             st.page_link(
                 PAGE,
                 label=f"**{label}**" if other == topic else label,
-                query_params=query.explored({"topic": other}),
+                query_params=query.explored({"topic": other} | card_choice.kept()),
             )
     if not fields.by_name:
         return

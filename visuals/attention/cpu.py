@@ -18,6 +18,7 @@ from kernels.machine.memory_levels import Level
 from kernels.model.preset import Preset
 from kernels.model.program import OUTPUT, WORKSPACE
 from kernels.model.rung import Cost
+from kernels.records import files
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.story import Row, capitalized, recorded_at
@@ -213,8 +214,9 @@ def _rates(cost: Cost, ceilings: Mapping) -> dict[str, str]:
 
 
 def gpu_row() -> Row | None:
-    """Returns a recorded row of a GPU that has its ceilings; None if there is none."""
-    rows = (r for r in records.recordings() if r["engine"] == "cuda")
+    """Returns a row that has the ceilings of the GPU that attention is shown from; None if there is none."""
+    card = records.shown("attention")
+    rows = (row for of, row in files.read() if of == card and row["engine"] == "cuda")
     return next(
         (r for r in rows if {"cache_bytes", "fp32_flops_per_s"} <= set(r.get("ceilings") or ())), None
     )

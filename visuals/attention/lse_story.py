@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kernels.attention.lse.presets import LSE_PRESETS
 from kernels.attention.lse.shape import LseShape
-from kernels.i18n import cached, mark, tr
+from kernels.i18n import mark, tr
+from kernels.records.cards import cached
 from visuals import units
 from visuals.charts import layer_story
 from visuals.charts.story import Story

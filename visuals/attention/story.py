@@ -9,12 +9,13 @@ from typing import Protocol
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
-from kernels.i18n import cached, mark, tr, trn
+from kernels.i18n import mark, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.model.launch import ceil
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE, Tiles
 from kernels.model.rung import Rung
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at, title

@@ -17,6 +17,7 @@ from kernels.i18n import tr
 from kernels.ladders import find, ladder_of
 from kernels.machine import ceilings as measured_ceilings
 from kernels.model.rung import FP32, TENSOR_CORES
+from kernels.records import files
 from visuals import units
 from visuals.charts import bars
 
@@ -141,16 +142,18 @@ def roof_of(row: Row | None, kind: str) -> Roof | None:
 
 
 @cache
-def recorded_roofs() -> tuple[Roof, ...]:
-    """Returns one roof for each device of the shipped recordings."""
-    found = {row["device"]: roof for row in records.recordings() if (roof := roof_of(row, "recorded"))}
-    return tuple(found.values())
+def recorded_roofs() -> Mapping[records.Card, Roof]:
+    """Returns the roof of each card of the recordings."""
+    return {card: roof for card, row in files.read() if (roof := roof_of(row, "recorded"))}
 
 
-def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
-    """Returns the roofs of these (row, kind), then of other recorded devices; one for each device."""
+def roofs(rows: Iterable[tuple[Row, str]], ladder: str) -> list[Roof]:
+    """Returns the roofs of these (row, kind), then of the card that the ladder is shown from; one for each device. A ladder
+    without recordings has the roof of the first card."""
+    card = records.shown(ladder)
+    of_card = recorded_roofs().get(card) if card else next(iter(recorded_roofs().values()), None)
     found = {}
-    for roof in (*(roof_of(row, kind) for row, kind in rows), *recorded_roofs()):
+    for roof in (*(roof_of(row, kind) for row, kind in rows), of_card):
         if roof:
             found.setdefault(roof.device, roof)
     return list(found.values())

@@ -7,8 +7,9 @@ from functools import partial
 from kernels.cross_entropy.ladder import BACKWARD, FLOAT, FORWARD, STEP
 from kernels.cross_entropy.presets import BACKWARD_PRESETS, FORWARD_PRESETS, STEP_PRESETS
 from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape
-from kernels.i18n import cached, mark, tr
+from kernels.i18n import mark, tr
 from kernels.ladders import find
+from kernels.records.cards import cached
 from visuals import units
 from visuals.charts import layer_story
 from visuals.charts.story import Story

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernels.elementwise.shape import BITS, BYTES, KEPT, OUTPUT, MapsShape, ReluShape
-from kernels.i18n import cached, mark, tr
+from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.beside import beside_copy, beside_library

@@ -8,9 +8,10 @@ from functools import partial
 from kernels.embedding.ladder import BACKWARD, FORWARD
 from kernels.embedding.presets import BACKWARD_PRESETS, FORWARD_PRESETS
 from kernels.embedding.shape import EQUAL, ZIPF, EmbeddingBackwardShape, EmbeddingShape
-from kernels.i18n import cached, decimal, mark, tr
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.program import WORKSPACE
+from kernels.records.cards import cached
 from visuals import units
 from visuals.charts import layer_story
 from visuals.charts.story import Story

@@ -12,9 +12,10 @@ from kernels.fusion.common import Part
 from kernels.fusion.ladder import PLANS, RUNGS, folds
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape, Stage
-from kernels.i18n import cached, decimal, mark, tr, trn
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.roofline import Roof

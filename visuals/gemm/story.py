@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
-from kernels.i18n import cached, mark, tr, trn
+from kernels.i18n import mark, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.preset import Preset
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.story import Row, Story, capitalized, extremes, fastest_library, recorded_at, title

@@ -7,7 +7,8 @@ from functools import partial
 from kernels.heads.ladder import MERGE, SPLIT
 from kernels.heads.presets import presets
 from kernels.heads.shape import HeadsShape
-from kernels.i18n import cached, decimal, mark, tr
+from kernels.i18n import decimal, mark, tr
+from kernels.records.cards import cached
 from visuals import units
 from visuals.charts import layer_story
 from visuals.charts.story import Story

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from kernels.i18n import cached, decimal, mark, tr
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.linear.ladder import DINPUT, DWEIGHT, LINEAR, extents, threads
 from kernels.linear.presets import DINPUT_PRESETS, DWEIGHT_PRESETS, LINEAR_PRESETS
 from kernels.linear.shape import LinearShape
 from kernels.model.launch import ceil
+from kernels.records.cards import cached
 from visuals import units
 from visuals.charts import layer_story
 from visuals.charts.story import Story

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernels.i18n import cached, decimal, mark, tr, trn
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.optimizer.shape import CHUNK, AdamShape, OptimizerShape
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.beside import beside_copy, beside_library

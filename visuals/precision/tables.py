@@ -234,10 +234,16 @@ def instructions() -> Table:
     return Table(
         _rates_sentence(rates),
         units.badge("counted", tr("per warp, by the emulator")),
-        [tr("instructions"), tr("multiply-adds of one"), tr("bytes of operands"), tr("bytes / multiply-add"), tr("rate on the H200")],
+        [tr("instructions"), tr("multiply-adds of one"), tr("bytes of operands"), tr("bytes / multiply-add"), _on_card()],
         lines,
         (tr("Rates are those of {n} warps with {turns} turns each. Operands stay in registers.", n=units.whole(FULL.warps), turns=units.whole(FULL.turns)),),
     )  # fmt: skip
+
+
+def _on_card() -> str:
+    """Returns the head of the column of rates, with the card that they were recorded on."""
+    card = records.shown(LADDER.name)
+    return tr("rate on the {card}", card=card.name) if card else tr("rate")
 
 
 def _rates_sentence(rates: dict[str, float]) -> str:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.i18n import cached, decimal, mark, tr, trn
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.model.program import RuleError
 from kernels.model.verify import agrees, relative_error
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS

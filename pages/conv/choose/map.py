@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from urllib.parse import urlencode
 
@@ -16,6 +15,7 @@ from kernels.i18n import tr, trn
 from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
 from kernels.records import availability
+from kernels.records.cards import cached
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER
 from pages.parts import autotune, cards, run_series
@@ -155,10 +155,9 @@ def _measured(series: Series, settings: MapSettings, shape: ConvShape, predict: 
 
 
 # -- recorded ------------------------------------------------------------------------------------
-@cache
+@cached(None)
 def _by_shape(timing: str) -> dict[ConvShape, list[dict]]:
-    conv_rows = (row for row in records.recordings() if row["rung"].startswith(f"{LADDER.name}/"))
-    return winners.by_shape(conv_rows, timing)
+    return winners.by_shape(records.recordings(LADDER.name), timing)
 
 
 def recorded(shape: ConvShape, across: Axis, down: Axis, timing: str) -> winners.Map | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from html import escape
 
 import streamlit as st
@@ -10,6 +9,7 @@ import streamlit as st
 from kernels import records
 from kernels.conv.networks import BATCH, NETWORKS
 from kernels.i18n import tr, trn
+from kernels.records.cards import cached
 from pages.conv.choose import address, map
 from pages.parts import cards
 from pages.parts.controls import option
@@ -19,7 +19,7 @@ from visuals.charts import sweeps
 from visuals.conv.choose import layers
 
 
-@cache
+@cached(None)
 def _timed(key: str) -> list[layers.Timed]:
     return layers.timed(NETWORKS[key], records.recorded, address.why_not)
 

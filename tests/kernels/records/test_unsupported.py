@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+from kernels import records
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.records import unsupported
 
 RECORDED = [
     entry
-    for file in sorted(unsupported.FOLDER.glob(f"*{unsupported.ENDING}"))
+    for file in sorted(records.FOLDER.glob(f"*{unsupported.ENDING}"))
     for entry in unsupported.read(file)
 ]
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import records
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MAX_BLOCKS, OPTIONS, ChainShape
 from kernels.ladders import LADDERS
@@ -15,9 +14,9 @@ from pages.fusion import address, controls
 from pages.fusion.address import ADDRESS, DEFAULT, MAX, MAX_CHAIN, rule
 from pages.fusion.controls import CHIPS
 from tests.helpers.page_runner import finish, links, open_page, stages, strip, texts
+from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from tests.helpers.shapes import chain_shapes
-from visuals.charts import roofline
 
 open_at = partial(open_page, "fusion/page.py")
 ANYTHING = st.one_of(
@@ -242,7 +241,7 @@ def test_run_draws_launch_bars_and_the_copy_time():
     assert any("chart_fusion_launches" in c for c in charts)
 
 
-def test_gpu_recordings_are_compared_with_the_library(monkeypatch):
+def test_gpu_recordings_are_compared_with_the_library():
     shape, found = FUSION_PRESETS["resnet50-res2-3x3-bn-relu-n32"].shape, []
     times = {"unfused": {"conv": 0.5, "bn": 0.02, "relu": 0.02}, "fused": {}, "folded": {"fold": 0.003, "conv_bias_relu": 0.4}, "torch": {}}  # fmt: skip
     for n, (name, parts) in enumerate(times.items()):
@@ -252,15 +251,8 @@ def test_gpu_recordings_are_compared_with_the_library(monkeypatch):
             n, samples=[ms, ms * 1.01, ms * 1.02], rung=rung.name, shape=shape.params(), tiles=rung.default_tiles, engine="cuda",
             device="a GPU", parts_ms=parts, flops=shape.flops, predicted_bytes=shape.bytes,
         ))  # fmt: skip
-    monkeypatch.setattr(records, "recordings", lambda: found)
-    for cache in (records._by_setting, records._by_kernel, records._nearest, roofline.recorded_roofs):
-        cache.cache_clear()
-    try:
+    with recordings(*found):
         at = open_at(**ADDRESS.at_shape(ADDRESS.read({})[0], shape))
-    finally:
-        monkeypatch.undo()
-        for cache in (records._by_setting, records._by_kernel, records._nearest, roofline.recorded_roofs):
-            cache.cache_clear()
     html = texts(at)
     assert (
         "recorded a GPU, cold, n = 3, 2026-01-02" in html

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import records
+from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import CEILINGS, a_full_row, a_row
 from visuals import palette
 from visuals.charts import roofline
@@ -20,12 +20,10 @@ ROOF = roofline.roof_of(a_full_row(), "measured")  # 1e12 bytes/s, 1e13 FLOP/s
 
 
 @pytest.fixture(autouse=True)
-def no_recordings(monkeypatch):
+def no_recordings():
     """These tests do not use the recordings shipped with the app."""
-    monkeypatch.setattr(records, "recordings", tuple)
-    roofline.recorded_roofs.cache_clear()
-    yield
-    roofline.recorded_roofs.cache_clear()
+    with recordings():
+        yield
 
 
 def row_at(intensity: float, ms: float, flops: int = 10**9, **changes):
@@ -58,15 +56,23 @@ def test_roof_is_below_both_ceilings(copy, flops, intensity):
 def test_a_row_without_ceilings_has_no_roof_and_each_device_has_one():
     assert roofline.roof_of(a_row(), "measured") is roofline.roof_of(None, "measured") is None
     other = a_full_row(device="another", ceilings=CEILINGS | {"device": "another"})
-    found = roofline.roofs([(a_row(), "recorded"), (a_full_row(), "measured"), (a_full_row(1), "measured"), (other, "recorded")])  # fmt: skip
+    found = roofline.roofs([(a_row(), "recorded"), (a_full_row(), "measured"), (a_full_row(1), "measured"), (other, "recorded")], "conv")  # fmt: skip
     assert [(r.device, r.kind) for r in found] == [("a processor", "measured"), ("another", "recorded")]
 
 
-def test_recorded_devices_add_their_roofs(monkeypatch):
+def test_the_card_of_the_ladder_adds_its_roof():
     shipped = a_full_row(device="a GPU", ceilings=CEILINGS | {"device": "a GPU"})
-    monkeypatch.setattr(records, "recordings", lambda: (a_row(), shipped))
-    found = roofline.roofs([(a_full_row(), "measured")])
+    ladder = shipped["rung"].partition("/")[0]
+    other = shipped | {
+        "rung": "another/rung",
+        "device": "another",
+        "ceilings": CEILINGS | {"device": "another"},
+    }
+    with recordings(shipped, other):
+        found = roofline.roofs([(a_full_row(), "measured")], ladder)
+        without = roofline.roofs([], "a ladder that has no recordings")
     assert [(r.device, r.kind) for r in found] == [("a processor", "measured"), ("a GPU", "recorded")]
+    assert [r.device for r in without] == ["a GPU"]
 
 
 # -- text ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import find
+from tests.helpers.recordings import recordings
 from visuals import units
 from visuals.charts import story
 from visuals.conv.im2col.story import im2col_examples
@@ -38,13 +39,18 @@ def test_im2col_examples_use_the_times_of_im2col_rungs():
         assert label == f"{preset.label}: {direct['median_ms'] / best:.2g}×"
 
 
-def test_recorded_at_takes_only_recordings_of_its_mode_and_default_tiles(monkeypatch):
+def test_recorded_at_takes_only_recordings_of_its_mode_and_default_tiles():
     shape, rung = CONV_PRESETS["toy"].shape, find("conv/direct")
-    default_row = {"rung": rung.name, "shape": shape.params(), "tiles": rung.default_tiles, "mode": "cold"}
+    default_row = {
+        "rung": rung.name,
+        "shape": shape.params(),
+        "tiles": rung.default_tiles,
+        "mode": "cold",
+        "device": "a GPU",
+    }
     rows = (default_row | {"mode": "hot"}, default_row | {"tiles": {"BLOCK": 32}})
-    monkeypatch.setattr(records, "_by_setting", records._by_setting.__wrapped__)
-    monkeypatch.setattr(records, "recordings", lambda: rows)
-    assert story.recorded_at(shape, [rung.name, "conv/fft"]) == {}
-    monkeypatch.setattr(records, "recordings", lambda: (*rows, default_row))
-    assert story.recorded_at(shape, [rung.name, "conv/fft"]) == {rung.name: default_row}
-    assert story.recorded_at(shape, [rung.name], "hot") == {rung.name: rows[0]}
+    with recordings(*rows):
+        assert story.recorded_at(shape, [rung.name, "conv/fft"]) == {}
+    with recordings(*rows, default_row):
+        assert story.recorded_at(shape, [rung.name, "conv/fft"]) == {rung.name: default_row}
+        assert story.recorded_at(shape, [rung.name], "hot") == {rung.name: rows[0]}

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from kernels.attention.backward.common import RECOMPUTED
 from kernels.attention.backward.presets import BACKWARD_PRESETS
 from kernels.attention.backward.shape import PRODUCTS, BackwardShape
-from kernels.i18n import cached, mark, tr
+from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at, title

@@ -10,10 +10,11 @@ from kernels.conv.backward.dinput import phase_count
 from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
-from kernels.i18n import cached, decimal, mark, tr, trn
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.launch import ceil
 from kernels.model.preset import Preset
+from kernels.records.cards import cached
 from kernels.records.statistics import within_spread
 from visuals import units
 from visuals.charts.story import Row, Story, extremes, fastest_library, recorded_at, title

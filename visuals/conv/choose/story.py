@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from kernels import records
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from kernels.i18n import cached, mark, tr
+from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
 from kernels.records import availability
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.roofline import roof_of

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from kernels.conv.implicit import filter_threads
 from kernels.conv.shape import ConvShape
-from kernels.i18n import cached, decimal, mark, tr
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.story import Row, Story, extremes, recorded_at, title

@@ -7,7 +7,6 @@ sizes. Of our FFT the fastest size of a transform counts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from kernels import records
 from kernels.conv import fft
@@ -15,6 +14,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.ladders import LADDERS
 from kernels.model.preset import Preset
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals.charts.story import Row, recorded_at
 from visuals.conv.fft.charts import TAPS, with_taps
@@ -24,7 +24,7 @@ NETWORKS = ("lenet", "resnet50", "vgg")  # how the keys of their presets begin
 Pair = tuple[Row, Row]  # our FFT, the fastest kernel without an FFT
 
 
-@cache
+@cached(None)
 def pair_at(s: ConvShape) -> Pair | None:
     """Returns both recordings at a shape; None if one is missing."""
     others = [rung.name for rung in LADDERS["conv"].rungs if "fft" not in rung.name]
@@ -34,7 +34,7 @@ def pair_at(s: ConvShape) -> Pair | None:
     return (best, other) if best and other else None
 
 
-@cache
+@cached(None)
 def by_filter_size(s: ConvShape) -> Mapping[int, Pair]:
     """Returns both recordings by R, for square filters with the rest of the shape as given."""
     found = {taps: pair_at(with_taps(s, taps)) for taps in TAPS}
@@ -56,7 +56,7 @@ def wins_from(s: ConvShape) -> int | None:
     return found
 
 
-@cache
+@cached(None)
 def best_network_layer() -> tuple[Preset, float]:
     """Returns the layer of a network at which our FFT compares best, and its time over that of the fastest other kernel."""
     found = {

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from kernels.conv import fft
 from kernels.conv.presets import CONV_GRID, CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from kernels.i18n import cached, mark, tr
+from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.story import Row, Story, extremes, recorded_at, title

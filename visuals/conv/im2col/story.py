@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernels.conv.shape import ConvShape
-from kernels.i18n import cached, mark, tr, trn
+from kernels.i18n import mark, tr, trn
 from kernels.model.preset import Preset
+from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.story import Row, Story, extremes, recorded_at

@@ -220,7 +220,7 @@ def recorded(s: ConvShape) -> list[tuple[int, str, Mapping]]:
     """Returns (m, rung, row) of each kernel with a known tile size, recorded on a GPU at this shape: one row for
     each m."""
     found: dict[tuple[str, int], Mapping] = {}
-    for row in records.recordings():
+    for row in records.recordings("conv"):
         if row["rung"] in RUNGS and row["shape"] == s.params():
             m = RUNGS[row["rung"]]
             found.setdefault((row["rung"], row["tiles"]["M"] if m is None else m), row)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import FUSED_TILES, RUNGS, tiles_of
-from kernels.i18n import cached, decimal, mark, tr, trn
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.records.cards import cached
 from kernels.records.statistics import within_spread
 from visuals import units
 from visuals.charts.story import Row, Story, capitalized, extremes, recorded_at, title

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import records
 from kernels.conv import reference, winograd, winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
@@ -15,6 +14,7 @@ from kernels.conv.winograd_cpu import transform_2d
 from kernels.ladders import find
 from kernels.model.program import WORKSPACE
 from kernels.model.verify import relative_error
+from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from visuals.conv.winograd import charts, story
 from visuals.conv.winograd.charts import (
@@ -159,8 +159,8 @@ def test_recorded_errors_are_at_their_tile(monkeypatch):
         row(NONFUSED, error=4e-6), row(NONFUSED, tiles={"M": 6}, error=8e-6), row(NONFUSED, tiles={"BN": 64}, error=9.0),
         row(LIBRARY, error=5.0), row(NONFUSED, s=TOY, error=7.0),
     )  # fmt: skip
-    monkeypatch.setattr(records, "recordings", lambda: rows)
-    recorded_rows = recorded(LAYER)
+    with recordings(*rows):
+        recorded_rows = recorded(LAYER)
     assert [(m, r["error"]) for m, _, r in recorded_rows] == [
         (0, 1e-7),
         (2, 2e-7),
@@ -243,9 +243,8 @@ def test_examples_are_computed_from_recordings(monkeypatch):
     two = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
     rows = (row(BASE, ms=0.3), row(NONFUSED, ms=0.1), row(BASE, s=two, ms=0.1), row("conv/winograd-2x2", s=two, ms=0.2),
             hot(row(NONFUSED, s=TOY)), hot(row(BASE, s=TOY)))  # fmt: skip
-    monkeypatch.setattr(records, "recordings", lambda: rows)
-    monkeypatch.setattr(records, "_by_setting", records._by_setting.__wrapped__)
-    examples = winograd_examples.__wrapped__()
+    with recordings(*rows):
+        examples = winograd_examples.__wrapped__()
     assert [caption for _, caption in examples] == [
         "ResNet-50 res4 3×3, N=32: 3×",
         "ResNet-50 res2 3×3, N=1: 0.5×",

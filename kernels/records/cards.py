@@ -1,0 +1,106 @@
+"""The cards that recordings were made on, and which of them a reader sees.
+
+Every comparison takes its rows from one card: times of two cards in one chart would compare cards, not kernels. A ladder
+is shown from the card that covers most of it (`default`), or from the card that the reader chose, if it has rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any
+
+from kernels.i18n import language, tr
+
+FIRST = "nvidia-h200"  # the card of the first recordings: shown if another one covers as much
+OWN = "own-"
+PARAM = "card"  # of a URL
+
+
+@dataclass(frozen=True)
+class Card:
+    """A device, and whose recording of it. `own`: made by this user, not shipped with the app. Another GPU of the same
+    name, with another driver, is another card."""
+
+    device: str
+    own: bool = False
+
+    @property
+    def key(self) -> str:
+        """Returns the name of the card in a URL and in a file's name: "nvidia-h200", "own-nvidia-h200"."""
+        return OWN * self.own + slug(self.device)
+
+    @property
+    def name(self) -> str:
+        """Returns the name of the card for readers."""
+        device = self.device.removeprefix("NVIDIA ")
+        return tr("{device}, own recording", device=device) if self.own else device
+
+
+def slug(device: str) -> str:
+    """Returns a device's name in the characters of a file's name: "NVIDIA H100 80GB HBM3" -> "nvidia-h100-80gb-hbm3"."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+
+
+def default(coverage: Mapping[Card, int]) -> Card | None:
+    """Returns the card that a ladder is shown from: the one that covers most, by the number of kernels and presets with a
+    row. If two cover as much, FIRST goes before others, a shipped recording before an own one. None without cards."""
+
+    def order(card: Card) -> tuple:
+        return -coverage[card], card.key != FIRST, card.own, card.key
+
+    return min(coverage, key=order, default=None)
+
+
+# -- the reader's choice ---------------------------------------------------------------------------
+def _nobody() -> str:
+    return ""
+
+
+_current: Callable[[], str] = _nobody
+_chosen: ContextVar[str | None] = ContextVar("card", default=None)
+
+
+def follow(current: Callable[[], str]) -> None:
+    """Takes the key of the reader's card from `current()`, "" for no choice."""
+    global _current
+    _current = current
+
+
+@contextmanager
+def using(key: str) -> Iterator[None]:
+    """Shows every ladder from one card, where it has rows, while it is open. "": from the default card of each."""
+    token = _chosen.set(key)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def chosen() -> str:
+    """Returns the key of the card that the reader chose, "" for none."""
+    key = _chosen.get()
+    return _current() if key is None else key
+
+
+def cached(maxsize: int | None) -> Callable[[Callable], Callable]:
+    """Returns a decorator like kernels.i18n.cached for results that hold recorded figures as well as texts: the reader's
+    card and language are part of the key."""
+
+    def decorate(function: Callable) -> Callable:
+        @lru_cache(maxsize=maxsize)
+        def of_card(_: tuple[str, str], *args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return of_card((chosen(), language()), *args, **kwargs)
+
+        call.cache_clear, call.cache_info = of_card.cache_clear, of_card.cache_info
+        return call
+
+    return decorate

@@ -1,0 +1,72 @@
+"""The card that recordings are shown from: the URL's, else each ladder's default one. A control where there are several."""
+
+from __future__ import annotations
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from kernels import records
+from kernels.i18n import tr
+from kernels.records import cards, files
+from kernels.records.cards import PARAM
+from pages.parts.query import write, wrong_value
+from pages.parts.text import note, quiet
+
+_OF_PAGE = "_card_of_page"  # the choice in the last run of the whole page: a fragment draws only a part of it
+
+
+def of_reader() -> str:
+    """Returns the key of the card in the URL of the session that runs in this thread; "" without one or outside of
+    sessions."""
+    if len(records.known_cards()) < 2 or get_script_run_ctx(suppress_warning=True) is None:
+        return ""
+    key = st.query_params.get(PARAM, "")
+    return key if key in records.known_cards() else ""
+
+
+def begin_page() -> None:
+    """Keeps the choice that the whole page is drawn with. A URL with an unknown card gets a note."""
+    st.session_state[_OF_PAGE] = of_reader()
+    wish, known = st.query_params.get(PARAM), records.known_cards()
+    if wish and wish not in known:
+        wrong_value(PARAM, wish, tuple(known))
+
+
+def kept() -> dict[str, str]:
+    """Returns the URL parameter that links to other pages keep."""
+    wish = of_reader()
+    return {PARAM: wish} if wish else {}
+
+
+def control(*ladders: str) -> None:
+    """Draws the choice between the cards that have rows of these ladders; nothing if there is one card in all.
+
+    A card that has none of them is named."""
+    if files.problems():
+        note(*files.problems())
+    wish = of_reader()
+    if wish != st.session_state.get(_OF_PAGE, wish):  # chosen in a fragment: the rest of the page is old
+        st.rerun()
+    known, shown = records.cards_of(*ladders), records.shown(*ladders)
+    if len(known) > 1:
+        names = {card.key: card.name for card in known}
+        st.session_state[PARAM] = shown.key
+        st.pills(
+            tr("Recorded on"), list(names), format_func=names.get, required=True, key=PARAM, on_change=_choose,
+            args=(known[0].key,),
+        )  # fmt: skip
+    if wish and shown and shown.key != wish:
+        named = {"card": records.known_cards()[wish].name, "shown": shown.name}
+        quiet(
+            tr("The {card} has no recording of these kernels. Their recordings are of the {shown}.", **named)
+        )
+
+
+def _choose(default: str) -> None:
+    """Writes the card that the reader pressed to the URL. It is not bound to it: the URL of a run of a fragment alone would
+    still have the old one."""
+    chosen = st.session_state[PARAM]
+    write(PARAM, "" if chosen == default else chosen)
+
+
+cards.follow(of_reader)

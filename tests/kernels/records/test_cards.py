@@ -1,0 +1,201 @@
+"""Recordings of several cards: each comparison is of one card, by a rule or by the reader's choice."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import engines, records, sweep
+from kernels.__main__ import main
+from kernels.ladders import LADDERS, find
+from kernels.machine import memory_levels
+from kernels.machine.status import Status
+from kernels.records import Card, cards, files, levels, unsupported
+from kernels.sweep import Sweep, missing
+from tests.helpers.recordings import own_recordings
+
+H200, OTHER = Card("NVIDIA H200"), Card("NVIDIA Other 24GB", own=True)
+SOFTMAX = records.recordings("softmax")
+
+
+def on_other(rows, factor: float = 2.0):
+    """Returns the rows as another card might have measured them."""
+    times = {"median_ms", "p20_ms", "p80_ms"}
+    return [
+        {name: value * factor if name in times else value for name, value in row.items()}
+        | {"device": OTHER.device, "samples_ms": [ms * factor for ms in row["samples_ms"]]}
+        for row in rows
+    ]
+
+
+# -- the rule --------------------------------------------------------------------------------------
+H100, OWN_H200 = Card("NVIDIA H100 80GB HBM3"), Card("NVIDIA H200", own=True)
+
+
+def test_the_default_card_covers_most_and_a_tie_goes_to_the_first():
+    assert cards.default({}) is None
+    assert cards.default({H200: 10, H100: 11}) == H100
+    assert cards.default({H100: 10, H200: 10, OWN_H200: 10}) == H200
+    assert cards.default({OWN_H200: 3, H100: 3}) == H100
+
+
+@given(
+    st.dictionaries(st.builds(Card, st.sampled_from("abcd"), st.booleans()), st.integers(0, 3), min_size=1)
+)
+def test_the_default_card_does_not_depend_on_the_order(coverage):
+    first = cards.default(coverage)
+    assert coverage[first] == max(coverage.values())
+    assert cards.default(dict(reversed(coverage.items()))) == first
+
+
+def test_keys_name_card_and_owner():
+    assert (H100.key, OWN_H200.key) == ("nvidia-h100-80gb-hbm3", "own-nvidia-h200")
+    assert (H100.name, OWN_H200.name) == ("H100 80GB HBM3", "H200, own recording")
+
+
+def test_a_cached_result_is_of_the_chosen_card():
+    calls = []
+
+    @cards.cached(None)
+    def remembered(word: str) -> str:
+        calls.append(word)
+        return cards.chosen() + word
+
+    with cards.using("nvidia-x"):
+        assert remembered("!") == remembered("!") == "nvidia-x!"
+    assert remembered("!") == "!" and len(calls) == 2
+
+
+# -- two cards -------------------------------------------------------------------------------------
+def test_with_the_shipped_recordings_alone_each_ladder_has_all_rows():
+    assert {card for name in LADDERS for card in records.cards_of(name) if card.own} == set()
+    for name in LADDERS:
+        assert set(records.rows_by_card(name)) == set(records.cards_of(name))
+
+
+def test_rows_of_two_cards_are_never_mixed(tmp_path):
+    half = [row for row in SOFTMAX if row["shape"]["N"] <= 1024]
+    with own_recordings(tmp_path, other=on_other(half)):
+        assert records.cards_of("softmax") == (H200, OTHER) and records.shown("gemm") == H200
+        assert records.recordings("softmax") == SOFTMAX
+        row = half[0]
+        rung = find(row["rung"])
+        shape = LADDERS["softmax"].shape(**row["shape"])
+        setting = rung.name, shape, row["tiles"], row["mode"]
+        with cards.using(OTHER.key):
+            assert {r["device"] for r in records.recordings("softmax")} == {OTHER.device}
+            assert records.recorded(*setting)["median_ms"] == 2 * row["median_ms"]
+            assert records.nearest(*setting).row["device"] == OTHER.device
+            assert {r["device"] for r in records.recordings("gemm")} == {H200.device}
+            assert records.shown("softmax", "gemm") == H200, "one card for both"
+        assert records.recorded(*setting)["median_ms"] == row["median_ms"]
+        assert records.recorded(*setting, card=OTHER)["device"] == OTHER.device
+        with cards.using("no such card"):
+            assert records.shown("softmax") == H200
+    assert records.cards_of("softmax") == (H200,)
+
+
+def test_a_ladder_whose_rows_are_of_older_kernels_is_shown_from_the_other_card(tmp_path, monkeypatch):
+    shipped = [row | {"kernels": "0" * 16} for row in SOFTMAX]
+    monkeypatch.setattr(files, "_shipped", lambda: ((Card(row["device"]), row) for row in shipped))
+    with own_recordings(tmp_path, other=on_other(SOFTMAX)):
+        assert records.cards_of("softmax") == (OTHER,)
+        assert len(records.recordings("softmax")) == len(SOFTMAX)
+
+
+def test_an_own_file_with_wrong_lines_is_shown_without_them(tmp_path):
+    good = on_other(SOFTMAX[:2])
+    with own_recordings(tmp_path, other=good) as folder:
+        with folder.joinpath("other.jsonl").open("a") as file:
+            file.write('{"rung": "softmax/naive"}\n{"rung": "cut sho')
+        folder.joinpath("picture.jsonl").write_bytes(b"\xff\xfe\x00")
+        folder.joinpath("other.unsupported.json").write_text("{}")
+        folder.joinpath("other.levels.json").write_text("[]")
+        records.forget()
+        assert len(records.recordings("softmax", OTHER)) == 2
+        first, second = files.problems()
+        assert first.startswith("other.jsonl in the folder of your recordings: line 3 is left out.")
+        assert second == "picture.jsonl in the folder of your recordings cannot be read."
+        assert unsupported.recorded("softmax/naive", LADDERS["softmax"].shape(**good[0]["shape"])) is None
+        assert levels.recorded(OTHER) is None
+
+
+def test_what_a_library_does_not_support_is_of_the_card(tmp_path):
+    (device, entries), *_ = unsupported._recorded().items()
+    assert device == H200
+    (rung, text), entry = next((key, e) for key, e in entries.items() if key[0].startswith("attention/"))
+    shape = LADDERS["attention"].shape(**json.loads(text))
+    rows = on_other(records.recordings("attention"))
+    with own_recordings(tmp_path, other=rows):
+        assert unsupported.recorded(rung, shape) == entry
+        with cards.using(OTHER.key):
+            assert unsupported.recorded(rung, shape) is None
+        assert unsupported.recorded(rung, shape, OTHER) is None
+
+
+def test_levels_of_a_card_are_beside_its_recording(tmp_path):
+    assert levels.recorded(H200) == memory_levels.recorded() and levels.recorded(None) is None
+    with own_recordings(tmp_path, other=on_other(SOFTMAX[:1])) as folder:
+        assert levels.recorded(OTHER) is None
+        found = memory_levels.gpu_levels(OTHER.device, {38: 1 << 20}.get, 1 << 30)
+        memory_levels.write(levels.path_beside(folder / "other.jsonl"), found)
+        assert levels.recorded(OTHER) == found
+
+
+# -- the command -----------------------------------------------------------------------------------
+def test_missing_counts_rows_of_older_kernels(tmp_path):
+    softmax = Sweep("cuda", modes=("cold",), ladders=("softmax",))
+    whole = missing(H200, softmax)
+    assert not whole.rungs and whole.total > 50 and whole.file == records.FOLDER / "nvidia-h200.jsonl"
+    first, second, *others = on_other(row for row in SOFTMAX if row["mode"] == "cold")
+    with own_recordings(tmp_path, other=[first | {"kernels": "0" * 16}, *others]) as folder:
+        found = missing(OTHER, softmax)
+        assert found.superseded == 1 and found.file == folder / "other.jsonl"
+        assert sum(found.rungs.values()) == 2 and set(found.rungs) == {first["rung"], second["rung"]}
+
+
+def test_missing_names_the_command_for_each_card(tmp_path, capsys):
+    with own_recordings(tmp_path, other=on_other(SOFTMAX[1:])) as folder:
+        assert main(["record", "--missing", "--ladders", "softmax", "--modes", "cold"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("NVIDIA H200 (") and "): 0 of " in lines[0]
+    assert lines[1].startswith(f"{OTHER.device} (") and "): 1 of " in lines[1]
+    assert lines[2].split() == [SOFTMAX[0]["rung"], "1"]
+    assert lines[3].endswith(f"python -m kernels record --ladders softmax --out {folder / 'other.jsonl'}")
+
+
+def test_without_a_file_a_gpu_is_recorded_where_the_pages_look(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr("kernels.__main__.record", lambda out, *_: asked.append(out) or ())
+    monkeypatch.setattr(engines.load("cuda"), "status", lambda: Status(True, OTHER.device))
+    with own_recordings(tmp_path) as folder:
+        assert main(["record", "--ladders", "softmax"]) == 0
+    assert asked == [folder / "nvidia-other-24gb.jsonl"]
+    assert "The app shows them from its next start." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--engine", "cpu"], "name a file by --out"), (["--ladders", "gem"], "no ladder 'gem'")],
+)
+def test_what_cannot_be_recorded_is_named(arguments, message, capsys):
+    assert main(["record", *arguments]) == 2 and message in capsys.readouterr().err
+
+
+def test_a_recording_writes_the_levels_of_its_card_once(tmp_path, monkeypatch):
+    row = next(row for row in SOFTMAX if row.get("ceilings"))
+    found = memory_levels.gpu_levels(H200.device, {38: 1 << 20}.get, 1 << 30)
+    monkeypatch.setattr(memory_levels, "gpu", lambda status: found)
+    out = tmp_path / "here.jsonl"
+    sweep._write_levels(out, "cpu", row)
+    assert not levels.path_beside(out).exists()
+    sweep._write_levels(out, "cuda", row)
+    written = memory_levels.read(levels.path_beside(out))
+    assert written.levels == found.levels and written.date == row["date"]
+    assert written.copy_bytes_per_s == row["ceilings"]["copy_bytes_per_s"]
+    levels.path_beside(out).write_text("mine")
+    sweep._write_levels(out, "cuda", row)
+    assert levels.path_beside(out).read_text() == "mine"

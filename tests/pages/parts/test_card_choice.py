@@ -1,0 +1,105 @@
+"""The choice between cards: nothing with one card; with two a control, a table, links that keep it, notes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kernels import records
+from kernels.ladders import LADDERS
+from kernels.softmax.presets import SOFTMAX_PRESETS
+from tests.helpers.page_runner import links, open_page, strip, texts
+from tests.helpers.recordings import own_recordings
+from visuals import units
+
+PAGE = "softmax/page.py"
+SHAPE = next(iter(SOFTMAX_PRESETS.values())).shape
+OTHER = "own-nvidia-other"
+
+
+def other_rows(lacking: str):
+    """Returns the rows of the softmax ladder as a card that is half as fast would have them, without those of one rung."""
+    slower = {"median_ms", "p20_ms", "p80_ms"}
+    for row in records.recordings("softmax"):
+        if row["rung"] != lacking:
+            times = {name: 2 * row[name] for name in slower} | {
+                "samples_ms": [2 * ms for ms in row["samples_ms"]]
+            }
+            other = {"device": "NVIDIA Other"}
+            yield row | times | other | {"ceilings": row["ceilings"] | other}
+
+
+@pytest.fixture
+def two_cards(tmp_path):
+    rung = LADDERS["softmax"].rungs[-1].name
+    with own_recordings(tmp_path, other=list(other_rows(rung))):
+        yield
+
+
+def controls(at):
+    return [group for group in at.get("button_group") if group.proto.id.endswith("-card")]
+
+
+def open_at(**params):
+    return open_page(PAGE, view="explore", **params)
+
+
+def test_one_card_has_no_control_and_no_table():
+    at = open_at()
+    assert not controls(at) and "The same kernels on each card" not in texts(at)
+    assert not any("card" in params for params in links(at).values())
+
+
+def test_two_cards_have_a_control_and_a_table(two_cards):
+    at = open_at()
+    (control,) = controls(at)
+    assert [option.content for option in control.proto.options] == ["H200", "Other, own recording"]
+    text = texts(at)
+    assert "The same kernels on each card" in text and ">no recording</td>" in text
+    assert "2× the time." in text
+    assert "recorded · H200" in json.dumps(strip(at), ensure_ascii=False)
+
+
+def test_the_card_of_the_link_is_on_the_whole_page_and_links_keep_it(two_cards):
+    usual, at = open_at(), open_at(card=OTHER)
+    assert "recorded NVIDIA Other, cold" in texts(at) and "recorded NVIDIA H200" not in texts(at)
+    badges = [json.dumps(strip(page), ensure_ascii=False) for page in (usual, at)]
+    assert ["recorded · Other" in badge for badge in badges] == [False, True]
+    assert all(params.get("card") == OTHER for label, params in links(at).items() if label == "History")
+    assert any(params.get("card") == OTHER for params in links(at).values())
+
+
+def test_a_press_on_a_card_shows_it_and_another_one_goes_back(two_cards):
+    at = open_at()
+    controls(at)[0].set_value(OTHER).run()
+    assert at.query_params["card"] == OTHER and "recorded NVIDIA H200" not in texts(at)
+    assert "recorded · Other" in json.dumps(strip(at), ensure_ascii=False)
+    controls(at)[0].set_value("nvidia-h200").run()
+    assert "card" not in at.query_params and "recorded NVIDIA H200, cold" in texts(at)
+
+
+def test_a_ladder_without_rows_of_the_card_says_so(two_cards):
+    text = texts(open_page("gemm/page.py", view="explore", card=OTHER))
+    assert (
+        "The Other, own recording has no recording of these kernels. Their recordings are of the H200."
+        in text
+    )
+
+
+@pytest.mark.parametrize("card", ["nvidia-x", "<b>"])
+def test_an_unknown_card_is_noted_and_the_default_one_is_shown(card):
+    text = texts(open_at(card=card))
+    assert "card must be one of nvidia-h200; got" in text and "card=nvidia-h200 is used" in text
+    assert "<b>”" not in text and "recorded NVIDIA H200, cold" in text
+
+
+def test_shares_of_the_table_are_of_the_cards_own_roof(two_cards):
+    from visuals.charts import on_cards
+
+    ladder, cards = LADDERS["softmax"], records.cards_of("softmax")
+    found = on_cards.rows(ladder, SHAPE, lambda rung: rung.default_tiles, "cold", cards)
+    of_cards = next(rows for rows in found.values() if len(rows) == 2)
+    first, second = (on_cards.share_of_roof(of_cards[card]) for card in cards)
+    assert second == pytest.approx(first / 2), "the same ceilings, half the rate"
+    assert units.share(first) in on_cards.table(ladder, found, cards, SHAPE)

@@ -1,0 +1,82 @@
+"""The same kernels at the same shape on several cards: a table of recorded times, each with the share of its card's roof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from kernels import records
+from kernels.i18n import tr
+from kernels.model.rung import Ladder, Rung
+from kernels.records import Card, unsupported
+from visuals import units
+from visuals.charts import roofline
+
+Row = Mapping[str, Any]
+TilesOf = Callable[[Rung], Mapping[str, int]]
+
+
+def rows(
+    ladder: Ladder, shape: Any, tiles_of: TilesOf, mode: str, cards: Sequence[Card]
+) -> dict[str, dict[Card, Row]]:
+    """Returns the recordings at a shape by rung name and card, of the rungs that have one."""
+    found = {}
+    for rung in ladder.rungs:
+        of_cards = {card: records.recorded(rung.name, shape, tiles_of(rung), mode, card) for card in cards}
+        if of_rung := {card: row for card, row in of_cards.items() if row}:
+            found[rung.name] = of_rung
+    return found
+
+
+def share_of_roof(row: Row) -> float | None:
+    """Returns the rate as a share of what the measured peaks of the row's card allow; None if the peak of its units was not
+    measured."""
+    roof = roofline.roof_of(row, "recorded")
+    if not roof or not roofline.has_intensity(row) or roofline.row_units(row):
+        return None
+    dot = roofline.Dot(1, "", row, "recorded")
+    return dot.rate / roof.bound(dot.intensity)
+
+
+def sentence(rung: Rung, of_cards: Mapping[Card, Row], cards: Sequence[Card]) -> str:
+    """Returns the times of a rung on the first card and on the fastest other one, in a sentence; "" without both."""
+    others = [card for card in cards[1:] if card in of_cards]
+    if not others or cards[0] not in of_cards:
+        return ""
+    fastest = min(others, key=lambda card: of_cards[card]["median_ms"])
+    here, there = of_cards[cards[0]]["median_ms"], of_cards[fastest]["median_ms"]
+    return tr(
+        "{title} takes {time} on {card} and {other_time} on {other}: {ratio}× the time.",
+        title=units.named(rung.title_on("cuda"), first=True),
+        time=units.time_(here),
+        card=cards[0].name,
+        other_time=units.time_(there),
+        other=fastest.name,
+        ratio=units.ratio(there / here),
+    )
+
+
+def table(ladder: Ladder, found: Mapping[str, Mapping[Card, Row]], cards: Sequence[Card], shape: Any) -> str:
+    """Returns the HTML of a table: a line for each rung, a column for each card. A cell without a row says why."""
+    label = tr("Times by card")
+    head = "".join(f'<th scope="col">{escape(card.name)}</th>' for card in cards)
+    lines = []
+    for rung in (rung for rung in ladder.rungs if rung.name in found):
+        cells = "".join(
+            f'<td style="white-space:nowrap">{escape(_cell(rung, found[rung.name].get(card), card, shape))}</td>'
+            for card in cards
+        )
+        lines.append(f'<tr><th scope="row">{escape(rung.title_on("cuda"))}</th>{cells}</tr>')
+    return (
+        f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
+        f'<table class="kt-table kt-shares"><tr><td></td>{head}</tr>{"".join(lines)}</table></div>'
+    )
+
+
+def _cell(rung: Rung, row: Row | None, card: Card, shape: Any) -> str:
+    if row is None:
+        entry = unsupported.recorded(rung.name, shape, card)
+        return unsupported.plain(entry["said"]) if entry else tr("no recording")
+    share = share_of_roof(row)
+    return units.time_(row["median_ms"]) + (f", {units.share(share)}" if share is not None else "")
