@@ -57,9 +57,7 @@ def control(*ladders: str) -> None:
         )  # fmt: skip
     if wish and shown and shown.key != wish:
         named = {"card": records.known_cards()[wish].name, "shown": shown.name}
-        quiet(
-            tr("The {card} has no recording of these kernels. Their recordings are of the {shown}.", **named)
-        )
+        quiet(tr("No recording of these kernels exists for the card {card}. These are of {shown}.", **named))
 
 
 def _choose(default: str) -> None:

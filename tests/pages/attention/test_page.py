@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import records
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, AttentionShape
 from pages import _cards
@@ -16,6 +15,7 @@ from pages.attention.controls import CHIPS
 from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
 from tests.helpers.page_runner import components, finish, heads, links, open_page, stages, strip, texts
+from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from visuals.attention.inputs import KINDS
 from visuals.attention.scene import why_not
@@ -256,7 +256,7 @@ def test_run_uses_page_tiles_for_the_selected_rung_only():
     assert "stale: measured at B1 H1 N40 d4 causal" in texts(at) and not at.exception
 
 
-def test_recorded_peaks_are_compared_with_the_prediction(monkeypatch):
+def test_recorded_peaks_are_compared_with_the_prediction():
     shape, found = ATTENTION_PRESETS["attention-8192"].shape, []
     for name in ("naive", "flash"):
         rung = RUNGS[name]
@@ -264,13 +264,13 @@ def test_recorded_peaks_are_compared_with_the_prediction(monkeypatch):
         found.append(a_full_row(
             rung=rung.name, shape=shape.params(), tiles=rung.default_tiles, engine="cuda", device="a GPU", peak_bytes=peak, flops=shape.flops,
         ))  # fmt: skip
-    monkeypatch.setattr(records, "recordings", lambda: found)
-    html = texts(open_at(view="memory", **ADDRESS.at_shape(ADDRESS.read({})[0], shape)))
+    with recordings(*found):
+        html = texts(open_at(view="memory", **ADDRESS.at_shape(ADDRESS.read({})[0], shape)))
+        other = texts(open_at(view="memory", H=3, N=8192, d=64))
     assert (
         "recorded a GPU, peak: ◆" in html
         and "2 measured peaks have a prediction. All equal it to the byte." in html
     )
-    other = texts(open_at(view="memory", H=3, N=8192, d=64))
     assert "recorded a GPU" not in other and "peaks" not in other
 
 

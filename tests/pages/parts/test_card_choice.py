@@ -82,8 +82,7 @@ def test_a_press_on_a_card_shows_it_and_another_one_goes_back(two_cards):
 def test_a_ladder_without_rows_of_the_card_says_so(two_cards):
     text = texts(open_page("gemm/page.py", view="explore", card=OTHER))
     assert (
-        "The Other, own recording has no recording of these kernels. Their recordings are of the H200."
-        in text
+        "No recording of these kernels exists for the card Other, own recording. These are of H200." in text
     )
 
 

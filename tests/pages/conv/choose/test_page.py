@@ -16,6 +16,7 @@ from pages.conv.choose import address, controls, map
 from pages.conv.choose import networks as choose_networks
 from tests.helpers.page_runner import finish, links, open_page, texts
 from tests.helpers.race_rows import LADDER, timed
+from tests.helpers.recordings import recordings
 from visuals.conv.choose import story
 
 SMALL = ConvShape(1, 2, 8, 8, 3, 3, 3, pad=1)
@@ -45,17 +46,16 @@ def recorded(monkeypatch):
         "device": "GPU X",
         "date": "2026-01-02",
     }
-    caches = (
-        records._by_setting, records._by_kernel, records._nearest,
-        map._by_shape, choose_networks._timed, story.examples,
-    )  # fmt: skip
-    monkeypatch.setattr(records, "recordings", lambda: rows)
+    caches = map._by_shape, choose_networks._timed, story.examples
     monkeypatch.setattr(
-        unsupported, "recorded", lambda rung, shape: refusal if rung == "conv/cudnn-direct" else None
+        unsupported,
+        "recorded",
+        lambda rung, shape, card=None: refusal if rung == "conv/cudnn-direct" else None,
     )
     for cache in caches:
         cache.cache_clear()
-    yield rows
+    with recordings(*rows):
+        yield rows
     monkeypatch.undo()
     for cache in caches:
         cache.cache_clear()
