@@ -9,7 +9,8 @@ from kernels import records
 from kernels.i18n import tr
 from kernels.records import cards, files
 from kernels.records.cards import PARAM
-from pages.parts.query import write, wrong_value
+from pages.parts.address import quoted
+from pages.parts.query import note_on, write
 from pages.parts.text import note, quiet
 
 _OF_PAGE = "_card_of_page"  # the choice in the last run of the whole page: a fragment draws only a part of it
@@ -29,7 +30,10 @@ def begin_page() -> None:
     st.session_state[_OF_PAGE] = of_reader()
     wish, known = st.query_params.get(PARAM), records.known_cards()
     if wish and wish not in known:
-        wrong_value(PARAM, wish, tuple(known))
+        fields = {"known": ", ".join(known), "card": quoted(wish)}
+        note_on(
+            PARAM, [tr("card must be one of {known}; got {card}: each lesson shows its usual card", **fields)]
+        )
 
 
 def kept() -> dict[str, str]:

@@ -21,7 +21,7 @@ _ELSEWHERE = {
     "order": ("explaining", "warps", "map", "timeline", "library", "fragments"),
     "engine": ("cuda", "emulator", "cpu"),
 }
-_WRONG = "_wrong_choices"  # of this run: the value of the URL and the choices, by name
+_WRONG = "_wrong_choices"  # of this run: notes on values of the URL, by name
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
@@ -197,14 +197,18 @@ def chosen(name: str, choices: Iterable[str]) -> str:
 
 
 def wrong_value(name: str, value: str, choices: Iterable[str]) -> None:
-    """Keeps a value of the URL that is none of its choices for `wrong_choices`."""
-    st.session_state.setdefault(_WRONG, {})[name] = value, tuple(choices)
+    """Keeps a value of the URL that is none of its choices for `wrong_choices`; the first choice is used then."""
+    note_on(name, address.choice_notes(name, value, tuple(choices)))
+
+
+def note_on(name: str, notes: Iterable[str]) -> None:
+    """Keeps notes on a value of the URL for `wrong_choices`."""
+    st.session_state.setdefault(_WRONG, {})[name] = tuple(notes)
 
 
 def wrong_choices() -> list[str]:
     """Returns a note for each value of the URL that `chosen` did not find among its choices in this run."""
-    wrong = st.session_state.get(_WRONG, {}).items()
-    return [note for name, (value, choices) in wrong for note in address.choice_notes(name, value, choices)]
+    return [note for notes in st.session_state.get(_WRONG, {}).values() for note in notes]
 
 
 def others(fields: Fields) -> dict[str, str]:

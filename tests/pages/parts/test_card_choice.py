@@ -80,7 +80,7 @@ def test_a_press_on_a_card_shows_it_and_another_one_goes_back(two_cards):
 
 
 def test_a_ladder_without_rows_of_the_card_says_so(two_cards):
-    text = texts(open_page("gemm/page.py", view="explore", card=OTHER))
+    text = texts(open_page("conv/im2col.py", view="explore", card=OTHER))
     assert (
         "No recording of these kernels exists for the card Other, own recording. These are of H200." in text
     )
@@ -89,7 +89,8 @@ def test_a_ladder_without_rows_of_the_card_says_so(two_cards):
 @pytest.mark.parametrize("card", ["nvidia-x", "<b>"])
 def test_an_unknown_card_is_noted_and_the_default_one_is_shown(card):
     text = texts(open_at(card=card))
-    assert "card must be one of nvidia-h200; got" in text and "card=nvidia-h200 is used" in text
+    known = ", ".join(sorted(records.known_cards()))
+    assert f"card must be one of {known}; got" in text and "each lesson shows its usual card" in text
     assert "<b>”" not in text and "recorded NVIDIA H200, cold" in text
 
 
