@@ -25,7 +25,7 @@ from kernels.memory.shape import BanksShape
 from kernels.model.program import Launch
 from kernels.parallel import timeline as timelines
 from kernels.parallel.plan import DATA, PIPELINES, Plan
-from kernels.records import Card, files, unsupported
+from kernels.records import Card, cards, files, unsupported
 from kernels.transfers import recorded as transfers
 from kernels.transfers.scenarios import SCENARIOS
 from visuals import units
@@ -136,11 +136,18 @@ def rungs_title(name: str) -> str:
 
 
 def gemm() -> str:
-    """Returns every rung at 4096 x 4096 x 4096 with its default tiles, compared with the library's of the same type."""
+    """Returns every rung at 4096 x 4096 x 4096 with its default tiles, compared with the library's of the same type: a table
+    for each card."""
+    return "\n\n".join(_gemm_on(card) for card in records.cards_of("gemm"))
+
+
+def _gemm_on(card: cards.Card) -> str:
+    shown = card == records.shown("gemm")
+    apart = "uncoalesced and INT8, which ran in another" if shown else "INT8, which ran in another"
     lines = [
-        f"M = N = K = {SIDE:,}, {_on('gemm')}, cold. *Of the library*: the speed as a share of cuBLAS on the same types. The "
-        "samples of both were interleaved in one run, except for uncoalesced and INT8, which ran in another. INT8 is compared "
-        "with cuBLAS FP32.",
+        f"M = N = K = {SIDE:,}, {_on('gemm') if shown else f'recorded on an {card.device}'}, cold. *Of the library*: the speed "
+        f"as a share of cuBLAS on the same types. The samples of both were interleaved in one run, except for {apart}. INT8 is "
+        "compared with cuBLAS FP32.",
         "",
         "| rung | in, sums | tiles | median (p20 to p80, n) | TFLOP/s | of the library |",
         "|---|---|---|---|---|---|",
@@ -148,10 +155,10 @@ def gemm() -> str:
     for dtype in ("fp32", "fp16", "bf16", "int8"):
         shape = GemmShape(SIDE, SIDE, SIDE, dtype=dtype)
         library = records.recorded(
-            LIBRARY[dtype], GemmShape(SIDE, SIDE, SIDE) if dtype == "int8" else shape, {}
+            LIBRARY[dtype], GemmShape(SIDE, SIDE, SIDE) if dtype == "int8" else shape, {}, card=card
         )
         for rung in LADDERS["gemm"].rungs:
-            if row := records.recorded(rung.name, shape, rung.default_tiles):
+            if row := records.recorded(rung.name, shape, rung.default_tiles, card=card):
                 lines.append(_gemm_line(rung, row, dtype, library))
     return "\n".join(lines)
 

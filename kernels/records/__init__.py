@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from kernels.ladders import LADDERS, ladder_of
+from kernels.ladders import ladder_of
 from kernels.records import cards, files
 from kernels.records import nearest as nearest_module
 from kernels.records.cards import Card
@@ -79,15 +79,9 @@ def cards_of(*ladders: str) -> tuple[Card, ...]:
 
 
 def covered(ladder: str, card: Card) -> int:
-    """Returns how many pairs of a kernel and a preset of a ladder have a row of the card, cold, at the default tile sizes."""
-    found = LADDERS.get(ladder)
-    if not found:
-        return 0
-    return sum(
-        recorded(rung.name, preset.shape, rung.default_tiles, card=card) is not None
-        for preset in found.presets.values()
-        for rung in found.rungs
-    )
+    """Returns how many settings of a ladder (kernel, shape, tile sizes, mode) have a row of the card. Presets are a part of
+    them: a chapter also needs the small shape on its stage."""
+    return len(_by_setting(ladder, card))
 
 
 @cache

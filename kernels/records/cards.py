@@ -47,8 +47,8 @@ def slug(device: str) -> str:
 
 
 def default(coverage: Mapping[Card, int]) -> Card | None:
-    """Returns the card that a ladder is shown from: the one that covers most, by the number of kernels and presets with a
-    row. If two cover as much, FIRST goes before others, a shipped recording before an own one. None without cards."""
+    """Returns the card that a ladder is shown from: the one that covers most, by the number of settings with a row.
+    If two cover as much, FIRST goes before others, a shipped recording before an own one. None without cards."""
 
     def order(card: Card) -> tuple:
         return -coverage[card], card.key != FIRST, card.own, card.key
