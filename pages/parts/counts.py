@@ -19,8 +19,8 @@ from kernels.i18n import mark, tr
 from kernels.jobs.counts import Count
 from kernels.jobs.job import Job, JobError
 from kernels.model.rung import Rung
-from pages._watch import Watch
 from pages.parts.run_settings import RunSettings
+from pages.parts.watch import Watch
 from pages.parts.worker import counts
 from visuals import units
 

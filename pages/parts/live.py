@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages._watch import Watch
+from pages.parts.watch import Watch
 
 
 @cache

@@ -16,13 +16,13 @@ from kernels.machine.status import Status
 from kernels.machine.timing import MODES
 from kernels.model.rung import Ladder
 from kernels.records import unsupported
-from pages._watch import Watch
 from pages.parts import cards, lesson, why
 from pages.parts.controls import Link, option
 from pages.parts.query import chosen, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.sizes import Shown, Sizes, shown
 from pages.parts.text import card_title, note
+from pages.parts.watch import Watch
 from pages.parts.worker import cards as cards_of_pool
 from pages.parts.worker import worker
 from visuals.charts.story import Story

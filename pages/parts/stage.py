@@ -10,13 +10,13 @@ from typing import Any
 import streamlit as st
 
 from kernels.model.rung import Rung
-from pages._watch import Watch
 from pages.parts import counts, every_step, run
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.query import write
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
+from pages.parts.watch import Watch
 from visuals import stage
 from visuals.scene.scene import Scene
 from visuals.strip import strip

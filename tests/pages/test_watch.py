@@ -14,8 +14,9 @@ from starlette.applications import Starlette
 
 from kernels.jobs.worker import Worker
 from pages import _watch
-from pages._watch import Watch, route
+from pages._watch import route
 from pages.parts import run
+from pages.parts.watch import Watch
 from tests.children.helpers import act, begun
 
 

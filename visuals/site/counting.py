@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from kernels.jobs import counts as jobs
 from kernels.jobs.counts import Count
 from kernels.jobs.job import Job, JobError
+from kernels.jobs.settings import HERE, VARIABLE
 from kernels.model.rung import Rung
 from kernels.records.row import kernel_digest
 from kernels.runner import run
@@ -71,4 +73,5 @@ def install(file: Path | None = None) -> list[CountsHere]:
 
     Counts.file = file
     jobs.Counts = Counts
+    os.environ[VARIABLE] = HERE  # no job service is started
     return used
