@@ -14,7 +14,7 @@ from kernels import sources
 from kernels.engines.emulator.compiler import compile as compiler
 from kernels.ladders import ladder_of
 from kernels.model import values
-from kernels.model.program import INPUT, Launch, Program
+from kernels.model.program import INPUT, Launch, Program, buffer_of
 from kernels.model.rung import Rung
 from kernels.runner import inputs_of
 
@@ -43,7 +43,7 @@ class Case:
 
     def expected(self) -> dict[str, np.ndarray]:
         arrays = {name: a.copy() for name, a in self.arrays().items()}
-        self.launch.cpu(*(arrays[a] if isinstance(a, str) else a for a in self.launch.args))
+        self.launch.cpu(*_passed(self.launch, arrays))
         return {name: arrays[name] for name in self.outputs}
 
     def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
@@ -70,7 +70,9 @@ class Case:
         """Returns the arguments as text: "x float32 [4096]", "int32 7"."""
         arrays = self.arrays()
         return [
-            f"{a} {arrays[a].dtype} {list(arrays[a].shape)}" if isinstance(a, str) else f"{a.dtype} {a}"
+            f"{name} {arrays[name].dtype} {list(arrays[name].shape)}"
+            if (name := buffer_of(a))
+            else f"{a.dtype} {a}"
             for a in self.launch.args
         ]
 
@@ -108,8 +110,8 @@ def steps(rung: Rung, shape: Any, *entries: str, **tiles: int) -> Iterator[Case]
         arrays = inputs_of(ladder_of(rung.name), shape, program)
         arrays |= {b.name: unwritten(*b.shape, dtype=b.dtype) for b in program.buffers if b.role != INPUT}
         for previous in program.steps[:n]:
-            previous.cpu(*(arrays[a] if isinstance(a, str) else a for a in previous.args))
-        return {a: arrays[a] for a in program.steps[n].args if isinstance(a, str)}
+            previous.cpu(*_passed(previous, arrays))
+        return {name: arrays[name] for name in _buffers(program.steps[n])}
 
     for n, launch in enumerate(program.steps):
         if isinstance(launch, Launch) and (not entries or launch.entry in entries):
@@ -121,6 +123,16 @@ def steps(rung: Rung, shape: Any, *entries: str, **tiles: int) -> Iterator[Case]
 
 def _written(program: Program, launch: Launch) -> tuple[str, ...]:
     """Returns the outputs of the program that a launch takes; of a launch that takes none, its last buffer."""
-    buffers = [a for a in launch.args if isinstance(a, str)]
+    buffers = _buffers(launch)
     results = {b.name for b in program.outputs}
     return tuple(a for a in buffers if a in results) or (buffers[-1],)
+
+
+def _buffers(launch: Launch) -> list[str]:
+    """Returns the names of the buffers that a launch takes, by a pointer or by a tensor map."""
+    return [name for a in launch.args if (name := buffer_of(a))]
+
+
+def _passed(launch: Launch, arrays: Mapping[str, np.ndarray]) -> list[Any]:
+    """Returns the arguments of a launch's NumPy implementation."""
+    return [arrays[name] if (name := buffer_of(a)) else a for a in launch.args]

@@ -25,7 +25,7 @@ from kernels.machine.status import Status
 from kernels.machine.timing import Budget
 from kernels.model.program import LibraryCall, Program, RefusedError, RuleError, UnsupportedError
 from kernels.model.rung import Rung
-from kernels.records import availability, rows, unsupported
+from kernels.records import Card, availability, rows, unsupported
 from kernels.records.jsontext import RowError, canonical, load
 from kernels.runner import compare, run, seeded_inputs
 
@@ -257,7 +257,8 @@ def test_rule_quotes_the_recording_first(monkeypatch):
         "said": message,
         "date": "2026-11-21",
     }
-    monkeypatch.setattr(unsupported, "_recorded", lambda: {(WINOGRAD, canonical(SHAPE.params())): entry})
+    of_card = {(WINOGRAD, canonical(SHAPE.params())): entry}
+    monkeypatch.setattr(unsupported, "_recorded", lambda: {Card("NVIDIA H200"): of_card})
     rung = next(r for r in conv_library.RUNGS if r.name == WINOGRAD)
     assert (
         next(iter(availability.reasons(rung, SHAPE, {}))) == f"{message} (tried on NVIDIA H200, 2026-11-21)"
