@@ -14,9 +14,10 @@ from kernels.model.program import Launch
 from kernels.model.rung import MIN_CAPABILITY
 from kernels.records import availability
 
-AMPERE = 8, 0
+AMPERE, HOPPER = (8, 0), (9, 0)
 # By the PTX ISA's "Target ISA notes" each requires sm_80.
 NEEDS_AMPERE = re.compile(r"cp\.async|m16n8k(?:16|32)|cvt\.\S*(?:f16x2|bf16x2)\.f32|mma\.\S*\.bf16|\.tf32")
+NEEDS_HOPPER = re.compile(r"wgmma\.|cp\.async\.bulk|setmaxnreg|mbarrier\.try_wait")  # these sm_90
 needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
 
 
@@ -32,14 +33,19 @@ def test_capability_of_a_rung_is_what_its_kernels_need(ladder):
         for preset in ladder.presets.values():
             if not availability.runs(rung, preset.shape, rung.default_tiles):
                 continue
-            needs_ampere = any(
-                NEEDS_AMPERE.search(precompiled.ptx(step.source, step.defines))
-                for step in launches(rung, preset.shape)
-            )
+            needed = max(map(_needed, launches(rung, preset.shape)), default=MIN_CAPABILITY)
             reported = rung.capability(preset.shape)
-            assert reported in (MIN_CAPABILITY, AMPERE)
-            if needs_ampere or not rung.library:
-                assert reported == (AMPERE if needs_ampere else MIN_CAPABILITY), (rung.name, preset.shape)
+            assert reported in (MIN_CAPABILITY, AMPERE, HOPPER)
+            if needed > MIN_CAPABILITY or not rung.library:
+                assert reported == needed, (rung.name, preset.shape)
+
+
+def _needed(step: Launch) -> tuple[int, int]:
+    """Returns the compute capability that the instructions of a kernel need."""
+    ptx = precompiled.ptx(step.source, step.defines)
+    if NEEDS_HOPPER.search(ptx):
+        return HOPPER
+    return AMPERE if NEEDS_AMPERE.search(ptx) else MIN_CAPABILITY
 
 
 def test_cublas_multiplies_tf32_and_bf16_from_capability_8_0_on():
