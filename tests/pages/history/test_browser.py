@@ -23,14 +23,14 @@ from visuals import units
 
 pytestmark = pytest.mark.browser
 
-RECORDED = len(records.recordings())
+RECORDED = len(records.everything())
 TOY = CONV_PRESETS["toy"].shape
 DIRECT, LIBRARY = (
     id_of(records.recorded(r, TOY, {"BLOCK": 256})) for r in ("conv/direct", "conv/im2col-cublas")
 )
-MS = {id_of(row): row["median_ms"] for row in records.recordings()}
+MS = {id_of(row): row["median_ms"] for row in records.everything()}
 TOYS = sum(
-    (r["rung"], r["shape"], r["mode"]) == ("conv/direct", TOY.params(), "cold") for r in records.recordings()
+    (r["rung"], r["shape"], r["mode"]) == ("conv/direct", TOY.params(), "cold") for r in records.everything()
 )
 CARD = ".st-key-card_compared"
 
@@ -117,7 +117,7 @@ def test_filters_are_in_the_url(history):
     settled(page)
     page.get_by_role("combobox", name="caches").click()
     page.get_by_role("option", name="hot").click()
-    hot_count = sum(r["mode"] == "hot" for r in records.recordings())
+    hot_count = sum(r["mode"] == "hot" for r in records.everything())
     expect(page).to_have_url(re.compile(r"caches=hot"))
     expect(page.locator(".kt-where").nth(1)).to_contain_text("hot")
     page.get_by_label("shape").fill("N=32 H=7")
@@ -125,7 +125,7 @@ def test_filters_are_in_the_url(history):
     expect(page).to_have_url(re.compile(r"shape=N"))
     filtered = sum(
         r["mode"] == "hot" and r["shape"].get("N") == 32 and r["shape"].get("H") == 7
-        for r in records.recordings()
+        for r in records.everything()
     )
     expect(head).to_have_text(f"{filtered} runs, newest first")
     page.get_by_label("shape").fill("no such shape")
@@ -173,7 +173,7 @@ def test_first_screen_leads_to_the_runs_of_a_lesson_and_shape(page, server):
 def test_export_has_the_filtered_rows(history):
     page = history("rung=conv%2Fdirect&shape=N%3D32&origin=recorded")
     settled(page)
-    expected = [r for r in records.recordings() if r["rung"] == "conv/direct" and r["shape"]["N"] == 32]
+    expected = [r for r in records.everything() if r["rung"] == "conv/direct" and r["shape"]["N"] == 32]
     exported = rows.parse(download(page, "JSON"))
     assert sorted(map(id_of, exported)) == sorted(map(id_of, expected))
     table = list(csv.DictReader(io.StringIO(download(page, "CSV"))))

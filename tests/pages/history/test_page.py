@@ -19,7 +19,7 @@ from tests.helpers.rows_of import a_row
 from visuals import units
 
 open_at = partial(open_page, "history/page.py")
-TOTAL = len(records.recordings())
+TOTAL = len(records.everything())
 TOY = CONV_PRESETS["toy"].shape
 DIRECT, LIBRARY = (records.recorded(r, TOY, {"BLOCK": 256}) for r in ("conv/direct", "conv/im2col-cublas"))
 
@@ -56,13 +56,13 @@ def test_first_screen_groups_runs_by_lesson_and_shape(empty_store):
     at = open_at()
     data = listed(at)
     assert f"{TOTAL:,} runs, by lesson and shape" in texts(at) and data["lines"] == []
-    recorded = {row["rung"].partition("/")[0] for row in records.recordings()}
+    recorded = {row["rung"].partition("/")[0] for row in records.everything()}
     lessons = [lesson for lesson, ladders in history.LESSONS.items() if recorded & set(ladders)]
     assert [lesson["title"] for lesson in data["lessons"]] == lessons
-    shapes = {(r["rung"].partition("/")[0], str(r["shape"])) for r in records.recordings()}
+    shapes = {(r["rung"].partition("/")[0], str(r["shape"])) for r in records.everything()}
     assert sum(len(lesson["groups"]) for lesson in data["lessons"]) == len(shapes)
     softmax = next(lesson for lesson in data["lessons"] if lesson["title"] == "softmax")
-    rung_rows = [r for r in records.recordings() if r["rung"].startswith("softmax/")]
+    rung_rows = [r for r in records.everything() if r["rung"].startswith("softmax/")]
     assert softmax["about"].endswith(f" · {len(rung_rows)} runs")
 
 
@@ -73,7 +73,7 @@ def test_group_lists_its_runs_with_the_lesson_in_their_names(empty_store):
     data = listed(at)
     of_shape = [
         r
-        for r in records.recordings()
+        for r in records.everything()
         if r["rung"].startswith("softmax/") and rows.shape_text(r) == group["shape"]
     ]
     assert f"{len(of_shape)} runs of softmax {group['shape']}, newest first" in texts(at)
@@ -97,7 +97,7 @@ def test_runs_of_this_machine_are_above_the_groups_and_in_them(empty_store):
 
 @pytest.mark.slow
 def test_every_run_is_on_exactly_one_page_in_order(empty_store):
-    dates = sorted({rows.measured_at(row) for row in records.recordings()})
+    dates = sorted({rows.measured_at(row) for row in records.everything()})
     empty_store.add([a_row(n, time=f"{dates[n % 2 and -1]}T00:00:{n:02}Z") for n in range(30)])
     archive = history.Archive()
     entries = [e for skip in range(0, TOTAL + 40, 20) for e in archive.some(Filter(), 20, skip)]
@@ -132,14 +132,14 @@ def test_runs_measured_here_come_first_and_are_named_measured(empty_store):
 )  # fmt: skip
 def test_filters_from_the_url(empty_store, params, means):
     at = open_at(**params)
-    assert f"{sum(map(means, records.recordings())):,} runs, newest first" in texts(at)
+    assert f"{sum(map(means, records.everything())):,} runs, newest first" in texts(at)
     assert "kt-note" not in texts(at)
 
 
 def test_changed_filter(empty_store):
     at = open_at()
     at.selectbox(key="caches").set_value("hot").run()
-    assert {line["device"] for line in listed(at)["lines"]} == {"NVIDIA H200, hot"}
+    assert all(line["device"].endswith(", hot") for line in listed(at)["lines"])
     at.text_input(key="shape").set_value("nothing like it").run()
     assert "No run has these values." in texts(at) and not components(at)
     assert not at.exception
