@@ -21,7 +21,7 @@ def scene(**params):
 
 
 def test_tiles_are_loaded_and_released(watch):
-    stage, expected = watch("step=7"), scene()
+    stage, expected = watch("step=9"), scene()
     expect(stage.caption).to_contain_text("Iteration 1: tile 1 is in buffer 0.")
     expect(stage.caption).to_contain_text("Meanwhile, tiles 2 to 3 are being copied.")
     stage.root.press("End")
