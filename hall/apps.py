@@ -32,7 +32,7 @@ MISSING = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What `python -m hall` is told. `hosts`: names by which readers reach this machine, beside its address; `drain_s`: how
+    """The options of `python -m hall`. `hosts`: names by which readers reach this machine, beside its address; `drain_s`: how
     long a restart waits for the readers of a process to leave."""
 
     processes: int = 2

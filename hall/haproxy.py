@@ -26,7 +26,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Proxy:
-    """What HAProxy is told. `certificate`: a PEM file with certificate and key, for HTTPS; other sites can then embed the
+    """The settings of HAProxy. `certificate`: a PEM file with certificate and key, for HTTPS; other sites can then embed the
     app. `admin`: the socket by which servers are drained; `base`: server.baseUrlPath."""
 
     servers: Sequence[Server]

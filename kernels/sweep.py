@@ -43,8 +43,8 @@ FEW = 30  # samples
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is measured. `presets` and `batches` empty: every preset, at its own batch alone. A name of GROUPS among
-    `presets` stands for those of the group. `ladders` empty: all. With `cases` nothing else is measured. `runs` decides
+    """What is measured. `presets` and `batches` empty: every preset, at its own batch alone. A name of GROUPS in
+    `presets` means each preset of the group. `ladders` empty: all. With `cases` nothing else is measured. `runs` decides
     which rungs can run a shape: on this machine, or on another one (`by_rules`)."""
 
     engine: str

@@ -23,7 +23,7 @@ def make_cheaper() -> None:
 
 
 class _SessionView(Mapping):
-    """The values of a session by the keys of its controls, read when they are asked for."""
+    """The values of a session by the keys of its controls, each read at its use."""
 
     def __init__(self, session: SafeSessionState):
         self._session = session

@@ -20,7 +20,9 @@ from kernels.records import folder
 ROOT = Path(__file__).parents[2]
 SOURCES = ("*.py", "*.cu", "*.cuh", "*.zip", "*.json")  # of what a run executes
 MAX_SOCKET = 100  # characters of a socket's path: Linux and macOS allow hardly more
-SHARED_SETTINGS = ("CUDA_VISIBLE_DEVICES",)  # environment variables that every app of one service has alike
+SHARED_SETTINGS = (
+    "CUDA_VISIBLE_DEVICES",
+)  # environment variables with the same value in every app of one service
 
 
 @dataclass(frozen=True)

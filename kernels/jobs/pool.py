@@ -308,7 +308,7 @@ class OnCard:
 def _addresses(client: Any) -> set[str]:
     """Returns the addresses of all workers. JobError if the scheduler is gone.
 
-    The scheduler is asked: the client's own `scheduler_info` may have been replaced by one without workers meanwhile.
+    The answer comes from the scheduler: the client's own `scheduler_info` may have been replaced by one without workers meanwhile.
     """
     try:
         return set(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
@@ -393,14 +393,16 @@ def perform(
     _jobs[name], changed = (worker, job), threading.Event()
     job.listen(changed.set)
     changed.set()  # it may have been done before
-    told, parts = None, 0
+    reported, parts = None, 0
     try:
         while True:
             changed.wait()
             changed.clear()
-            if (job.share, job.text) != told:
-                told = job.share, job.text
-                dask.log_event(TOPIC, {"run": name, "kind": "progress", "share": told[0], "text": told[1]})
+            if (job.share, job.text) != reported:
+                reported = job.share, job.text
+                dask.log_event(
+                    TOPIC, {"run": name, "kind": "progress", "share": reported[0], "text": reported[1]}
+                )
             for part in job.parts[parts:]:
                 parts += 1
                 dask.log_event(TOPIC, {"run": name, "kind": "part", "part": part})

@@ -6,6 +6,7 @@ the way back goes on meanwhile. The update waits for all buckets.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -123,7 +124,7 @@ class _Memory:
     calls: list[Callable[[], None]]
 
 
-class Ranks:
+class Ranks(ABC):
     """The GPUs of a team with the arrays of their parts of a step, and their launches as CUDA graphs."""
 
     def __init__(self, team: Team):
@@ -162,13 +163,13 @@ class Ranks:
             with self.team.devices.on(rank) as stream:
                 graph.launch(stream)
 
+    @abstractmethod
     def step(self) -> None:
         """Queues one step on all GPUs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def weights(self) -> list[np.ndarray]:
         """Returns the whole weights, float32: of each GPU, or joined from all."""
-        raise NotImplementedError
 
     def reset(self) -> None:
         """Sets weights and state back to the first ones."""

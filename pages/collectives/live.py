@@ -1,64 +1,29 @@
-"""The run of a collective on the GPUs of this machine: the job that the strip's button starts, and its rows."""
+"""The run of a collective on the GPUs of this machine: the rows of the job that the strip's button starts."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
-import streamlit as st
-
-from kernels import activity
 from kernels.engines.cuda import devices
 from kernels.i18n import tr
 from kernels.jobs.exchange import Exchange
-from kernels.jobs.job import Job, JobError
-from pages.parts.worker import worker
+from pages.parts.one_run import Row, one_run
 
-KEY = "exchange"
-Row = Mapping[str, Any]
+KEY = "exchange"  # of the run in the session
 
 
-@dataclass
-class Live:
-    """One run: its request, the job while it runs, the rows by algorithm, and why it gave none."""
-
-    request: Exchange
-    job: Job | None = None
-    rows: dict[str, Row] = field(default_factory=dict)
-    counted: tuple[Row, ...] = ()  # of emulated GPUs
-    error: str = ""
-
-    @property
-    def running(self) -> bool:
-        return self.job is not None
-
-    def poll(self) -> None:
-        """Takes the rows of a job that is over."""
-        if self.job is None or not self.job.done:
-            return
-        job, self.job = self.job, None
-        try:
-            found = job.result()
-        except JobError as error:
-            self.error = str(error)
-            return
-        self.counted = tuple(row for row in found if "same_bytes" in row)
-        self.rows = {row["algorithm"]: row for row in found if "median_ms" in row}
-        refused = [f"{row['algorithm']}: {row['refused']}" for row in found if "refused" in row]
-        self.error = "; ".join(refused)
-
-    def text(self) -> str:
-        """Returns how far the job is, or what was counted on emulated GPUs."""
-        if not self.job:
-            return _counted(self.counted) if self.counted else ""
-        ahead = worker().position(self.job)
-        return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(self.job.text)
+def measured(request: Exchange) -> dict[str, Row]:
+    """Returns the rows of a collective that ran here, by algorithm; {} before it ran."""
+    return {row["algorithm"]: row for row in one_run(KEY).rows(request) if "median_ms" in row}
 
 
-def _counted(rows: tuple[Row, ...]) -> str:
-    """Returns what emulated GPUs did, in a sentence."""
+def emulated(request: Exchange) -> str:
+    """Returns what emulated GPUs did, in a sentence; "" before they ran."""
+    counted = [row for row in one_run(KEY).rows(request) if "same_bytes" in row]
+    return _sentence(counted) if counted else ""
+
+
+def _sentence(rows: Sequence[Row]) -> str:
     if all(row["equal"] and row["same_bytes"] for row in rows):
         return tr(
             "Emulated: {n} kernels on {gpus} GPUs. All sums are right and equal bit for bit, all bytes as scheduled.",
@@ -68,26 +33,11 @@ def _counted(rows: tuple[Row, ...]) -> str:
     return tr("Emulated: {kernel} differs from its schedule.", kernel=wrong)
 
 
-def current() -> Live | None:
-    return st.session_state.get(KEY)
-
-
-def start(request: Exchange) -> None:
-    """Queues a run. It replaces the one before."""
-    owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
-    live = st.session_state[KEY] = Live(request)
-    try:
-        live.job = worker().submit(request, owner=owner)
-    except JobError as error:
-        live.error = str(error)
-
-
-def stop() -> None:
-    """Ends the run."""
-    live = current()
-    if live and live.job:
-        worker().cancel(live.job)
-        live.job = None
+def error(request: Exchange) -> str:
+    """Returns why the run of a collective gave nothing, or which algorithms were refused; "" if all ran."""
+    run = one_run(KEY)
+    refused = [f"{row['algorithm']}: {row['refused']}" for row in run.rows(request) if "refused" in row]
+    return run.error_of(request) or "; ".join(refused)
 
 
 def refusal(ranks: int) -> str:

@@ -13,13 +13,13 @@ from kernels.i18n import tr
 from kernels.jobs.exchange import Exchange
 from pages.collectives import address, live
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
+from pages.parts.one_run import POLL_S, OneRun, one_run
 from pages.parts.query import url_is_stale
 from visuals import stage
 from visuals.collectives import strip
 from visuals.collectives.evidence import CollectiveEvidence
 from visuals.strip.strip import Run
 
-POLL_S = 0.25
 KEY = "collectives"
 STAGE, REAL = "stage", "real"
 
@@ -33,19 +33,13 @@ class CollectiveStage:
 
     def draw(self) -> None:
         """Draws the stage and its strip. They are polled while a run is under way."""
-        running = live.current()
-        polled = bool(running and running.running)
-        draw_stage(_draw, self, KEY, self.chapter, POLL_S if polled else None)
+        draw_stage(_draw, self, KEY, self.chapter, POLL_S if one_run(live.KEY).running else None)
 
 
 def evidences(values: Mapping[str, Any]) -> dict[str, CollectiveEvidence]:
     """Returns what is known of the collective on the stage, and at the length of the strip."""
     shapes = {STAGE: address.shape(values), REAL: address.real(values)}
-    ran = live.current()
-    return {
-        key: CollectiveEvidence(shape, ran.rows if ran and ran.request == request(shape) else {})
-        for key, shape in shapes.items()
-    }
+    return {key: CollectiveEvidence(shape, live.measured(request(shape))) for key, shape in shapes.items()}
 
 
 def request(shape: Any) -> Exchange:
@@ -66,9 +60,8 @@ def _draw(on_stage: CollectiveStage, polled: bool) -> None:
     values = on_stage.values
     if isinstance(pressed := stage.pressed(KEY), dict):  # before anything is drawn
         _act(on_stage, pressed)
-    running = live.current()
-    if running:
-        running.poll()
+    run = one_run(live.KEY)
+    run.poll()
     found = evidences(values)
     options: dict[str, Any] = {}
     selected = REAL
@@ -76,9 +69,9 @@ def _draw(on_stage: CollectiveStage, polled: bool) -> None:
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": chapter.panel(found), "step": chapter.current.step, "play": playing}
         selected = chapter.current.size
-    data = strip.strip(found, selected, _run(values, running), _label(values))
+    data = strip.strip(found, selected, _run(values, run), _label(values))
     stage.mount(address.scene(values), KEY, strip=data, fit=True, **options)
-    if polled and not running.running and not url_is_stale():
+    if polled and not run.running and not url_is_stale():
         st.rerun()  # the polling ends, and the cards show the result
 
 
@@ -87,15 +80,13 @@ def _label(values: Mapping[str, Any]) -> str:
     return tr("Emulate") if live.refusal(int(values["ranks"])) else tr("Run here")
 
 
-def _run(values: Mapping[str, Any], running: live.Live | None) -> Run:
+def _run(values: Mapping[str, Any], run: OneRun) -> Run:
     """Returns the state of the button."""
-    wanted = pressed_request(values)
-    if running and running.running:
-        return Run(True, True, running.job.share, running.text())
-    same = running if running and running.request == wanted else None
-    why = live.refusal(int(values["ranks"]))
-    text = (same and same.text()) or (why and tr("Not measured here: {why}.", why=why))
-    return Run(can=wanted is not None, text=text or "", error=same.error if same else "")
+    if run.running:
+        return Run(True, True, run.job.share, run.text())
+    wanted, why = pressed_request(values), live.refusal(int(values["ranks"]))
+    text = (wanted and live.emulated(wanted)) or (why and tr("Not measured here: {why}.", why=why))
+    return Run(can=wanted is not None, text=text or "", error=live.error(wanted) if wanted else "")
 
 
 def _act(on_stage: CollectiveStage, pressed: Mapping[str, Any]) -> None:
@@ -105,8 +96,8 @@ def _act(on_stage: CollectiveStage, pressed: Mapping[str, Any]) -> None:
             go_to_chapter(number, on_stage.chapter.story)
             st.rerun()
         case {"do": "stop"}:
-            live.stop()
+            one_run(live.KEY).stop()
             st.rerun()
         case {"do": "run"} if wanted := pressed_request(on_stage.values):
-            live.start(wanted)
+            one_run(live.KEY).start(wanted)
             st.rerun()

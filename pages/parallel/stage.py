@@ -13,13 +13,13 @@ from kernels.jobs.parallel_step import ParallelStep
 from kernels.parallel.check import Check, check
 from pages.parallel import address, live
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
+from pages.parts.one_run import POLL_S, one_run
 from pages.parts.query import url_is_stale
 from visuals import stage
 from visuals.parallel import strip
 from visuals.parallel.evidence import ParallelEvidence
 from visuals.scene.scene import Scene
 
-POLL_S = 0.25
 KEY = "parallel"  # of the stage
 CHECKED = "parallel_check"  # in the session: the plan that was compared here, and the result
 
@@ -34,24 +34,22 @@ class ParallelStage:
 
     def draw(self) -> None:
         """Draws the stage and its strip. They are polled while a run is under way."""
-        running = live.current()
-        draw_stage(_draw, self, KEY, self.chapter, POLL_S if running and running.running else None)
+        draw_stage(_draw, self, KEY, self.chapter, POLL_S if one_run(live.KEY).running else None)
 
 
 def evidence(values: address.Values) -> ParallelEvidence:
     """Returns what is known of the step, with what was measured here."""
     found = address.evidence(values)
-    ran = live.of(found.plan)
-    return ParallelEvidence(found.plan, ran.rows) if ran else found
+    rows = live.measured(found.plan)
+    return ParallelEvidence(found.plan, rows) if rows else found
 
 
 def _draw(on_stage: ParallelStage, polled: bool) -> None:
     """Draws the stage. What was pressed is done first."""
     if isinstance(pressed := stage.pressed(KEY), dict):
         _act(on_stage, pressed)
-    running = live.current()
-    if running:
-        running.poll()
+    run = one_run(live.KEY)
+    run.poll()
     found = evidence(on_stage.values)
     options: dict[str, Any] = {}
     if chapter := on_stage.chapter:
@@ -59,7 +57,7 @@ def _draw(on_stage: ParallelStage, polled: bool) -> None:
         options = {"chapter": chapter.panel({"stage": found}), "step": chapter.current.step, "play": playing}
     data = _strip(found) if on_stage.scene else None
     stage.mount(on_stage.scene, KEY, strip=data, fit=True, **options)
-    if polled and not running.running and not url_is_stale():
+    if polled and not run.running and not url_is_stale():
         st.rerun()  # the polling ends, and the cards show the result
 
 
@@ -77,13 +75,13 @@ def _act(on_stage: ParallelStage, pressed: Mapping[str, Any]) -> None:
             go_to_chapter(number, on_stage.chapter.story)
             st.rerun()
         case {"do": "stop"}:
-            live.stop()
+            one_run(live.KEY).stop()
             st.rerun()
         case {"do": "run"} if live.refusal(plan):
             st.session_state[CHECKED] = plan, check(plan)
             st.rerun()
         case {"do": "run"}:
-            live.start(ParallelStep(plan))
+            one_run(live.KEY).start(ParallelStep(plan))
             st.rerun()
 
 

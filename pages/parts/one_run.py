@@ -1,8 +1,9 @@
-"""One job of a reader, beside those of kernels: it is polled by a fragment, and its row stays in the session."""
+"""One job of a reader, beside those of kernels: it is polled by a fragment, and its rows stay in the session."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,31 +15,44 @@ from kernels.jobs.job import Job, JobError
 from pages.parts.worker import worker
 
 POLL_S = 0.25
+Row = Mapping[str, Any]
 
 
 @dataclass
 class OneRun:
-    """The job under a key of the session, and the rows of the requests that were answered."""
+    """The job under a key of the session, and the rows that earlier jobs gave."""
 
     key: str
-    job: Job | None = None
-    rows: dict[Any, dict[str, Any]] = field(default_factory=dict)  # by the request's key
-    error: str = ""
+    request: Any = None  # of the last start
+    job: Job | None = None  # while it runs
+    results: dict[Any, Sequence[Row]] = field(default_factory=dict)  # by the request's key
+    error: str = ""  # why the last request gave no rows
 
     @property
     def running(self) -> bool:
         return self.job is not None
 
-    def row(self, request: Any) -> dict[str, Any] | None:
-        """Returns the row of a request, if it was answered."""
-        return self.rows.get(request.key())
+    def rows(self, request: Any) -> Sequence[Row]:
+        """Returns the rows of a request; none before it ran."""
+        return self.results.get(request.key(), ())
+
+    def row(self, request: Any) -> Row | None:
+        """Returns the row of a request that gives one."""
+        return next(iter(self.rows(request)), None)
+
+    def error_of(self, request: Any) -> str:
+        """Returns why a request gave no rows; "" if it was not the last one."""
+        return self.error if self.request is not None and self.request.key() == request.key() else ""
 
     def start(self, request: Any) -> None:
+        """Queues a request. A job that still runs is ended."""
         owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
+        self.stop()
+        self.request, self.error = request, ""
         try:
-            self.job, self.error = worker().submit(request, owner=owner, fresh=True), ""
+            self.job = worker().submit(request, owner=owner, fresh=True)
         except JobError as error:
-            self.job, self.error = None, str(error)
+            self.error = str(error)
 
     def stop(self) -> None:
         if self.job:
@@ -46,12 +60,12 @@ class OneRun:
             self.job = None
 
     def poll(self) -> None:
-        """Takes the row of a job that is over, or its error."""
+        """Takes the rows of a job that is over, or its error."""
         if self.job is None or not self.job.done:
             return
         job, self.job = self.job, None
         try:
-            (self.rows[job.request.key()],) = job.result()
+            self.results[self.request.key()] = job.result()
         except JobError as error:
             self.error = str(error)
 

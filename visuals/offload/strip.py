@@ -15,7 +15,7 @@ from visuals.offload.captions import BAR_TITLES, PART_TITLES, PROCESSOR
 from visuals.offload.evidence import OffloadEvidence, Side, facts
 from visuals.strip.strip import Run
 
-LITTLE = 1.05  # times as fast: less is not told as a factor
+LITTLE = 1.05  # times as fast: less is not shown as a factor
 
 
 def strip(found: OffloadEvidence, run: Run, program: bool = False) -> dict[str, Any]:

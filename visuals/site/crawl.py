@@ -81,7 +81,7 @@ def changed(params: Params, name: str, value: str, default: str | None) -> dict[
 
 
 def stage_head(elements: Iterable[Element]) -> dict[str, Any]:
-    """Returns what the player of a page's stage is told beside its scene; {} without a stage."""
+    """Returns the data of a page's stage for the player, without its scene; {} without a stage."""
     for element in walk(elements):
         if element["t"] == "component" and element["name"] == "stage":
             return element.get("data", element)["head"]  # packed, its parts are its own

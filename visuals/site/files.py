@@ -17,7 +17,7 @@ def name_of(content: bytes) -> str:
 
 
 class Files:
-    """The folder of compressed files, and which of them were asked for."""
+    """The folder of compressed files, and the names of those in use."""
 
     def __init__(self, out: Path):
         self.folder = out / FOLDER

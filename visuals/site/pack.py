@@ -12,12 +12,12 @@ from visuals.site.host import Component, Element
 
 LARGE = 600  # characters of JSON: more is a file of its own, which pages share
 SHARED = ("nav", "cards", "kernels", "autotune")  # keys of containers that many pages have in common
-COMMON = ("texts", "tokens")  # what the player is told on every page
+COMMON = ("texts", "tokens")  # data for the player that every page has
 _STYLE = re.compile(r"<style>:root\{[^}]*\} (.*)</style>", re.DOTALL)
 
 
 class Packer:
-    """Packs the pages of one build. `css` are the rules of the app's theme, `common` what all stages are told."""
+    """Packs the pages of one build. `css` are the rules of the app's theme, `common` the data of all stages."""
 
     def __init__(self, files: Files):
         self.files = files

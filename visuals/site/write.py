@@ -44,7 +44,7 @@ _IMPORTS_EXPORTS = re.compile(r"^import [^;]*;\n|^export \{[^}]*\};\n|^export (?
 
 @dataclass(frozen=True)
 class Settings:
-    """What a build is asked for. `pages`: their paths, all without any; `live`: the URL of an app; `jobs`: processes."""
+    """The settings of a build. `pages`: their paths, all without any; `live`: the URL of an app; `jobs`: processes."""
 
     out: Path
     pages: Sequence[str] = ()
@@ -59,7 +59,7 @@ class Settings:
 def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str, Any]:
     """Writes the site and returns what it holds: bytes, files, addresses, and the addresses that failed."""
     if settings.pyodide:
-        wheel(settings.pyodide)  # what it lacks is told before anything is recorded
+        wheel(settings.pyodide)  # names what is missing before anything is recorded
     settings.out.mkdir(parents=True, exist_ok=True)
     titles = _in_process(listed)
     wanted = [path for path in titles if not settings.pages or path in (*settings.pages, "")]
@@ -249,7 +249,7 @@ def html(title: str, shell: Mapping[str, Any], root: str, path: str | None) -> s
 
 
 def _missing_page(out: Path, shell: Mapping[str, Any]) -> None:
-    """Writes the page for addresses that do not exist. It is served at any depth, so it finds the root by itself."""
+    """Writes the page for addresses that do not exist. Its address can have any depth, so it finds the root by itself."""
     (out / "404.html").write_text(_text("404.html"), "utf-8")
 
 

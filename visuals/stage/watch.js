@@ -47,7 +47,7 @@ function showNews(player, watched, answer) {
   window.dispatchEvent(new CustomEvent("kernel-theatre", { detail: { ...answer, watch: watched.path } }));
 }
 
-// The page takes the result in a rerun, which is asked for until the page waits for something else: one that comes while
+// The page takes the result in a rerun, which is requested until the page waits for something else: one that comes while
 // the address changes is dropped.
 async function collect(player, watched) {
   for (let n = 0; n < MAX_COLLECTS && player.watched === watched; n++) {

@@ -37,7 +37,7 @@ class RegisterPool:
             self._raised.update((int(b), pc) for b in m.block_of[rows * LANES])
 
     def check(self) -> None:
-        """Raise EmulatorError at the launch's end if a block asked for more registers than it has, or if the warps of a
+        """Raise EmulatorError at the launch's end if a block requested more registers than it has, or if the warps of a
         warpgroup did not agree."""
         m, rows = self.m, self.m.threads.warp_rows()
         for block, pc in self._raised.items():

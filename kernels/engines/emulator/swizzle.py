@@ -1,5 +1,5 @@
 """The swizzle of shared memory: bulk copies and wgmma permute the 16-byte pieces of rows by the rows' numbers, so that
-a column of pieces lies in different banks. Addresses are counted from the start of the block's memory.
+the pieces of a column are in different banks. Addresses are counted from the start of the block's memory.
 """
 
 from __future__ import annotations

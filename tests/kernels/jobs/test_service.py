@@ -103,12 +103,12 @@ def test_apps_that_run_never_run_at_the_same_time_and_have_turns(apps):
 
 
 def test_progress_reaches_the_app_and_a_newer_request_replaces_the_waiting_one(apps):
-    queue, told = apps.runs(), []
+    queue, heard = apps.runs(), []
     running = queue.submit(act("hang"), owner="ann")
-    stop = running.listen(lambda: told.append(running.text))
+    stop = running.listen(lambda: heard.append(running.text))
     begun(running)
-    until(lambda: told)
-    assert told[-1] == running.text and running.share == 0.2 and queue.position(running) == 0
+    until(lambda: heard)
+    assert heard[-1] == running.text and running.share == 0.2 and queue.position(running) == 0
     stop()
     waiting = queue.submit(act("sleep 0"), owner="bob")
     newer = queue.submit(act("sleep 0.01"), owner="bob")

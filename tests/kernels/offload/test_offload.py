@@ -134,10 +134,10 @@ def test_copies_once_and_many_runs():
 # -- the job -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("ready", [False, True])
 def test_a_run_measures_the_gpu_if_there_is_one(monkeypatch, ready):
-    asked, told = [], []
+    requested, lines = [], []
 
     def times(key, with_gpu, progress, end):
-        asked.append((key, with_gpu))
+        requested.append((key, with_gpu))
         assert time.monotonic() < end < time.monotonic() + DEADLINE_S / 1.5
         progress(0.5)
         return {CPU: []}
@@ -145,7 +145,7 @@ def test_a_run_measures_the_gpu_if_there_is_one(monkeypatch, ready):
     monkeypatch.setattr(transfer.offload, "times", times)
     monkeypatch.setattr(engines.load("cuda"), "status", lambda: Status(ready, "a GPU"))
     monkeypatch.setattr(transfer, "device_name", lambda: "a GPU")
-    (row,) = transfer.sizes(pickle.loads(SizesRun("add").packed()), lambda share, text: told.append(text))
-    assert asked == [("add", ready)] and row["gpu"] == ("a GPU" if ready else "")
+    (row,) = transfer.sizes(pickle.loads(SizesRun("add").packed()), lambda share, text: lines.append(text))
+    assert requested == [("add", ready)] and row["gpu"] == ("a GPU" if ready else "")
     n = transfer.offload.PASSES * len(works.live("add"))
-    assert told == [f"timing size {round(n / 2)} of {n}"]
+    assert lines == [f"timing size {round(n / 2)} of {n}"]

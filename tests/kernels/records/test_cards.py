@@ -169,12 +169,12 @@ def test_missing_names_the_command_for_each_card(tmp_path, capsys):
 
 
 def test_without_a_file_a_gpu_is_recorded_where_the_pages_look(tmp_path, monkeypatch, capsys):
-    asked = []
-    monkeypatch.setattr("kernels.__main__.record", lambda out, *_: asked.append(out) or ())
+    outputs = []
+    monkeypatch.setattr("kernels.__main__.record", lambda out, *_: outputs.append(out) or ())
     monkeypatch.setattr(engines.load("cuda"), "status", lambda: Status(True, OTHER.device))
     with own_recordings(tmp_path) as folder:
         assert main(["record", "--ladders", "softmax"]) == 0
-    assert asked == [folder / "nvidia-other-24gb.jsonl"]
+    assert outputs == [folder / "nvidia-other-24gb.jsonl"]
     assert "The app shows them from its next start." in capsys.readouterr().out
 
 

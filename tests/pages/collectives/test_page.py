@@ -10,6 +10,7 @@ import pytest
 from kernels.collectives.shape import ALGORITHMS
 from kernels.jobs.job import JobError
 from pages.collectives import live
+from pages.parts.one_run import OneRun
 from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
 
 open_at = partial(open_page, "collectives/page.py")
@@ -86,9 +87,7 @@ def ran(monkeypatch, rows):
     """Returns the page after a run that gave these rows or this error."""
     monkeypatch.setattr(live, "refusal", lambda ranks: "")
     monkeypatch.setattr(
-        live,
-        "start",
-        lambda request: live.st.session_state.update({live.KEY: live.Live(request, Done(rows))}),
+        OneRun, "start", lambda self, request: vars(self).update(request=request, job=Done(rows))
     )
     at = open_at()
     assert strip(at)["run"]["can"]

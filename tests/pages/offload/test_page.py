@@ -95,8 +95,8 @@ def test_run_measures_the_sizes_of_the_work(monkeypatch):
 
 def test_a_run_here_is_shown_with_the_recorded_gpu(monkeypatch):
     without_gpu(monkeypatch)
-    rows = {SizesRun("gemm").key(): run_here("gemm", 3.0)}
-    at = open_at({"offload_run": OneRun("offload_run", rows=rows)}, n=512)
+    results = {SizesRun("gemm").key(): [run_here("gemm", 3.0)]}
+    at = open_at({"offload_run": OneRun("offload_run", results=results)}, n=512)
     assert stages(at) == ["gemm 512 none True"]
     found = strip(at)
     assert found["run"]["text"] == "No GPU in this machine: the GPU’s times are recorded."
@@ -120,6 +120,8 @@ def test_a_size_too_large_for_a_run_says_so(monkeypatch):
 def test_a_picture_without_its_time_shows_no_scene(monkeypatch):
     run = run_here("gemm", 1.0)
     run["works"]["cpu"] = run["works"]["cpu"][:2]
-    at = open_at({"offload_run": OneRun("offload_run", rows={SizesRun("gemm").key(): run})}, picture=PROGRAM)
+    at = open_at(
+        {"offload_run": OneRun("offload_run", results={SizesRun("gemm").key(): [run]})}, picture=PROGRAM
+    )
     assert not heads(at)[0]["meta"] and not at.exception
     assert address.scene(address.evidence(FIELDS.defaults | {"copies": NONE}, run), SIDES)

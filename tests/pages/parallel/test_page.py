@@ -19,6 +19,7 @@ from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, WAYS, ZERO_3
 from kernels.parallel.timeline import one_gpu as one_gpu_plan
 from kernels.training.networks import NETWORKS
 from pages.parallel import address, cards, live
+from pages.parts import one_run
 from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
 from visuals.parallel.evidence import ParallelEvidence
 
@@ -153,9 +154,9 @@ class Fakes:
         worker = SimpleNamespace(
             submit=self.submit, position=lambda job: 0, cancel=lambda job: self.cancelled.append(job)
         )
-        monkeypatch.setattr(live, "worker", lambda: worker)
+        monkeypatch.setattr(one_run, "worker", lambda: worker)
 
-    def submit(self, request, owner):
+    def submit(self, request, owner, fresh):
         job = SimpleNamespace(request=request, done=False, share=0.4, text="timing the step", result=None)
         self.jobs.append(job)
         return job
@@ -260,7 +261,7 @@ def test_the_button_runs_the_step_on_two_gpus(way, micro):
     assert strip(at)["run"]["error"] == ""
     time = strip(at)["sizes"][0]["time"]
     assert time["badge"]["kind"] == "measured" and time["text"].startswith("Measured efficiency")
-    found = at.session_state[live.KEY].rows
-    assert {plan.gpus for plan in found} == {1, 2}
-    assert all(0 <= row["error_of_weights"] <= LIMIT and row["step_us"] > 0 for row in found.values())
-    print(way, {plan.gpus: row["step_us"] for plan, row in found.items()})
+    (found,) = at.session_state[live.KEY].results.values()
+    assert {row["gpus"] for row in found} == {1, 2}
+    assert all(0 <= row["error_of_weights"] <= LIMIT and row["step_us"] > 0 for row in found)
+    print(way, {row["gpus"]: row["step_us"] for row in found})

@@ -96,10 +96,10 @@ def test_full_queue_is_reported(monkeypatch):
 @pytest.mark.parametrize("card", ["any", "H200", "this machine"])
 def test_the_reader_chooses_a_card_of_the_pool(monkeypatch, card):
     monkeypatch.setattr(run, "cards_of_pool", lambda: ["H200", "this machine"])
-    asked = []
+    requested = []
 
     def submit(request, **options):
-        asked.append(options.get("card"))
+        requested.append(options.get("card"))
         raise JobError("the pool has no worker")
 
     monkeypatch.setattr(worker(), "submit", submit)
@@ -108,7 +108,7 @@ def test_the_reader_chooses_a_card_of_the_pool(monkeypatch, card):
         ["any", "H200", "this machine"]
     ]
     press(at, "run", size="stage")
-    assert asked == [None if card == "any" else card] and "the pool has no worker" in texts(at)
+    assert requested == [None if card == "any" else card] and "the pool has no worker" in texts(at)
 
 
 def test_without_a_pool_there_is_no_card_to_choose():

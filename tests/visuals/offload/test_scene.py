@@ -1,4 +1,4 @@
-"""The scenes of CPU and GPU: every box is as long as the time it stands for, and the result is what the times say."""
+"""The scenes of CPU and GPU: the length of every box is its time, and the result follows from the times."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ for missing in ('streamlit', 'plotly', 'numba', 'PIL', 'cupy', 'starlette', 'any
     sys.modules[missing] = None  # as where it is not installed
 from visuals.site.browser import Recorder
 one = Recorder()
-asked = [json.loads(one.record(path, json.dumps(params))) for path, params in json.loads(sys.argv[1])]
+answers = [json.loads(one.record(path, json.dumps(params))) for path, params in json.loads(sys.argv[1])]
 names = {name: module.__file__ for name, module in sys.modules.items() if name.partition('.')[0] in ('kernels', 'visuals', 'pages') and getattr(module, '__file__', None)}
-print(json.dumps([asked, sorted(file for file in names.values() if not file.startswith(os.getcwd()))]))
+print(json.dumps([answers, sorted(file for file in names.values() if not file.startswith(os.getcwd()))]))
 """
 
 

@@ -1,4 +1,4 @@
-"""The small site in Chromium, served as plain files from a sub-path."""
+"""The small site in Chromium, as plain files under a sub-path."""
 
 import re
 

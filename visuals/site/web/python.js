@@ -2,7 +2,7 @@
 
 import { bytes, provide } from "./load.js";
 
-// Whether this browser should load some megabytes that nobody asked for.
+// Whether this browser should load some megabytes without a request of the reader.
 const isCheap = () => !navigator.connection?.saveData;
 
 export class Python {

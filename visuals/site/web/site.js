@@ -29,7 +29,7 @@ class Site {
   }
 
   async start() {
-    history.isKept = true; // the bar's script mends Streamlit's history, which is not here
+    history.isKept = true; // the bar's script corrects Streamlit's history, which a site does not have
     this.paintTheme();
     this.dark.addEventListener("change", () => this.paintTheme());
     document.addEventListener("click", (event) => this.follow(event));

@@ -59,7 +59,7 @@ def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int,
             closures.append(m.reader(i.operands[0], "u32") if ending == "table" else None)
             continue
         try:
-            # Whether a thread waits is asked of those whose guard is true.
+            # Only threads whose guard is true can wait.
             closures.append(decode(m, pc, replace(i, guard=None) if ending == "wait" else i))
         except Unknown as e:
             raise EmulatorError(f"{m.where(pc)}: {e}") from None
