@@ -70,8 +70,9 @@ def test_readers_stay_with_their_process_and_an_ended_one_is_replaced():
         first = hall.apps[0].pid
         os.kill(first, signal.SIGKILL)
         assert ask(f"{url}/who", "app1")[0] == "app2"  # at once another one answers
-        until(lambda: ask(f"{url}/who", "app1")[0] == "app1", 60)
-        assert ask(f"{url}/who", "app1")[1] == hall.apps[0].pid != first
+        # While the new process is slow, the proxy may pass a request on to the other one.
+        until(lambda: ask(f"{url}/who", "app1")[:2] == ("app1", hall.apps[0].pid), 60)
+        assert hall.apps[0].pid != first
         _check_restart(hall, url)
 
 
