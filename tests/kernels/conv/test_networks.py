@@ -112,7 +112,7 @@ def test_rows_of_a_group_have_few_samples_and_are_valid(tmp_path, monkeypatch):
         "--presets",
         "grid",
         "--seconds",
-        "9",
+        "600",  # never reached: the samples end it
         "--modes",
         "hot",
     ]

@@ -6,6 +6,9 @@ intermediate sums have fewer bits, so the last digit may differ.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from kernels.engines.emulator.instructions import wmma
@@ -25,7 +28,7 @@ from kernels.engines.emulator.instructions.fragments import (
     unpack,
     writer,
 )
-from kernels.engines.emulator.ptx.kernel import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 
 # (shape, type of a and b): the supported accumulator types.
@@ -43,39 +46,55 @@ MMA = {
 _MIXED = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})  # types that A and B may have, one each
 
 
-# -- ldmatrix ---------------------------------------------------------------------------------------------
+# -- ldmatrix and stmatrix --------------------------------------------------------------------------------
+class _Matrices:
+    """The 8x8 matrices of 16-bit elements of an instruction. Lanes 8j .. 8j+7 hold the addresses of matrix j's rows. Each lane
+    has two neighbouring elements of a matrix: row lane / 4, columns 2 (lane % 4) and the next; `trans` swaps both."""
+
+    def __init__(self, m: Machine, pc: int, i: Instruction, memory: Operand):
+        self.count = next((int(p[1:]) for p in i.parts if p in ("x1", "x2", "x4")), 0)
+        if not self.count or "m8n8" not in i.parts or i.parts[-1] != "b16":
+            raise Unknown(f"unknown opcode {i.opcode}")
+        self._machine, self.access = m, Accessor(m, pc, memory, space_of(i), 16)
+        self.row, self.column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
+        if "trans" in i.parts:
+            self.row, self.column = self.column, self.row
+        self._address_lanes = np.tile(np.arange(32) // 8 < self.count, m.slots // 32)
+
+    @contextmanager
+    def address_lanes(self) -> Iterator[None]:
+        """Makes only the lanes active that hold addresses."""
+        m, active_mask = self._machine, self._machine.active_mask
+        m.active_mask = self._address_lanes if active_mask is None else active_mask & self._address_lanes
+        try:
+            yield
+        finally:
+            m.active_mask = active_mask
+
+    def rows_of(self, offsets: np.ndarray, warps: np.ndarray) -> np.ndarray:
+        """Returns the offsets of the rows, (warps, 8 * count)."""
+        return offsets.reshape(-1, 32)[warps, : 8 * self.count]
+
+
 def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build ldmatrix: 8x8 matrices of 16-bit elements. Lanes 8j .. 8j+7 hold the addresses of matrix j's rows."""
-    parts = i.parts
-    count = next((int(p[1:]) for p in parts if p in ("x1", "x2", "x4")), 0)
-    if not count or "m8n8" not in parts or parts[-1] != "b16":
-        raise Unknown(f"unknown opcode {i.opcode}")
+    """Build ldmatrix."""
     target, source = i.operands
     puts = [m.writer(r, "b32") for r in registers(target)]
-    access = Accessor(m, pc, source, space_of(i), 16)
-    # Each lane gets two neighbouring elements: row lane / 4, columns 2 (lane % 4) and the next.
-    row, column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
-    if "trans" in parts:
-        row, column = column, row
-    address_lanes = np.tile(np.arange(32) // 8 < count, m.slots // 32)
+    of = _Matrices(m, pc, i, source)
 
     def run() -> None:
         warps = active_warps(m)
-        active_mask = m.active_mask
-        m.active_mask = address_lanes if active_mask is None else active_mask & address_lanes
-        try:
-            memory, name, offsets, _ = access.checked(write=False)
-            access.count("ld", name, offsets)
-        finally:
-            m.active_mask = active_mask
-        rows = offsets.reshape(-1, 32)[warps, : 8 * count].reshape(-1, count, 8)
-        element_offsets = rows[:, :, row] + (2 * column).astype(np.uint64)  # (warps, matrices, 2, 32)
+        with of.address_lanes():
+            memory, name, offsets, _ = of.access.checked(write=False)
+            of.access.count("ld", name, offsets)
+        rows = of.rows_of(offsets, warps).reshape(-1, of.count, 8)
+        element_offsets = rows[:, :, of.row] + (2 * of.column).astype(np.uint64)  # (warps, matrices, 2, 32)
         values = memory.load(element_offsets, 2)
         for n, put in enumerate(puts):
             low, high = (values[:, n, half].astype(np.uint32) for half in (0, 1))
             put(spread(m, warps, low | high << np.uint32(16)))
         if m.trace is not None:
-            for n in range(count):
+            for n in range(of.count):
                 for half in (0, 1):
                     traced = (
                         spread(m, warps, element_offsets[:, n, half]),
@@ -87,38 +106,28 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def stmatrix(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build stmatrix, the opposite of ldmatrix: each lane stores two neighbouring elements of each matrix."""
-    parts = i.parts
-    count = next((int(p[1:]) for p in parts if p in ("x1", "x2", "x4")), 0)
-    if not count or "m8n8" not in parts or parts[-1] != "b16":
-        raise Unknown(f"unknown opcode {i.opcode}")
+    """Build stmatrix, the opposite of ldmatrix."""
     target, source = i.operands
     reads = [m.reader(r, "b32") for r in registers(source)]
-    access = Accessor(m, pc, target, space_of(i), 16)
-    row, column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
-    if "trans" in parts:
-        row, column = column, row
-    address_lanes = np.tile(np.arange(32) // 8 < count, m.slots // 32)
+    of = _Matrices(m, pc, i, target)
 
     def run() -> None:
         warps = active_warps(m)
-        active_mask = m.active_mask
-        m.active_mask = address_lanes if active_mask is None else active_mask & address_lanes
-        rows = np.zeros((len(warps), count, 8, 8), np.uint16)
-        for n, read in enumerate(reads):
-            words = np.broadcast_to(read(), m.slots).reshape(-1, 32)[warps]
-            for half in (0, 1):
-                rows[:, n, row[half], column[half]] = (words >> np.uint32(16 * half)).astype(np.uint16)
-        data = rows.reshape(len(warps), -1, 8)[:, : 8 * count]
-        try:
-            memory, name, offsets, _ = access.checked(write=True)
-            access.count("st", name, offsets)
-            at = offsets.reshape(-1, 32)[warps, : 8 * count]
+        rows = np.zeros((len(warps), of.count, 8, 8), np.uint16)
+        with of.address_lanes():
+            for n, read in enumerate(reads):
+                words = np.broadcast_to(read(), m.slots).reshape(-1, 32)[warps]
+                for half in (0, 1):
+                    rows[:, n, of.row[half], of.column[half]] = (words >> np.uint32(16 * half)).astype(
+                        np.uint16
+                    )
+            data = rows.reshape(-1, 8)
+            memory, name, offsets, _ = of.access.checked(write=True)
+            of.access.count("st", name, offsets)
             if m.races is not None and name == "shared":
-                access.report_write(offsets, data.reshape(-1, 8))
-        finally:
-            m.active_mask = active_mask
-        memory.store(at[:, :, None] + 2 * np.arange(8, dtype=np.uint64), 2, data)
+                of.access.report_write(offsets, data)
+        at = of.rows_of(offsets, warps)
+        memory.store(at[:, :, None] + 2 * np.arange(8, dtype=np.uint64), 2, data.reshape(len(warps), -1, 8))
 
     return run
 
