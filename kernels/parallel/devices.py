@@ -145,6 +145,14 @@ class Ranks(ABC):
         self._memories.append(_Memory(arrays, calls))
         self._first.append({b.name: inputs[b.name] for b in program.in_place})
 
+    def _load_kernels(self) -> None:
+        """Runs every launch of every GPU once, so that kernels are loaded."""
+        for rank, each in enumerate(self._memories):
+            with self.team.devices.on(rank):
+                for call in each.calls:
+                    call()
+        self.team.wait()
+
     def _captured(self, rank: int, calls: Sequence[Callable[[], None]]) -> Any:
         """Returns a CUDA graph of these calls on a GPU, None without any."""
         if not calls:
@@ -235,11 +243,7 @@ class Replicas(Ranks):
     # -- a step ----------------------------------------------------------------------------------------
     def _run_once(self) -> None:
         """Runs every launch and every all-reduce once: kernels are loaded, NCCL has connected the GPUs."""
-        for rank, each in enumerate(self._memories):
-            with self.team.devices.on(rank):
-                for call in each.calls:
-                    call()
-        self.team.wait()
+        self._load_kernels()
         for n in range(len(self._reduce)):
             self._combine(n)
         self.team.wait()

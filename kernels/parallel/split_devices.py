@@ -101,11 +101,7 @@ class TensorRanks(Ranks):
 
     def _run_once(self) -> None:
         """Runs every launch and every all-reduce once: kernels are loaded, NCCL has connected the GPUs."""
-        for rank, each in enumerate(self._memories):
-            with self.team.devices.on(rank):
-                for call in each.calls:
-                    call()
-        self.team.wait()
+        self._load_kernels()
         for all_ranks, _ in self._sums.values():
             all_ranks()
         self.team.wait()
@@ -181,7 +177,7 @@ class PipelineRanks(Ranks):
             for source, _ in self._messages(n, turn):
                 self._sent[n, turn].setdefault(source, team.event(source))
         self._plans = [(n, turn, list(self._messages(n, turn))) for n, turn in self._order]
-        self._run_once()
+        self._load_kernels()
         self._capture()
         self.reset()
 
@@ -216,14 +212,6 @@ class PipelineRanks(Ranks):
         part = part_of(self.graph, self.stages.order(self.plan.way, stage, self.plan.micro))
         ends = _ends(part)
         return [call for node in nodes for call in self._memories[stage].calls[slice(*ends[node.name])]]
-
-    def _run_once(self) -> None:
-        """Runs every launch once, so that kernels are loaded."""
-        for rank, each in enumerate(self._memories):
-            with self.team.devices.on(rank):
-                for call in each.calls:
-                    call()
-        self.team.wait()
 
     def _capture(self) -> None:
         self._graphs = {

@@ -14,6 +14,7 @@ from kernels.offload.figures import Figures
 from kernels.offload.measure import CPU, GPU
 from kernels.offload.works import COPIES, NONE, PAGEABLE, PINNED
 from visuals import units
+from visuals.charts.axes import Tokens, with_axes
 from visuals.offload.captions import BAR_TITLES, PROCESSOR
 from visuals.offload.evidence import OffloadEvidence, crossing_text, size_text
 
@@ -29,12 +30,11 @@ SIGNS = {
 }
 LEFT = (0.01, 0.05, 0.2, 0.5)  # of the lines of Amdahl's law, beside the one of the page
 FACTORS = np.geomspace(1, 1000, 61)
-Tokens = Mapping[str, str]
 
 
 def times(found: OffloadEvidence, tokens: Tokens) -> PlainFigure:
     """Returns the measured times over the size, with p20 to p80, and a band where the GPU becomes faster."""
-    figure = _figure(tr(found.work.axis), tr("time in ms"), tokens)
+    figure = with_axes(tr(found.work.axis), tr("time in ms"), HEIGHT, tokens)
     for name, of_size in ((CPU, found.cpu_by_size), *((c, found.gpu_by_size(c)) for c in COPIES)):
         hue, symbol, dash = SIGNS[name]
         title = tr(PROCESSOR if name == CPU else BAR_TITLES[name])
@@ -108,7 +108,7 @@ def _key(side: Any) -> Any:
 
 def amdahl(found: OffloadEvidence, tokens: Tokens) -> PlainFigure:
     """Returns the speedup of a program over that of its work, a line for each share that is left; the page's as a point."""
-    figure = _figure(tr("the work, times as fast"), tr("the program, times as fast"), tokens)
+    figure = with_axes(tr("the work, times as fast"), tr("the program, times as fast"), HEIGHT, tokens)
     for left in sorted({*LEFT, found.left}):
         mine = left == found.left
         figure.add_scatter(
@@ -122,21 +122,4 @@ def amdahl(found: OffloadEvidence, tokens: Tokens) -> PlainFigure:
             marker={"color": tokens["output"], "size": 11, "symbol": "diamond"},
         )  # fmt: skip
     figure.update_layout(xaxis={"type": "log", "dtick": 1}, yaxis={"type": "log", "dtick": 1})
-    return figure
-
-
-def _figure(x: str, y: str, tokens: Tokens) -> PlainFigure:
-    from visuals.charts.plain_figure import PlainFigure
-
-    figure = PlainFigure()
-    axis = {
-        "fixedrange": True, "linecolor": tokens["line"], "gridcolor": tokens["line"], "zeroline": False, "automargin": True,
-        "tickfont": {"size": 12, "color": tokens["dim"]},
-    }  # fmt: skip
-    font = {"size": 12, "color": tokens["dim"]}
-    figure.update_layout(
-        height=HEIGHT, margin={"l": 8, "r": 8, "t": 8, "b": 8}, plot_bgcolor="rgba(0,0,0,0)", paper_bgcolor="rgba(0,0,0,0)",
-        legend={"orientation": "h", "y": 1.15, "font": font},
-        xaxis={**axis, "title": {"text": x, "font": font}}, yaxis={**axis, "title": {"text": y, "font": font}},
-    )  # fmt: skip
     return figure

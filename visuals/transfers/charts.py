@@ -9,6 +9,7 @@ from kernels.i18n import mark, tr
 from kernels.transfers import model, recorded
 from kernels.transfers.rates import WAYS, rates
 from visuals import units
+from visuals.charts.axes import Tokens, with_axes
 
 if TYPE_CHECKING:  # with it comes Plotly
     from visuals.charts.plain_figure import PlainFigure
@@ -23,13 +24,13 @@ TITLES = {
     "d2h_pageable": mark("back, pageable"),
 }
 SIZES = tuple(4096 * 4**n for n in range(9))
-Tokens = Mapping[str, str]
 
 
 def pieces(rows: int, tokens: Tokens) -> PlainFigure:
     """Returns the total over the number of pieces: predicted as a line, recorded as points, the best as a diamond."""
     best, points = model.best_pieces(rows, MOST)
-    figure = _figure(tr("pieces"), tr("total in ms"), tokens)
+    figure = with_axes(tr("pieces"), tr("total in ms"), HEIGHT, tokens)
+    figure.update_layout(yaxis={"rangemode": "tozero"})
     xs, ys = zip(*points, strict=True)
     figure.add_scatter(
         x=list(xs), y=list(ys), name=tr("predicted"), mode="lines", line={"color": tokens["dim"]}
@@ -54,7 +55,8 @@ def recorded_pieces(rows: int) -> list[Mapping[str, Any]]:
 
 def copies(tokens: Tokens) -> PlainFigure:
     """Returns the bandwidth of copies over their size, by direction and memory."""
-    figure = _figure(tr("bytes"), "GB/s", tokens, log=True)
+    figure = with_axes(tr("bytes"), "GB/s", HEIGHT, tokens)
+    figure.update_layout(xaxis={"type": "log"}, yaxis={"rangemode": "tozero"})
     record = (recorded.newest() or {}).get("copies", {})
     for way in WAYS:
         points = record.get(way) or [{"bytes": n, "ms": rates().copies[way].ms(n)} for n in SIZES]
@@ -63,24 +65,6 @@ def copies(tokens: Tokens) -> PlainFigure:
             x=[p["bytes"] for p in points], y=[p["bytes"] / p["ms"] / 1e6 for p in points], name=tr(TITLES[way]), mode="lines",
             line={"color": tokens[HUES[way]], "dash": dash},
         )  # fmt: skip
-    return figure
-
-
-def _figure(x: str, y: str, tokens: Tokens, log: bool = False) -> PlainFigure:
-    from visuals.charts.plain_figure import PlainFigure
-
-    figure = PlainFigure()
-    axis = {
-        "fixedrange": True, "linecolor": tokens["line"], "gridcolor": tokens["line"], "zeroline": False, "automargin": True,
-        "tickfont": {"size": 12, "color": tokens["dim"]},
-    }  # fmt: skip
-    font = {"size": 12, "color": tokens["dim"]}
-    figure.update_layout(
-        height=HEIGHT, margin={"l": 8, "r": 8, "t": 8, "b": 8}, plot_bgcolor="rgba(0,0,0,0)", paper_bgcolor="rgba(0,0,0,0)",
-        legend={"orientation": "h", "y": 1.15, "font": font},
-        xaxis={**axis, "title": {"text": x, "font": font}, "type": "log" if log else "linear"},
-        yaxis={**axis, "title": {"text": y, "font": font}, "rangemode": "tozero"},
-    )  # fmt: skip
     return figure
 
 
