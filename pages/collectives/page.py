@@ -4,9 +4,8 @@ import streamlit as st
 
 from kernels.collectives.shape import ALGORITHMS
 from kernels.i18n import tr
-from pages.collectives import address, cards
+from pages.collectives import address, cards, stage
 from pages.collectives.chapters import STORY
-from pages.collectives.stage import CollectiveStage
 from pages.parts import lesson, query
 from pages.parts.controls import numbers, select
 from pages.parts.text import idea, note
@@ -54,7 +53,7 @@ with lesson.controls(visible):
         controls(values)
 note(*notes)
 if "watch" in parts:
-    CollectiveStage(values, chapter).draw()
+    stage.draw(values, chapter)
 if whole:
     idea(
         tr(

@@ -1,9 +1,8 @@
 """CPU and GPU: the same work on both, over its size, with and without copies."""
 
 from kernels.i18n import tr
-from pages.offload import address, cards, controls
+from pages.offload import address, cards, controls, stage
 from pages.offload.chapters import STORY
-from pages.offload.stage import OffloadStage
 from pages.parts import lesson, query
 from pages.parts.text import idea, note
 
@@ -19,7 +18,7 @@ with lesson.controls(visible):
         controls.draw(PAGE, address.FIELDS, values)
 note(*notes)
 if "watch" in parts:
-    OffloadStage(values, chapter).draw()
+    stage.draw(values, chapter)
 if whole:
     idea(
         tr(

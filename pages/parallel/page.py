@@ -1,9 +1,8 @@
 """Parallel training: one training step on several GPUs, on a time axis and by what each GPU holds."""
 
 from kernels.i18n import tr
-from pages.parallel import address, cards, controls
+from pages.parallel import address, cards, controls, stage
 from pages.parallel.chapters import STORY
-from pages.parallel.stage import ParallelStage
 from pages.parts import lesson, query
 from pages.parts.text import idea, note
 
@@ -20,7 +19,7 @@ with lesson.controls(visible):
 scene, reason = address.scene(values)
 note(*notes, *filter(None, [reason or address.too_large(values)]))
 if "watch" in parts:
-    ParallelStage(values, scene, chapter).draw()
+    stage.draw(values, scene, chapter)
 if whole:
     idea(
         tr(

@@ -3,9 +3,8 @@
 from kernels.i18n import tr
 from pages.parts import lesson, query
 from pages.parts.text import idea, note
-from pages.transfers import address, cards, controls
+from pages.transfers import address, cards, controls, stage
 from pages.transfers.chapters import STORY
-from pages.transfers.stage import TransferStage
 
 PAGE = "transfers/page.py"
 
@@ -19,7 +18,7 @@ with lesson.controls(visible):
         controls.draw(PAGE, address.FIELDS, values)
 note(*notes)
 if "watch" in parts:
-    TransferStage(values, chapter).draw()
+    stage.draw(values, chapter)
 if whole:
     idea(
         tr(

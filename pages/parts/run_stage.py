@@ -1,0 +1,70 @@
+"""The stage of a lesson whose button starts the one run of a reader: presses, polling, the open chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
+from pages.parts.one_run import POLL_S, OneRun, one_run
+from pages.parts.query import url_is_stale
+from visuals import stage
+from visuals.scene.scene import Scene
+
+
+class Shown(NamedTuple):
+    """What the stage shows: the scene and the strip, and what the chapter's sentences take their figures from."""
+
+    scene: Scene | None
+    strip: Mapping[str, Any] | None
+    evidences: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunStage:
+    """key: of the stage. run: of the run in the session. show: returns what is shown. start: does what the button is for."""
+
+    key: str
+    run: str
+    show: Callable[[OneRun], Shown]
+    start: Callable[[OneRun], None]
+    chapter: OpenChapter | None = None
+
+    def draw(self) -> None:
+        """Draws the stage and its strip. They are polled while the run is under way."""
+        draw_stage(_draw, self, self.key, self.chapter, POLL_S if one_run(self.run).running else None)
+
+
+def _draw(on_stage: RunStage, polled: bool) -> None:
+    run = one_run(on_stage.run)
+    if isinstance(
+        pressed := stage.pressed(on_stage.key), dict
+    ):  # before anything is drawn: a press reruns the page
+        _act(on_stage, pressed, run)
+    run.poll()
+    shown, options = on_stage.show(run), {}
+    if chapter := on_stage.chapter:
+        options = {
+            "chapter": chapter.panel(shown.evidences), "step": chapter.current.step,
+            "play": st.query_params.get(PLAY) == "1",
+        }  # fmt: skip
+    stage.mount(shown.scene, on_stage.key, strip=shown.strip, fit=True, **options)
+    if polled and not run.running and not url_is_stale():
+        st.rerun()  # the polling ends, and the cards show the result
+
+
+def _act(on_stage: RunStage, pressed: Mapping[str, Any], run: OneRun) -> None:
+    """Does what the reader pressed on the stage: `do` names it."""
+    match pressed:
+        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
+            go_to_chapter(number, on_stage.chapter.story)
+        case {"do": "stop"}:
+            run.stop()
+        case {"do": "run"}:
+            on_stage.start(run)
+        case _:
+            return
+    st.rerun()
