@@ -9,6 +9,7 @@ from typing import Any
 from visuals.site.crawl import MACHINE
 from visuals.site.files import Files, plain
 from visuals.site.host import Component, Element
+from visuals.stage import player
 
 LARGE = 600  # characters of JSON: more is a file of its own, which pages share
 SHARED = ("nav", "cards", "kernels", "autotune")  # keys of containers that many pages have in common
@@ -86,7 +87,9 @@ def _for_reader(elements: Iterable[Element]) -> list[Element]:
 
 
 def pack_component(files: Files, component: Component) -> dict[str, Any]:
-    """Returns what the browser needs to mount a component, its script as a file."""
+    """Returns what the browser needs to mount a component, its script as a file. The stage's is the player itself: the
+    app's small loader would ask the app's server for it."""
+    js = player() if component.name == "stage" else component.js
     return {
-        "js": files.put(component.js), "html": component.html, "css": component.css, "isolated": component.isolated,
+        "js": files.put(js), "html": component.html, "css": component.css, "isolated": component.isolated,
     }  # fmt: skip

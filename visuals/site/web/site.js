@@ -230,12 +230,10 @@ class Site {
     const isFirst = element.k !== "home" && !element.k.startsWith("preview");
     const kept = isFirst && this.mounted?.key === element.k && this.mounted;
     const host = kept ? kept.host : node("div", isFirst ? "site-stage" : "");
-    if (!kept) {
-      const { html, css } = this.components.stage, shadow = host.attachShadow({ mode: "open" });
-      shadow.innerHTML = `<style>${css}</style>${html}`;
-    }
+    if (!kept) host.attachShadow({ mode: "open" });
     const mount = async () => {
-      const [{ default: player }, data] = await Promise.all([module(this.components.stage.js), stageData(element, this)]);
+      const [{ default: player, html, css }, data] = await Promise.all([module(this.components.stage.js), stageData(element, this)]);
+      if (!host.shadowRoot.firstChild) host.shadowRoot.innerHTML = `<style>${css}</style>${html}`;
       const paint = () => player({ data, parentElement: host.shadowRoot, setTriggerValue: (_, value) => this.press(element, value) });
       const close = paint();
       if (isFirst) this.mounted = { key: element.k, host, close, paint };
