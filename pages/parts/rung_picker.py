@@ -180,5 +180,15 @@ def _refused(line: Line) -> None:
             _link(line, line.at_tiles(nearest), tr("nearest sizes that run: {sizes}", sizes=text))
         else:
             st.html(paragraph(tr("Kernels that can:")))
-            for rung in line.supported:
-                _link(line, line.at_rung(rung), tr(rung.title), tr(rung.idea))
+            _offer(line, line.supported[:MAX_OFFERED])
+            if more := line.supported[MAX_OFFERED:]:
+                with st.popover(trn("{n} more", "{n} more", len(more)), key="more_kernels", width="content"):
+                    _offer(line, more)
+
+
+MAX_OFFERED = 2  # kernels in the line of a refusal; more are in a popover
+
+
+def _offer(line: Line, rungs: Sequence[Rung]) -> None:
+    for rung in rungs:
+        _link(line, line.at_rung(rung), tr(rung.title), tr(rung.idea))

@@ -186,6 +186,7 @@ def test_a_service_that_hangs_is_told_in_words(apps, monkeypatch):
     queue = apps.runs()
     queue.submit(act("sleep 0")).result(20)
     apps.process.suspend()
+    until(lambda: apps.process.status() == psutil.STATUS_STOPPED)  # all its threads
     monkeypatch.setattr(client_module, "ANSWER_S", 0.3)
     for each in (queue, apps.runs()):  # connected already, and not yet
         with pytest.raises(JobError, match="the job service does not answer"):

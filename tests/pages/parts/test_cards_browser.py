@@ -165,23 +165,21 @@ def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa:
     expect(page.locator(".st-key-card_memory .kt-badge")).to_have_count(0)
 
 
-def await_poll(page):
-    """Waits until the bar of the progress has grown: the cards were drawn again during the run."""
+def await_progress(page):
+    """Waits until the bar of the progress has grown."""
     bar = page.locator(".strip-progress")
     expect(bar).not_to_have_attribute("style", bar.get_attribute("style"))
 
 
 @pytest.mark.slow
-def test_polling_keeps_the_charts(lesson, page):  # noqa: F811
-    """During a run the cards are drawn repeatedly, with the same charts and not new ones."""
+def test_progress_keeps_the_charts(lesson, page):  # noqa: F811
+    """What a run tells while it goes on does not draw the charts anew."""
     lesson("N=4&C=8&H=40&W=40&K=8&size=stage")
     plot = page.locator(".st-key-chart_times_nearest .js-plotly-plot")
     expect(plot).to_be_visible()
     run_button(page).click()
     expect(page.locator(".strip-run")).to_contain_text("timing", timeout=RUN_MS)
-    await_poll(page)  # the press on Run draws the cards once more
     plot.evaluate("plot => { plot.mark = 'the same'; }")
-    await_poll(page)
-    await_poll(page)
+    await_progress(page)
     assert plot.evaluate("plot => plot.mark") == "the same"
     expect(measured(page)).to_be_visible(timeout=RUN_MS)

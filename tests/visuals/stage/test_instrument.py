@@ -209,8 +209,8 @@ def test_question_mark_opens_the_list_of_keys(stage, page):
 @pytest.mark.parametrize(
     ("query", "visible", "hidden"),
     [
-        ("", {"input", "filter", "output", "workspace", "read", "write", "ghost", "negative", "line", "workspace-ground",
-              "registers-ground"}, {"padding", "lanes", "shared-ground"}),
+        ("", {"input", "filter", "output", "workspace", "read", "write", "ghost", "negative", "line", "registers-ground"},
+         {"padding", "lanes", "shared-ground", "workspace-ground"}),
         ("pad_h=1&order=warps", {"padding", "lanes", "input"}, {"shared-ground"}),
     ],
 )  # fmt: skip
