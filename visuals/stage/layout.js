@@ -19,7 +19,7 @@ const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0,
 export function layOut(scene, width, height, measure, scale = 1, readable = []) {
   if (scene.diagram) return layOutDiagram(scene, width, height, measure, scale);
   const margin = (width < 640 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
-  const plan = { scale, gap, pad, readable, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
+  const plan = { scale, gap, pad, readable, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap, scores: new Map() };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
   plan.byTensor = [...new Set(Object.values(scene.tensors).flatMap((t) => boxes.filter((b) => b.t === t || b.table?.flat().some((m) => m?.t === t))))]; // in this order they take the space that is left
   let best = -Infinity, layout, fits;
@@ -158,12 +158,19 @@ function improve(plan) {
         for (const option of b.options[key]) {
           const old = b[key];
           b[key] = option;
-          const score = option === old ? best : scoreOf(plan);
+          const score = option === old ? best : knownScore(plan);
           if (score > best) best = score;
           else b[key] = old;
         }
   } while (best > before);
   return scoreOf(plan);
+}
+
+// The score of the present options. The search comes back to the same ones in each pass and from each start.
+function knownScore(plan) {
+  const { boxes, scores } = plan, key = boxes.map((b) => `${b.options.way.indexOf(b.way)} ${b.begins}`).join();
+  if (!scores.has(key)) scores.set(key, scoreOf(plan));
+  return scores.get(key);
 }
 
 // High for large cells, readable numbers, few folds and few unusual positions; lower if the page does not fit.
