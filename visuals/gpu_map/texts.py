@@ -150,6 +150,8 @@ def onto_sm(m: GpuMap, kernel: Kernel, tile: int) -> str:
 
 def into_registers(m: GpuMap, kernel: Kernel, tile: int) -> str:
     """Returns what the threads of block 0 load from there for a tile."""
+    if kernel.computes:
+        return kernel.computes
     amount, before = kernel.tile.read[2], kernel.tile.read[1]
     if amount.bytes is None:
         return tr("Each thread computes with values in its own registers.")
@@ -168,6 +170,8 @@ def more_tiles(kernel: Kernel, first: int) -> str:
 
 def store(m: GpuMap, kernel: Kernel) -> str:
     """Returns where block 0 stores its results."""
+    if kernel.stores:
+        return kernel.stores
     output = m.operands[kernel.writes]
     return tr(
         "Block 0 is done. Its threads store their results to {output}.",
