@@ -77,7 +77,7 @@ def swizzle_scene(
     """Returns the scene of the first rows of block 0's first tile of A. RuleError if the rung cannot run the shape."""
     found = find(rung)
     (launch,) = found.build(shape, found.check(shape, tiles)).steps
-    passes, tile_bytes = read_passes(swizzle), _tile_bytes(launch)
+    passes, expected = read_passes(swizzle), tile_bytes(launch)
     rows, cols = min(ROWS, shape.M), min(PIECES, -(-shape.K * ELEMENT_BYTES[shape.dtype] // PIECE))
     row, piece = np.divmod(np.arange(ROWS * PIECES), PIECES)
     source = np.where((row < rows) & (piece < cols), row * cols + piece, -1)
@@ -119,9 +119,9 @@ def swizzle_scene(
                 [[]] * first_pass + [[cells[r * PIECES + p] for r, p, _ in one] for one in passes],
             ),
         ),
-        readings=_readings(passes, first_pass, tile_bytes),
+        readings=_readings(passes, first_pass, expected),
         annotations=(_places(cells, row, piece),),
-        captions=_captions(kind, passes, tile_bytes, launch, swizzle),
+        captions=_captions(kind, passes, expected, launch, swizzle),
         source=source_of(launch.source, MARKS, kind, detail=resources(launch)),
         lanes=Lanes(
             np.where(kind == START, copying_thread(launch) // WARP, -1), (kind == START).astype(np.uint32)
@@ -135,15 +135,15 @@ def copying_thread(launch: Launch) -> int:
     return 0 if launch.entry == "wgmma" else launch.block[0] - hopper.WARPGROUP
 
 
-def _tile_bytes(launch: Launch) -> int:
+def tile_bytes(launch: Launch) -> int:
     """Returns the bytes of one tile of A and one of B, which one phase of the barrier expects."""
     defines = dict(launch.defines)
     return 2 * hopper.BK * (defines["BM"] + defines["BN"])
 
 
-def _readings(passes: list, first_pass: int, tile_bytes: int) -> tuple[Reading, ...]:
+def _readings(passes: list, first_pass: int, expected: int) -> tuple[Reading, ...]:
     counted = np.minimum(np.arange(first_pass), ROWS) * ROW_BYTES
-    counted[-1] = tile_bytes
+    counted[-1] = expected
     done = np.arange(1, len(passes) + 1)
     reads = np.cumsum(
         [one[0][1] != before for one, before in zip(passes, _pieces_before(passes), strict=True)]
@@ -151,7 +151,7 @@ def _readings(passes: list, first_pass: int, tile_bytes: int) -> tuple[Reading, 
     padded = np.zeros(first_pass, int)
     return (
         Reading(
-            tr("bytes that the barrier has counted"), np.append(counted, np.full(len(passes), tile_bytes)), "predicted"
+            tr("bytes that the barrier has counted"), np.append(counted, np.full(len(passes), expected)), "predicted"
         ),
         Reading(tr("passes"), np.append(padded, done), "predicted"),
         Reading(tr("bank conflicts"), np.append(padded, done - reads), "predicted"),
@@ -178,11 +178,11 @@ def _places(cells: np.ndarray, row: np.ndarray, piece: np.ndarray) -> Annotation
 
 
 # -- captions --------------------------------------------------------------------------------------
-def _captions(kind: np.ndarray, passes: list, tile_bytes: int, launch: Launch, swizzle: int) -> Captions:
+def _captions(kind: np.ndarray, passes: list, expected: int, launch: Launch, swizzle: int) -> Captions:
     args = np.zeros((len(kind), 6), int)
-    args[0, :3] = copying_thread(launch), dict(launch.defines)["BM"], tile_bytes
+    args[0, :3] = copying_thread(launch), dict(launch.defines)["BM"], expected
     args[1 : 1 + ROWS, 0] = np.arange(ROWS)
-    args[1 + ROWS, 0] = tile_bytes
+    args[1 + ROWS, 0] = expected
     for n, one in enumerate(passes):
         r, piece, column = one[0]
         args[len(kind) - len(passes) + n] = n + 1, r, 8 * piece, 8 * piece + 7, 4 * column, 4 * column + 3
