@@ -31,7 +31,8 @@ from visuals.scene.source import Source, resources, source_of
 
 BOXES = ("gemm/wgmma-store", "gemm/wgmma-cluster")  # they store through boxes in shared memory
 SHOWN = 16  # columns; in boxes those of a whole one
-PART = 8  # rows and columns that one register pair of four lanes each covers
+PART = 8  # columns that one register of a row's four lanes covers, with its neighbour
+QUARTERS = 4  # of the columns, in the picture of the four warps
 ALL = (1 << WARP) - 1  # lanes
 HOLDS, REGISTER, STORE, FILL, SEND = range(5)  # kinds of steps
 MULTIPLY = re.compile(r"multiply\(sum")
@@ -91,6 +92,20 @@ class _Part:
         return self.columns // 2
 
     @property
+    def first_register(self) -> int:
+        """Returns the step of register 0: before it the warps are shown, without boxes."""
+        return 0 if self.boxed else WARPS
+
+    @property
+    def first_store(self) -> int:
+        return self.first_register + self.registers
+
+    def of_sum(self, at: np.ndarray) -> np.ndarray:
+        """Returns the cells of the registers in the picture, a row for each lane. `at` counts them register by register."""
+        register, lane = np.divmod(at, WARP)
+        return lane * self.registers + register
+
+    @property
     def stores(self) -> list[np.ndarray]:
         """Returns the registers of each store, two neighbours of a row, in the kernel's order."""
         return [4 * j + 2 * pair + np.arange(2) for pair in range(2) for j in range(self.columns // PART)]
@@ -98,7 +113,9 @@ class _Part:
     @cached_property
     def kind(self) -> np.ndarray:
         store = [FILL if self.boxed else STORE] * len(self.stores)
-        return np.array([HOLDS] * WARPS + [REGISTER] * self.registers + store + [SEND] * self.boxed)
+        return np.array(
+            [HOLDS] * self.first_register + [REGISTER] * self.registers + store + [SEND] * self.boxed
+        )
 
     @property
     def sums(self) -> int:
@@ -119,64 +136,72 @@ def accumulator_scene(
     product = np.zeros((ROWS, p.columns), np.float32)
     first = ROWS * warp
     product[: p.rows] = A[first : first + p.rows].astype(float) @ B[:, : p.columns].astype(float)
-    lanes = np.arange(WARP)
     register = np.repeat(np.arange(p.registers), WARP)
-    parts = p.tiles["BN"] // PART
-    held = np.repeat(np.arange(WARPS), ROWS // PART * parts)
     return Scene(
         key=f"accumulator {rung} {shape} {launch.block} {warp}",
         title=tr("the sums of one wgmma, 64 × {columns}", columns=p.tiles["BN"]),
-        tensors=_tensors(p, parts),
+        tensors=_tensors(p),
         groups=_groups(p),
         steps=len(p.kind),
         step_name=tr("step"),
         order_name=tr(ORDER),
         order_note=tr(NOTE),
         writes=(
-            Write("who", held, held.astype(np.float32)),
-            Write("sum", WARPS + register, product[row, column]),
-            Write(
-                "D", WARPS + register, source="sum", index=register * WARP + np.tile(lanes, p.registers),
-                cells=row * p.columns + column,
-            ),
+            *_holders_written(p, row, column),
+            Write("sum", p.first_register + register, product[row, column], cells=p.of_sum(np.arange(row.size))),
             *_stores(p, row, column),
         ),
         readings=_readings(p, row, column),
         annotations=(_holders(p, row, column),),
         captions=_captions(p, row, column),
-        source=source_of(launch.source, (MULTIPLY,), np.zeros(WARPS + p.registers, int), detail=resources(launch)),
+        source=source_of(launch.source, (MULTIPLY,), np.zeros(p.first_store, int), detail=resources(launch)),
         next_sources=(_source_of_stores(p),),
         lanes=_lanes(p),
     )  # fmt: skip
 
 
-def _tensors(p: _Part, parts: int) -> tuple[Tensor, ...]:
-    size = f"{ROWS} × {p.columns}"
-    box = Tensor(
-        "box", "box", "box", "output", 1, ROWS, hopper.BOX_COLS, note=tr("rows of 128 bytes, swizzled"), partial=True
-    )  # fmt: skip
+def _tensors(p: _Part) -> tuple[Tensor, ...]:
     at = {"origin": (0, ROWS * p.warp, 0), "partial": True}
+    quarter = tr("a cell: {rows} × {cols} sums", rows=ROWS, cols=p.tiles["BN"] // QUARTERS)
+    C = Tensor("C", "C", "C", "output", 1, p.rows, p.columns, note=tr("block 0"), **at)
+    registers = Tensor(
+        "sum", "sum", "sum", "output", 1, WARP, p.registers, note=tr("a row per lane"), partial=True
+    )  # fmt: skip
+    if p.boxed:
+        note = tr("rows of 128 bytes, swizzled")
+        box = Tensor("box", "box", "box", "output", 1, ROWS, hopper.BOX_COLS, note=note, partial=True)
+        return registers, box, C
     return (
-        Tensor("who", "who", tr("warp"), "workspace", 1, WARPS * ROWS // PART, parts, note=tr("a cell: 8 × 8 sums")),
-        Tensor("sum", "sum", "sum", "output", 1, p.registers, WARP, note=tr("a row: one register of each lane"), partial=True),
-        Tensor("D", "D", tr("product"), "output", 1, ROWS, p.columns, note=size, **at),
-        *((box,) if p.boxed else ()),
-        Tensor("C", "C", "C", "output", 1, p.rows, p.columns, note=tr("block 0"), **at),
+        Tensor("who", "who", tr("warp"), "workspace", 1, WARPS, QUARTERS, note=quarter),
+        registers,
+        Tensor("lane", "lane", tr("lane"), "workspace", 1, ROWS, p.columns, note=tr("that holds each sum"), **at),
+        C,
     )  # fmt: skip
 
 
 def _groups(p: _Part) -> tuple[Group, ...]:
     shown = {"first": ROWS * p.warp, "last": ROWS * p.warp + ROWS - 1}
-    return (
-        Group(
-            (("who",),),
-            "registers",
-            tr("64 × {columns} sums of one warpgroup, four warps", columns=p.tiles["BN"]),
-        ),
-        Group((("sum",),), "registers", tr("registers of warp {warp}, one column per lane", warp=p.warp)),
-        Group((("D",),), "registers", tr("the same sums, rows {first} to {last}", **shown)),
-        *((Group((("box",),), "shared", tr("shared memory")),) if p.boxed else ()),
-        Group((("C",),), "global", tr("global memory")),
+    registers = Group(
+        (("sum",),), "registers", tr("warp {warp}: first {count} registers", warp=p.warp, count=p.registers)
+    )
+    C = Group((("C",),), "global", tr("global memory"))
+    if p.boxed:
+        return registers, Group((("box",),), "shared", tr("shared memory")), C
+    title = tr(
+        "64 × {columns} sums of four warps, and rows {first} to {last}", columns=p.tiles["BN"], **shown
+    )
+    return Group((("who", "lane"),), "registers", title), registers, C
+
+
+def _holders_written(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Write, ...]:
+    """Returns the warp of each quarter of 16 rows, and the lane of each element when its register is shown."""
+    if p.boxed:
+        return ()
+    warp = np.repeat(np.arange(WARPS), QUARTERS)
+    register, lane = np.divmod(np.arange(p.registers * WARP), WARP)
+    steps, cells = p.first_register + register, row * p.columns + column
+    return Write("who", warp, warp.astype(np.float32)), Write(
+        "lane", steps, lane.astype(np.float32), cells=cells
     )
 
 
@@ -187,7 +212,7 @@ def box_cells(row: np.ndarray, column: np.ndarray) -> np.ndarray:
 
 
 def _stores(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Write, ...]:
-    first = WARPS + p.registers
+    first = p.first_store
     register = np.concatenate(p.stores)
     index = (register[:, None] * WARP + np.arange(WARP)).ravel()
     steps = np.repeat(first + np.arange(len(p.stores)), 2 * WARP)
@@ -195,11 +220,11 @@ def _stores(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Write, ...]:
     inside = r < p.rows
     if not p.boxed:
         cells = (r * p.columns + c)[inside]
-        return (Write("C", steps[inside], source="sum", index=index[inside], cells=cells),)
+        return (Write("C", steps[inside], source="sum", index=p.of_sum(index)[inside], cells=cells),)
     at = box_cells(r, c)
     sent = np.full(int(inside.sum()), len(p.kind) - 1)
     return (
-        Write("box", steps, source="sum", index=index, cells=at),
+        Write("box", steps, source="sum", index=p.of_sum(index), cells=at),
         Write("C", sent, source="box", index=at[inside], cells=(r * p.columns + c)[inside]),
     )
 
@@ -216,13 +241,13 @@ def stored_sectors(p: _Part, row: np.ndarray, column: np.ndarray) -> list[int]:
 
 
 def _source_of_stores(p: _Part) -> Source:
-    since = WARPS + p.registers
+    since = p.first_store
     return source_of("gemm/wgmma.cuh", STORES, p.kind[since:] - STORE, since=since)
 
 
 def _readings(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Reading, ...]:
-    before = np.zeros(WARPS + p.registers, int)
-    warps = np.minimum(np.arange(len(p.kind)) + 1, WARPS)
+    before = np.zeros(p.first_store, int)
+    warps = np.minimum(np.arange(len(p.kind)) + 1, WARPS) if p.first_register else np.full(len(p.kind), WARPS)
     inside = [
         int((row[registers[:, None] * WARP + np.arange(WARP)] < p.rows).sum()) for registers in p.stores
     ]
@@ -240,7 +265,7 @@ def _readings(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Reading, .
 
 def _lanes(p: _Part) -> Lanes:
     warp = np.full(len(p.kind), p.warp)
-    warp[:WARPS] = np.arange(WARPS)
+    warp[: p.first_register] = np.arange(p.first_register)
     mask = np.full(len(p.kind), ALL, np.uint32)
     if p.boxed:  # the first thread of the warpgroup starts the copy
         warp[-1], mask[-1] = 0, 1
@@ -255,18 +280,26 @@ def _holders(p: _Part, row: np.ndarray, column: np.ndarray) -> Annotation:
         [lane, p.warp * WARP + lane, register // 4, register % 4, ROWS * p.warp + row, column]
     )
     text = tr("Lane {0}, thread {1} of the warpgroup, holds it in sum[{2}][{3}]: row {4}, column {5}.")
-    cells = {"D": (row * p.columns + column)[:, None]}
-    return Annotation("sum", Captions((text,), np.zeros(len(args), int), args), cells)
+    cells = {} if p.boxed else {"lane": (row * p.columns + column)[:, None]}
+    by_lane = np.argsort(p.of_sum(np.arange(len(args))))
+    links = {name: cell[by_lane] for name, cell in cells.items()}
+    return Annotation("sum", Captions((text,), np.zeros(len(args), int), args[by_lane]), links)
 
 
 def _captions(p: _Part, row: np.ndarray, column: np.ndarray) -> Captions:
     args = np.zeros((len(p.kind), 5), int)
-    for warp in range(WARPS):
+    for warp in range(p.first_register):
         args[warp, :3] = warp, ROWS * warp, ROWS * warp + ROWS - 1
     for register in range(p.registers):
         at = register * WARP
-        args[WARPS + register] = register, register // 4, register % 4, ROWS * p.warp + row[at], column[at]
-    sectors, since = stored_sectors(p, row, column), WARPS + p.registers
+        args[p.first_register + register] = (
+            register,
+            register // 4,
+            register % 4,
+            ROWS * p.warp + row[at],
+            column[at],
+        )
+    sectors, since = stored_sectors(p, row, column), p.first_store
     for n, registers in enumerate(p.stores):
         at, last = registers[0] * WARP, registers[1] * WARP + WARP - 1
         args[since + n] = (
