@@ -132,7 +132,6 @@ def aligned_rules(s: GemmShape) -> Iterator[str]:
 
 RING = "STAGES*(128*(BM+BN) + 16)"
 NO_WGMMA = mark("NumPy has no tensor cores; without them this is a blocked product in FP32")
-NO_SCENE = mark("the stage does not show copies of the copy engine and products of a warpgroup yet")
 # Defaults are the fastest measured at 4096 on an H100.
 TALL = {"BM": (256, 128), "BN": (128, 256, 64), "STAGES": (4, 3)}
 PERSISTENT = {
@@ -144,7 +143,7 @@ PAIRED = PERSISTENT | {"BN": (256, 128)}  # each block of a cluster loads half o
 def _rung(name: str, title: str, idea: str, build, check, tiles, *sets: Tiles) -> Rung:
     return Rung(
         f"gemm/{name}", title, idea, build, common.cost, check, TOLERANCE, tiles, sets=sets, units=TENSOR_CORES,
-        capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA, no_scene=NO_SCENE,
+        capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
     )  # fmt: skip
 
 

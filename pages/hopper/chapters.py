@@ -188,7 +188,7 @@ CHAPTERS = (
         mark("Clusters, and the library"),
         (
             mark("Two blocks form a cluster. Each loads half of the tile of [B](filter) that both need, and the copy goes to both (multicast)."),
-            mark("So {map_l2} leave L2, and {before_map_l2} in the kernel before. {stage_against_wgmma_store} Where L2 keeps up, fewer reads save no time."),
+            mark("So {map_l2} leave L2, and {before_map_l2} in the kernel before. {stage_against_wgmma_store}"),
         ),
         MAP | {"rung": "wgmma-cluster"},
         step=1,
@@ -196,7 +196,7 @@ CHAPTERS = (
             mark("How close do these six steps come to the speed of cuBLAS?"),
             SHARES,
             within((0.8, 0.95), _of_library),
-            mark("{of_library} of its speed. {stage_against_cublas_fp16}"),
+            mark("{of_library} of its speed. And where L2 keeps up, as here, fewer reads save no time."),
             ("gemm/cublas-fp16",),
         ),
         nudge=mark("Next, [precision](/precision) counts what FP16 loses, and [attention](/attention) needs two products at once."),

@@ -57,7 +57,7 @@ def _fields(fields: Fields, query: Selection) -> None:
             bytes=units.bytes_(s.bytes), intensity=units.ratio(s.flops / s.bytes),
         )  # fmt: skip
         st.html(f'<p class="kt-derived">{text}</p>')
-    limits({field: getattr(s, field) for field in "MNK"}, bounds)
+    limits(s.params(), bounds)
 
 
 def sizes(query: Selection) -> Sizes:

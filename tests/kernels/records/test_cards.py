@@ -98,6 +98,19 @@ def test_rows_of_two_cards_are_never_mixed(tmp_path):
     assert records.cards_of("softmax") == (H200,)
 
 
+def test_a_part_of_a_ladder_is_covered_by_the_card_that_has_most_of_it(tmp_path):
+    rows = [row for row in records.recordings("softmax") if row["rung"] == "softmax/online"]
+    other = [
+        row | {"device": OTHER.device, "ceilings": row["ceilings"] | {"device": OTHER.device}} for row in rows
+    ]
+    assert records.covering("softmax/online") == H200
+    with own_recordings(tmp_path / "one", other=other):
+        assert records.covering("softmax/online") == H200  # as much, and the first card goes first
+        assert records.covering("softmax/none") is None
+    with own_recordings(tmp_path / "two", other=[*other, *({**row, "tiles": {"BLOCK": 7}} for row in other)]):
+        assert records.covering("softmax/online") == OTHER and records.shown("softmax") == H200
+
+
 def test_a_ladder_whose_rows_are_of_older_kernels_is_shown_from_the_other_card(tmp_path, monkeypatch):
     shipped = [row | {"kernels": "0" * 16} for row in SOFTMAX]
     monkeypatch.setattr(files, "_shipped", lambda: ((Card(row["device"]), row) for row in shipped))
