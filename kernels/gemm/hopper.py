@@ -162,7 +162,7 @@ RUNGS: tuple[Rung, ...] = (
     ),
     _rung(
         "wgmma-ring",
-        mark("producer and consumer warpgroups"),
+        mark("producer and consumer"),
         mark("One warpgroup only loads tiles, into a ring of stages. Another one only multiplies them."),
         build_ring,
         rules(RING, ring_bytes, 1),
@@ -189,7 +189,7 @@ RUNGS: tuple[Rung, ...] = (
     ),
     _rung(
         "wgmma-store",
-        mark("results stored by the copy engine"),
+        mark("stores by the copy engine"),
         mark("Sums go to shared memory. The copy engine writes them to C while the warpgroup goes on."),
         build_store,
         rules(f"{RING} + 32768", stored_bytes, 2),

@@ -46,6 +46,7 @@ FIELDS = {name: TILING.shape[name] for name in ("M", "N", "K")} | {
 
 
 def default_tiles(rung: Rung, shape: GemmShape) -> dict[str, int]:
+    """Returns the default tile sizes at every shape: those of the recordings."""
     return rung.default_tiles
 
 

@@ -81,7 +81,7 @@ CHAPTERS = (
     Chapter(
         mark("A column in four banks"),
         (
-            mark("wgmma, the product on Hopper, reads both tiles from shared memory: 16 bytes of 8 rows at a time."),
+            mark("wgmma, Hopper’s instruction for products, reads both tiles from shared memory: 16 bytes of 8 rows at a time."),
             mark("A row of 128 bytes fills all 32 banks once. So a column of the tile is in the same four banks in every row: one pass delivers one piece."),
         ),
         {"swizzle": "none"},
@@ -112,7 +112,7 @@ CHAPTERS = (
     Chapter(
         mark("A product of 128 threads"),
         (
-            mark("Four warps form a warpgroup. One wgmma of theirs adds a product of 64 × 16 and 16 × {BN} values to [sums](output) in registers."),
+            mark("Four warps form a warpgroup. Together they run one wgmma: it adds a product of 64 × 16 and 16 × {BN} values to [sums](output) in registers."),
             mark("No thread loads a fragment. Each thread only holds {sums} sums: two neighbours of every 8 columns, in two rows."),
         ),
         SUMS,

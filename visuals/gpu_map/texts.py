@@ -142,6 +142,8 @@ def onto_sm(m: GpuMap, kernel: Kernel, tile: int) -> str:
     """Returns where a tile is kept on the SM."""
     if not m.shared:
         return tr("The values pass the L1 cache of the SM. The kernel keeps nothing in shared memory.")
+    if kernel.computes:
+        return tr("The tile is in shared memory now.")
     threads = whole(kernel.blocks.threads)
     return tr(
         "The tile is in shared memory now. All {threads} threads of the block use it there.", threads=threads
