@@ -19,6 +19,7 @@ from pages.conv.winograd import address as winograd_address
 from pages.fusion import address as fusion_address
 from pages.gemm import address as gemm_address
 from pages.gemm.scene import gemm
+from pages.hopper import address as hopper_address
 from pages.layers import address as layers_address
 from pages.memory import address as memory_address
 from pages.offload import address as offload_address
@@ -90,6 +91,7 @@ CARDS = (
     Card(
         "gemm/page.py", tiling, {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"}, 5
     ),
+    Card("hopper/page.py", hopper_address.card, {}, 10),
     Card("conv/direct.py", direct, {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"}, 7),
     Card("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
     Card("conv/winograd/page.py", winograd_address.card, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 56),

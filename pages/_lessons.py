@@ -41,6 +41,10 @@ LESSONS = (
         mark("How does a matrix product get fast?"), ("threads",), level=1,
     ),
     Lesson(
+        "hopper/page.py", "hopper", mark("Hopper"), "pages.hopper.chapters",
+        mark("How do tensor cores, copy engine and warps work together?"), ("tiling",), level=2,
+    ),
+    Lesson(
         "conv/direct.py", "direct", mark("direct"), "pages.conv.direct_chapters",
         mark("What does each thread of a convolution do?"), ("threads",),
     ),

@@ -66,6 +66,10 @@ READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
         Work("Volkov, Demmel", "Benchmarking GPUs to Tune Dense Linear Algebra", 2008, "10.1109/SC.2008.5214359"),
         Work("Williams, Waterman, Patterson", "Roofline: An Insightful Visual Performance Model for Multicore Architectures", 2009, "10.1145/1498765.1498785"),
     ),
+    "hopper": (
+        Work("NVIDIA", "Parallel Thread Execution ISA", 2007, "https://docs.nvidia.com/cuda/parallel-thread-execution/"),
+        Work("Luo et al.", "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", 2024, "2402.13499"),
+    ),
     "direct": (
         Work("LeCun et al.", "Gradient-Based Learning Applied to Document Recognition", 1998, "10.1109/5.726791"),
         ARITHMETIC,

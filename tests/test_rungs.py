@@ -32,6 +32,7 @@ from visuals.conv.winograd.part import NONFUSED
 from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
 from visuals.embedding.steps import STEPS as EMBEDDING_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
+from visuals.gemm.swizzle import RUNGS as HOPPER_SCENES
 from visuals.heads.scene import RUNGS as HEADS_SCENES
 from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
@@ -46,6 +47,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     BACKWARD_SCENES,
     TRANSPOSE_SCENES,
     GEMM_PLANS,
+    HOPPER_SCENES,
     ATTENTION_SCENES,
     ATTENTION_BACKWARD_SCENES,
     LSE_SCENES,

@@ -132,7 +132,6 @@ def aligned_rules(s: GemmShape) -> Iterator[str]:
 
 RING = "STAGES*(128*(BM+BN) + 16)"
 NO_WGMMA = mark("NumPy has no tensor cores; without them this is a blocked product in FP32")
-NO_SCENE = mark("the stage does not show copies of the copy engine and products of a warpgroup yet")
 # Defaults are the fastest measured at 4096 on an H100.
 TALL = {"BM": (256, 128), "BN": (128, 256, 64), "STAGES": (4, 3)}
 PERSISTENT = {
@@ -144,7 +143,7 @@ PAIRED = PERSISTENT | {"BN": (256, 128)}  # each block of a cluster loads half o
 def _rung(name: str, title: str, idea: str, build, check, tiles, *sets: Tiles) -> Rung:
     return Rung(
         f"gemm/{name}", title, idea, build, common.cost, check, TOLERANCE, tiles, sets=sets, units=TENSOR_CORES,
-        capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA, no_scene=NO_SCENE,
+        capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
     )  # fmt: skip
 
 
@@ -163,7 +162,7 @@ RUNGS: tuple[Rung, ...] = (
     ),
     _rung(
         "wgmma-ring",
-        mark("producer and consumer warpgroups"),
+        mark("producer and consumer"),
         mark("One warpgroup only loads tiles, into a ring of stages. Another one only multiplies them."),
         build_ring,
         rules(RING, ring_bytes, 1),
@@ -190,7 +189,7 @@ RUNGS: tuple[Rung, ...] = (
     ),
     _rung(
         "wgmma-store",
-        mark("results stored by the copy engine"),
+        mark("stores by the copy engine"),
         mark("Sums go to shared memory. The copy engine writes them to C while the warpgroup goes on."),
         build_store,
         rules(f"{RING} + 32768", stored_bytes, 2),

@@ -219,7 +219,7 @@ RUNGS: tuple[Rung, ...] = (
     ),
     Rung(
         name="gemm/mma-sync",
-        title=mark("mma.sync, with ldmatrix and cp.async"),
+        title=mark("mma.sync, with cp.async"),
         idea=mark(
             "The tensor cores' own instruction. Tiles are swizzled, ldmatrix loads the fragments, and cp.async "
             "copies later tiles ahead."

@@ -19,7 +19,18 @@ from kernels.records.folder import SHIPPED as FOLDER
 from kernels.records.nearest import Match
 from kernels.records.row import is_current
 
-__all__ = ["FOLDER", "Card", "Match", "cards_of", "everything", "nearest", "recorded", "recordings", "shown"]
+__all__ = [
+    "FOLDER",
+    "Card",
+    "Match",
+    "cards_of",
+    "covering",
+    "everything",
+    "nearest",
+    "recorded",
+    "recordings",
+    "shown",
+]
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -82,6 +93,14 @@ def covered(ladder: str, card: Card) -> int:
     """Returns how many settings of a ladder (kernel, shape, tile sizes, mode) have a row of the card. Presets are a part of
     them: a chapter also needs the small shape on its stage."""
     return len(_by_setting(ladder, card))
+
+
+def covering(*rungs: str) -> Card | None:
+    """Returns the card that covers most of these rungs of one ladder, as `cards.default` says: a lesson on a part of a
+    ladder is shown from it. None if no card has a row of them."""
+    ladder = rungs[0].partition("/")[0]
+    found = {card: sum(key[0] in rungs for key in _by_setting(ladder, card)) for card in rows_by_card(ladder)}
+    return cards.default({card: count for card, count in found.items() if count})
 
 
 @cache

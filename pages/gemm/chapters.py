@@ -214,9 +214,9 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than cuBLAS, also with FP16?"),
             "gemm/cublas-fp16", "real",
-            mark("{real_against_cublas_fp16} {real_against_wmma} [Explore](/tiling?view=explore&rung=wgmma-store&M=4096&N=4096&K=4096&dtype=fp16&card=nvidia-h100-80gb-hbm3) has kernels with Hopper’s own instructions: wgmma, wgmma-ring, wgmma-consumers, wgmma-persistent, wgmma-store, wgmma-cluster."),
+            mark("{real_against_cublas_fp16} {real_against_wmma} [Hopper](/hopper) goes on with instructions of Hopper’s own."),
         ),
-        nudge=mark("Next, [direct](/direct) shows what a convolution computes, and [im2col](/im2col) turns it into this product."),
+        nudge=mark("Later, [im2col](/im2col) turns a convolution into this product."),
     ),
 )  # fmt: skip
 

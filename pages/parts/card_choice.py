@@ -8,25 +8,41 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from kernels import records
 from kernels.i18n import tr
 from kernels.records import cards, files
-from kernels.records.cards import PARAM
+from kernels.records.cards import PARAM, Card
 from pages.parts.address import quoted
 from pages.parts.query import note_on, write
 from pages.parts.text import note, quiet
 
+_PREFERRED = "_card_of_lesson"  # the key of the card that this page shows if the URL names none
 _OF_PAGE = "_card_of_page"  # the choice in the last run of the whole page: a fragment draws only a part of it
 
 
 def of_reader() -> str:
-    """Returns the key of the card in the URL of the session that runs in this thread; "" without one or outside of
-    sessions."""
-    if len(records.known_cards()) < 2 or get_script_run_ctx(suppress_warning=True) is None:
-        return ""
+    """Returns the key of the card in the URL of the session that runs in this thread, else that which its page prefers; ""
+    without one or outside of sessions."""
+    return (_of_url() or st.session_state.get(_PREFERRED, "")) if _can_choose() else ""
+
+
+def _can_choose() -> bool:
+    return len(records.known_cards()) > 1 and get_script_run_ctx(suppress_warning=True) is not None
+
+
+def _of_url() -> str:
+    """Returns the key of the card in the URL; "" if it names none that is known."""
     key = st.query_params.get(PARAM, "")
     return key if key in records.known_cards() else ""
 
 
+def prefer(card: Card | None) -> None:
+    """Shows this page from a card unless the URL names another one: its kernels have rows of few cards. Call it before the
+    page reads any row."""
+    st.session_state[_PREFERRED] = card.key if card else ""
+    st.session_state[_OF_PAGE] = of_reader()
+
+
 def begin_page() -> None:
     """Keeps the choice that the whole page is drawn with. A URL with an unknown card gets a note."""
+    st.session_state.pop(_PREFERRED, None)
     st.session_state[_OF_PAGE] = of_reader()
     wish, known = st.query_params.get(PARAM), records.known_cards()
     if wish and wish not in known:
@@ -38,7 +54,7 @@ def begin_page() -> None:
 
 def kept() -> dict[str, str]:
     """Returns the URL parameter that links to other pages keep."""
-    wish = of_reader()
+    wish = _of_url() if _can_choose() else ""
     return {PARAM: wish} if wish else {}
 
 
@@ -57,7 +73,7 @@ def control(*ladders: str) -> None:
         st.session_state[PARAM] = shown.key
         st.pills(
             tr("Recorded on"), list(names), format_func=names.get, required=True, key=PARAM, on_change=_choose,
-            args=(known[0].key,),
+            args=(st.session_state.get(_PREFERRED) or known[0].key,),
         )  # fmt: skip
     if wish and shown and shown.key != wish:
         named = {"card": records.known_cards()[wish].name, "shown": shown.name}

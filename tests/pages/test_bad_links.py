@@ -16,6 +16,8 @@ LINKS = {  # the link, and a piece of its note
     "tiling?order=nothing": "order must be one of explaining",
     "tiling?view=race": "view must be one of explore, story",
     "tiling?view=story&chapter=2&M=4096": "The link sets M=4096",
+    "hopper?swizzle=64&dtype=fp32&order=timeline": "swizzle must be one of 128",
+    "hopper?view=explore&order=accumulator&warp=9&M=0": "warp must be one of 0",
     "direct?H=1&W=1&R=9&S=9&pad_h=0": "The filter must fit the padded input",
     "direct?C=-3&K=1e9&filter=none": "C must be 1 to",
     "im2col?H=2&R=3&dilation_h=5&groups=7": "The filter must fit the padded input",

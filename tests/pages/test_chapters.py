@@ -147,7 +147,7 @@ def test_a_sentence_that_compares_has_a_figure_or_a_check(lesson: Lesson) -> Non
 # The ladders of a lesson. Those of the lesson on layers are too many: its page shows them one by one.
 OF_LESSONS = {
     ("threads",): ("add", "stride", "banks", "layout"),
-    ("tiling",): ("gemm",),
+    ("tiling", "hopper"): ("gemm",),
     ("direct", "im2col", "implicit", "winograd", "fft"): ("conv",),
     ("backward",): ("conv-dinput", "conv-dweight", "conv-transpose"),
     ("softmax",): ("softmax",),
@@ -199,6 +199,7 @@ def test_the_strip_shows_what_an_earlier_chapter_has_compared() -> None:
 CLEAR = {
     "threads": ("one thread for each element", "are a warp", "form blocks", "a grid", "divergence", "coalesced", "stride", "bank conflict", "NCHW"),
     "tiling": ("thread for each element", "sectors", "reads each value there 8 times", r"SMs in \{map_waves\} waves", r"from the L2 cache", "registers", "cp.async", "timeline", "tensor core"),
+    "hopper": ("copy engine", "mbarrier", "all 32 banks", "XOR", "warpgroup", "producer", "two mbarriers", "registers", "map_waves", "box", "multicast", "of_library"),
     "direct": ("sum of the 9 products", "thread of its own", "seven loops", "real_loads"),
     "im2col": ("one column", "as one row|as rows", "matrix product", "into shared memory", "real_against_direct"),
     "implicit": ("row and column", "never exists", "copies of the next ones", "map_hbm"),

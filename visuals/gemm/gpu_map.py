@@ -44,7 +44,7 @@ def gemm_map(shape: GemmShape, rung: str, tiles: Mapping[str, int], count: bool 
     steps = -(-shape.K // plan.BK)
     one_tile = _of_tile(shape, plan, rung)
     kernel = Kernel(
-        launch.name, blocks, ("A", "B"), "C", steps, one_tile, total, _drawn(plan.TM, plan.TN), f"{plan.TM} × {plan.TN}"
+        launch.name, blocks, ("A", "B"), "C", steps, one_tile, total, drawn(plan.TM, plan.TN), f"{plan.TM} × {plan.TN}"
     )  # fmt: skip
     sizes = ",".join(f"{name}={size}" for name, size in tiles.items())
     return GpuMap(
@@ -132,23 +132,38 @@ def _operands(s: GemmShape, plan: Plan, steps: int) -> dict[str, Operand]:
     depth, piece = split(s.K, plan.BK, PIECES)
     piece = np.asarray(piece)
     first = np.searchsorted(piece, np.arange(depth)) + 1  # the first tile of each piece along K
-    tile = {"A": _tile(plan.BM, plan.BK), "B": _tile(plan.BK, plan.BN)}
+    tile = {"A": tile_of(plan.BM, plan.BK), "B": tile_of(plan.BK, plan.BN)}
     return {
-        "A": Operand("A", "A", "input", rows, depth, _size(s.M, s.K), piece, np.tile(first, rows), tile["A"]),
-        "B": Operand(
-            "B", "B", "filter", depth, cols, _size(s.K, s.N), piece * cols, np.repeat(first, cols), tile["B"]
+        "A": Operand(
+            "A", "A", "input", rows, depth, size_text(s.M, s.K), piece, np.tile(first, rows), tile["A"]
         ),
-        "C": Operand("C", "C", "output", rows, cols, _size(s.M, s.N), np.zeros(1, int), stored=float(steps)),
+        "B": Operand(
+            "B",
+            "B",
+            "filter",
+            depth,
+            cols,
+            size_text(s.K, s.N),
+            piece * cols,
+            np.repeat(first, cols),
+            tile["B"],
+        ),
+        "C": Operand(
+            "C", "C", "output", rows, cols, size_text(s.M, s.N), np.zeros(1, int), stored=float(steps)
+        ),
     }
 
 
-def _size(rows: int, cols: int) -> str:
+def size_text(rows: int, cols: int) -> str:
+    """Returns the extents of a matrix in words."""
     return tr("{rows} × {cols}", rows=f"{rows:,}", cols=f"{cols:,}")
 
 
-def _tile(rows: int, cols: int) -> Tile:
-    return Tile(_size(rows, cols), _drawn(-(-rows // 8), -(-cols // 8)))
+def tile_of(rows: int, cols: int) -> Tile:
+    """Returns a tile as it is drawn on an SM."""
+    return Tile(size_text(rows, cols), drawn(-(-rows // 8), -(-cols // 8)))
 
 
-def _drawn(rows: int, cols: int) -> tuple[int, int]:
+def drawn(rows: int, cols: int) -> tuple[int, int]:
+    """Returns in how many pieces a tile is drawn: at most 4 x 8."""
     return min(rows, 4), min(cols, 8)

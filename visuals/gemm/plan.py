@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernels.gemm.shape import GemmShape
+from kernels.i18n import tr
 from kernels.ladders import find
+from visuals.gemm.swizzle import RUNGS as HOPPER
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.source import Mark
 
@@ -364,5 +366,11 @@ def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
 
 
 def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> str:
-    """Returns why a rung has no scene at a shape; "" if it has one."""
+    """Returns why a rung has no scene of this kind at a shape; "" if it has one."""
+    if rung in HOPPER:
+        elsewhere = tr(
+            "{title}: the lesson Hopper shows its copies, its sums and its blocks.",
+            title=tr(find(rung).title),
+        )
+        return scene_why_not.broken_rule(rung, shape, tiles) or elsewhere
     return scene_why_not.why_not(rung, shape, tiles, PLANS)

@@ -106,6 +106,8 @@ class Kernel:
     sums_note: str = ""
     once: tuple[str, ...] = ()  # what block 0 loads before its first tile, and those bytes
     once_traffic: Traffic = Traffic()
+    computes: str = ""  # a sentence instead of that about loads of registers
+    stores: str = ""  # and instead of that about the store
 
 
 @dataclass(frozen=True)

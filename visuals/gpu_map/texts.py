@@ -142,6 +142,8 @@ def onto_sm(m: GpuMap, kernel: Kernel, tile: int) -> str:
     """Returns where a tile is kept on the SM."""
     if not m.shared:
         return tr("The values pass the L1 cache of the SM. The kernel keeps nothing in shared memory.")
+    if kernel.computes:
+        return tr("The tile is in shared memory now.")
     threads = whole(kernel.blocks.threads)
     return tr(
         "The tile is in shared memory now. All {threads} threads of the block use it there.", threads=threads
@@ -150,6 +152,8 @@ def onto_sm(m: GpuMap, kernel: Kernel, tile: int) -> str:
 
 def into_registers(m: GpuMap, kernel: Kernel, tile: int) -> str:
     """Returns what the threads of block 0 load from there for a tile."""
+    if kernel.computes:
+        return kernel.computes
     amount, before = kernel.tile.read[2], kernel.tile.read[1]
     if amount.bytes is None:
         return tr("Each thread computes with values in its own registers.")
@@ -168,6 +172,8 @@ def more_tiles(kernel: Kernel, first: int) -> str:
 
 def store(m: GpuMap, kernel: Kernel) -> str:
     """Returns where block 0 stores its results."""
+    if kernel.stores:
+        return kernel.stores
     output = m.operands[kernel.writes]
     return tr(
         "Block 0 is done. Its threads store their results to {output}.",

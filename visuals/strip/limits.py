@@ -99,4 +99,6 @@ def _sentence(evidence: Evidence, shares: dict[str, float], limit: str) -> str:
         return tr("Arithmetic limits it.")
     if not shares:
         return tr("No ceilings were measured on this device.")
+    if units_of := roofline.row_units(evidence.row):
+        return tr("It uses {units}: their peak was not measured.", units=tr(units_of))
     return tr("It is far from every ceiling.")

@@ -15,7 +15,7 @@ from kernels.machine import memory_levels
 from kernels.machine.status import Status
 from kernels.records import Card, cards, files, levels, unsupported
 from kernels.sweep import Sweep, missing
-from tests.helpers.recordings import own_recordings
+from tests.helpers.recordings import own_recordings, recordings
 
 H200, OTHER = Card("NVIDIA H200"), Card("NVIDIA Other 24GB", own=True)
 SOFTMAX = records.recordings("softmax")
@@ -96,6 +96,22 @@ def test_rows_of_two_cards_are_never_mixed(tmp_path):
         with cards.using("no such card"):
             assert records.shown("softmax") == H200
     assert records.cards_of("softmax") == (H200,)
+
+
+def test_a_part_of_a_ladder_is_covered_by_the_card_that_has_most_of_it():
+    def on(device, row):
+        return row | {"device": device, "ceilings": row["ceilings"] | {"device": device}}
+
+    rows = records.recordings("softmax")
+    online = [row for row in rows if row["rung"] == "softmax/online"][:4]
+    others = [row for row in rows if row["rung"] == "softmax/three-pass"][:4]
+    other = [on("NVIDIA Other", row) for row in online]
+    with recordings(*others, *online[:2], *other):
+        assert records.shown("softmax") == H200
+        assert records.covering("softmax/online") == Card("NVIDIA Other")
+        assert records.covering("softmax/none") is None
+    with recordings(*others, *online, *other):
+        assert records.covering("softmax/online") == H200  # as much, and the first card goes first
 
 
 def test_a_ladder_whose_rows_are_of_older_kernels_is_shown_from_the_other_card(tmp_path, monkeypatch):

@@ -119,6 +119,17 @@ def test_the_limit_is_the_largest_ceiling_that_is_near_else_launches(shares: dic
         assert limit == ""
 
 
+@pytest.mark.parametrize(("rung", "dtype", "sentence"), [
+    ("gemm/naive", "fp32", "It is far from every ceiling."),
+    ("gemm/mma-sync", "fp16", "It uses tensor cores: their peak was not measured."),
+])  # fmt: skip
+def test_units_without_a_measured_peak_are_named(rung, dtype, sentence) -> None:
+    """No ceiling of the strip is that of the tensor cores."""
+    shape = GemmShape(4096, 4096, 4096, dtype=dtype)
+    limits = strip([Size("real", evidence(shape, rung))], "real", Run())["sizes"][0]["limits"]
+    assert limits["text"] == sentence
+
+
 def test_tile_sizes_that_are_not_on_the_stage_are_named() -> None:
     known = evidence(SHAPES[0], "gemm/shared-tile")
     same = Size("real", known), Size("stage", known)
