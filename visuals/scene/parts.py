@@ -55,6 +55,9 @@ class Tensor:
     partial: bool = False  # whether only a part of a larger tensor is shown
     col_index: np.ndarray | None = None  # each column's index in the whole tensor; None if consecutive
     timed: bool = False  # whether columns are steps: rows stay in one piece, all numbers have one shade
+    roles: np.ndarray | None = (
+        None  # integer, one per cell: its own role, by its number in ROLES; None: all have `role`
+    )
 
     @property
     def size(self) -> int:
