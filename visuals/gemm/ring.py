@@ -214,7 +214,7 @@ class RingScene:
             writes=tuple(w for b in self.ring.blocks for w in self._writes(b)),
             reads=tuple(self._reads()),
             annotations=tuple(a for b in self.ring.blocks for a in self._annotations(b)),
-            captions=_captions(captions),
+            captions=Captions.of(captions),
             readings=self._readings(),
             flows=tuple(self._flows()),
             source=self._source(),
@@ -346,9 +346,9 @@ class RingScene:
             texts = [text] * (lanes * self.steps)
             for cell in cells:
                 texts[cell.lane * self.steps + cell.step] = cell.text
-            yield Annotation(f"{name}{b}", _captions(texts))
+            yield Annotation(f"{name}{b}", Captions.of(texts))
         texts = [self.texts.barrier(*barrier) for barrier in self._barriers]
-        yield Annotation(f"barriers{b}", _captions(texts))
+        yield Annotation(f"barriers{b}", Captions.of(texts))
 
     # -- links -------------------------------------------------------------------------------------
     def _reads(self) -> Iterator:
@@ -404,10 +404,3 @@ class RingScene:
             Reading(tr("bytes being copied"), np.array(filling) * self.ring.nbytes, "counted"),
             Reading(tr("phases ended"), np.array(ended), "counted"),
         )
-
-
-def _captions(texts: list[str]) -> Captions:
-    """Returns captions that are these texts, without numbers to fill in."""
-    different = list(dict.fromkeys(texts))
-    kind = np.array([different.index(text) for text in texts])
-    return Captions(tuple(different), kind, np.zeros((len(texts), 1), int))

@@ -191,6 +191,16 @@ def test_the_slots_are_what_the_emulator_executed(rung, tiles, s):
     assert max(slot.tile for slot in shown if slot.kind == MULTIPLY) == cut.last
 
 
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("order", ["reversed", 5])
+def test_another_order_of_warps_has_its_picture_too(order):
+    rung, s = "gemm/wgmma-consumers", GemmShape(256, 128, 384, dtype="fp16")
+    tiles = sizes(rung, {})
+    trace = emulated("wgmma-consumers", s, tiles, order=order, trace_block=0, trace_values=False)[2].trace
+    assert_proved(ring_order(trace, ring_of(rung, tiles)), Replay(trace, rung, tiles, s))
+
+
 @settings(max_examples=4, deadline=None)
 @given(
     M=st.integers(1, 64), N=st.integers(1, 8).map(lambda n: 8 * n), K=st.integers(1, 60).map(lambda n: 8 * n),

@@ -13,6 +13,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
 from kernels.model.program import INPUT
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.hopper import run_hopper
 from tests.kernels.gemm.test_hopper import emulated
 
 SMALL = {"BM": 64, "BN": 64, "STAGES": 2}
@@ -140,3 +141,42 @@ def test_copies_of_a_later_barrier_are_not_done_early():
             "wgmma-ring", GemmShape(64, 64, 128, dtype="fp16"),
             change=lambda text: text.replace(wait, f"if (k_tile == 0) {wait}"),
         )  # fmt: skip
+
+
+@needs_nvrtc
+def test_copies_of_adjacent_bytes_have_their_bytes():
+    body = """
+  extern __shared__ __align__(128) char s[]; __shared__ Barrier full;
+  if (threadIdx.x == 0) { init_barrier(&full, 1); publish_barriers(); }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    arrive_expecting(&full, 96);
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :: "r"(shared_address(s)), "l"(x + 16), "r"(96), "r"(shared_address(&full)) : "memory");
+  }
+  wait(&full, 0);
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+      :: "l"(y + 32), "r"(shared_address(s + 16)), "r"(64) : "memory");
+    close_stores(); wait_stores_read<0>();
+  }"""
+    outcome = run_hopper(
+        body, {"char* y": "y", "const char* x": "x"}, {"x": np.arange(128, dtype=np.uint8)}, {"y": (96, np.uint8)},
+        shared=128, trace_block=0,
+    )  # fmt: skip
+    e = outcome.trace.events
+    load, store = e.copies
+    assert (load.buffer, load.load, load.corner, load.box, load.nbytes) == ("x", True, (16,), (96,), 96)
+    assert (store.buffer, store.load, store.corner, store.box, store.barrier) == (
+        "y",
+        False,
+        (32,),
+        (64,),
+        NONE,
+    )
+    assert store.start - load.start == 16
+    kinds = (Kind.COPY, Kind.COPIED, Kind.CLOSE_COPIES, Kind.WAIT_COPIES)
+    found = [(Kind(e.kind[n]).name, int(e.number[n])) for n in rows(e, *kinds)]
+    assert found == [
+        ("COPY", 0), ("COPIED", 0), ("COPY", 1), ("CLOSE_COPIES", 0), ("COPIED", 1), ("WAIT_COPIES", 0),
+    ]  # fmt: skip
