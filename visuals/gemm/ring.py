@@ -243,11 +243,11 @@ class RingScene:
     # -- rows --------------------------------------------------------------------------------------
     def _tensors(self, b: int) -> Iterator[Tensor]:
         ring, T = self.ring, self.steps
-        count = ring.consumers
+        consumers = tr("consumer") if ring.consumers == 1 else tr("consumers")
         rows = (
-            (f"producer{b}", tr("producer"), "input", 1, tr("tile that it copies or waits for") + self._fold_note()),
-            (f"stages{b}", tr("stages"), "input", ring.stages, tr("being filled, full, read")),
-            (f"consumers{b}", tr("consumer") if count == 1 else tr("consumers"), "output", count, tr("tile that it multiplies, frees or waits for")),
+            (f"producer{b}", tr("producer"), "input", 1, tr("tile copied or waited for")),
+            (f"stages{b}", tr("stages"), "input", ring.stages, tr("being filled, full, read") + self._fold_note()),
+            (f"consumers{b}", consumers, "output", ring.consumers, tr("tile multiplied, freed or waited for")),
         )  # fmt: skip
         for name, title, role, lanes, note in rows:
             roles = np.zeros((lanes, T), int)
@@ -343,7 +343,10 @@ class RingScene:
         for name, text in idle.items():
             cells = self._cells[f"{name}{b}"]
             lanes = {"stages": self.ring.stages, "consumers": self.ring.consumers}.get(name, 1)
-            texts = [text] * (lanes * self.steps)
+            row = [
+                self.texts.caption(n) if slot.kind == FOLDED else text for n, slot in enumerate(self.slots)
+            ]
+            texts = row * lanes
             for cell in cells:
                 texts[cell.lane * self.steps + cell.step] = cell.text
             yield Annotation(f"{name}{b}", Captions.of(texts))
