@@ -73,6 +73,13 @@ test("the level is the share of the largest value, the side is the sign", () => 
   assert.equal(level(styleOf(theme, on(z), 1, 0), "input", 1), 0, "if all values are zero");
 });
 
+test("a cell with a role of its own has its hue, also as a ghost", () => {
+  const roles = [0, 3, 2, 1], scene = { steps: 2, tensors: [{ name: "t", role: "input", cols: 4, roles }], writes: [{ target: "t", steps: [0, 0, 0, 1], values: [1, 1, 1, 1] }] };
+  const { t } = decode(scene).tensors;
+  roles.forEach((n, i) => assert.equal(level(styleOf(theme, on(t), i, 1), HUES[n], 1), 48));
+  assert.ok(theme.ghosts.panel.filter[1].includes(styleOf(theme, on(t), 3, 0)));
+});
+
 test("infinities have the highest level, NaN has its own style, and neither changes other cells", () => {
   const { t } = decode({ tensors: [{ name: "t", cols: 5, values: [-Infinity, 2, 4, Infinity, NaN] }] }).tensors;
   const at = (i) => styleOf(theme, on(t), i, 0);

@@ -28,7 +28,7 @@ export function pack(scene) {
     groups: rest.groups || [{ rows: [rest.tensors.map((t) => t.name)], memorySpace: "global", title: "" }],
     tensors: rest.tensors.map((t) => ({
       symbol: t.name, title: "", role: "input", planes: 1, rows: 1, cols: 1, origin: [0, 0, 0], note: "", planeName: "",
-      pad: [0, 0, 0, 0], partial: false, ...t, colIndex: put(t.colIndex), values: put(t.values, "f4"),
+      pad: [0, 0, 0, 0], partial: false, ...t, colIndex: put(t.colIndex), values: put(t.values, "f4"), roles: put(t.roles, "u1"),
     })),
     writes: (rest.writes || []).map((w) => ({
       target: w.target, source: w.source || "", steps: put(w.steps, "u2"), cells: put(w.cells), values: put(w.values, "f4"), index: index(w.index), reshapes: w.reshapes || false,

@@ -94,7 +94,7 @@ def step_scene(plan: Plan) -> Scene:
         order_note=tr("Predicted: each step of the stage is a moment at which something starts."),
         writes=(_write(layout, starts),),
         reads=(_reads(layout, by_step, cells),),
-        captions=_texts([_caption(layout, k, tasks) for k, tasks in enumerate(by_step)]),
+        captions=Captions.of([_caption(layout, k, tasks) for k, tasks in enumerate(by_step)]),
         annotations=(_annotation(layout, cells), _about_gpus(layout)),
         source=first,
         next_sources=tuple(more),
@@ -157,12 +157,6 @@ def _reads(layout: Layout, by_step: list[list[int]], cells: list[list[int]]) -> 
 
 
 # -- texts -----------------------------------------------------------------------------------------------
-def _texts(texts: Sequence[str]) -> Captions:
-    different = list(dict.fromkeys(texts))
-    kind = np.array([different.index(text) for text in texts])
-    return Captions(tuple(different), kind, np.zeros((len(texts), 1), int))
-
-
 def gpus_text(gpus: Sequence[int], all_gpus: int) -> str:
     """Returns the names of GPUs, counted from 1."""
     numbers = sorted({gpu + 1 for gpu in gpus})
@@ -229,7 +223,7 @@ def _annotation(layout: Layout, cells: list[list[int]]) -> Annotation:
     rows = [[c for need in layout.tasks[part.task].needs for c in cells[need]] for part in layout.parts]
     widest = max(1, max(map(len, rows)))
     links = np.array([row + [-1] * (widest - len(row)) for row in rows], int)
-    return Annotation(TASKS, _texts(texts), {TASKS: links})
+    return Annotation(TASKS, Captions.of(texts), {TASKS: links})
 
 
 def _about(layout: Layout, part: Part) -> str:
@@ -259,7 +253,7 @@ def _about_gpus(layout: Layout) -> Annotation:
         )
         for gpu in range(layout.evidence.plan.gpus)
     ]  # fmt: skip
-    return Annotation(GPUS, _texts(texts))
+    return Annotation(GPUS, Captions.of(texts))
 
 
 # -- the picture -----------------------------------------------------------------------------------------

@@ -151,6 +151,8 @@ def _check_tensor(t: Tensor, need, finite) -> None:
     )
     need(t.role in ROLES, SceneError(f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}"))
     need(min(t.planes, t.rows, t.cols) >= 1, SceneError(f"{t.name} is empty"))
+    known = t.roles is None or (np.size(t.roles) == t.size and _within(t.roles, 0, len(ROLES)))
+    need(known, SceneError(f"{t.name}: not every cell has a role"))
     need(min(t.pad) >= 0, SceneError(f"{t.name}: padding below zero"))
     need(t.col_index is None or len(t.col_index) == t.cols, SceneError(f"{t.name}: a column has no index"))
     if t.values is not None:

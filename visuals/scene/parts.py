@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,6 +55,9 @@ class Tensor:
     partial: bool = False  # whether only a part of a larger tensor is shown
     col_index: np.ndarray | None = None  # each column's index in the whole tensor; None if consecutive
     timed: bool = False  # whether columns are steps: rows stay in one piece, all numbers have one shade
+    roles: np.ndarray | None = (
+        None  # integer, one per cell: its own role, by its number in ROLES; None: all have `role`
+    )
 
     @property
     def size(self) -> int:
@@ -183,6 +186,13 @@ class Captions:
     templates: tuple[str, ...]
     kind: np.ndarray  # integer, per step: which template
     args: np.ndarray  # integer or float (steps, n)
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Captions:
+        """Returns captions that are these texts, without numbers to fill in."""
+        different = list(dict.fromkeys(texts))
+        kind = np.array([different.index(text) for text in texts])
+        return cls(tuple(different), kind, np.zeros((len(texts), 1), int))
 
 
 @dataclass(frozen=True)

@@ -168,22 +168,26 @@ def _captions(c: Captions, put, cols: int = 0) -> dict:
 
 
 def _tensor(t: Tensor, put) -> dict:
-    return {
-        "name": t.name,
-        "symbol": t.symbol,
-        "title": t.title,
-        "role": t.role,
-        "planes": t.planes,
-        "rows": t.rows,
-        "cols": t.cols,
-        "origin": list(t.origin),
-        "note": t.note,
-        "planeName": t.plane_name,
-        "pad": list(t.pad),
-        "partial": t.partial,
-        "colIndex": put(t.col_index),
-        "values": put(t.values),
-    } | ({"timed": True} if t.timed else {})
+    return (
+        {
+            "name": t.name,
+            "symbol": t.symbol,
+            "title": t.title,
+            "role": t.role,
+            "planes": t.planes,
+            "rows": t.rows,
+            "cols": t.cols,
+            "origin": list(t.origin),
+            "note": t.note,
+            "planeName": t.plane_name,
+            "pad": list(t.pad),
+            "partial": t.partial,
+            "colIndex": put(t.col_index),
+            "values": put(t.values),
+        }
+        | ({"timed": True} if t.timed else {})
+        | ({} if t.roles is None else {"roles": put(t.roles)})
+    )
 
 
 def _write(w: Write, scene: Scene, put) -> dict:

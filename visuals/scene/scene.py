@@ -4,7 +4,7 @@ A scene is tensors (grids of cells), what is written into them at which step, an
 at step t is a pure function of (scene, t), so pause, scrub, deep link, export and test need no further code.
 
 * A **Tensor** is `planes` grids of rows x cols, drawn side by side; cell indices are flat in
-  (plane, row, col) order. Its `role` sets its colour. `values` are its values before the first step; a cell that
+  (plane, row, col) order. Its `role` sets its colour, or `roles` that of each cell. `values` are its values before the first step; a cell that
   has not been written yet is a ghost. A tensor without values that is never written is one that an algorithm
   avoids: its cells are air.
 * **Group**s are regions of the stage, each in one memory space: global memory, workspace, shared memory, registers. In an

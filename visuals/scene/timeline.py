@@ -74,7 +74,7 @@ def timeline_scene(
             if any(row == r.name for step in steps for row, _, _ in step.reads)
         ),
         annotations=tuple(_annotation(r, events, count) for r in rows),
-        captions=_texts([step.caption for step in steps]),
+        captions=Captions.of([step.caption for step in steps]),
         readings=tuple(readings),
         source=replace(source, lines=np.array([max(step.line, source.first) for step in steps])),
     )
@@ -103,11 +103,4 @@ def _annotation(row: Row, events: Sequence[Event], count: int) -> Annotation:
         if event.row == row.name:
             first = event.lane * count
             texts[first + event.start : first + event.end + 1] = [event.text] * (event.end + 1 - event.start)
-    return Annotation(row.name, _texts(texts))
-
-
-def _texts(texts: Sequence[str]) -> Captions:
-    """Returns captions that are these texts, without numbers to fill in."""
-    different = list(dict.fromkeys(texts))
-    kind = np.array([different.index(text) for text in texts])
-    return Captions(tuple(different), kind, np.zeros((len(texts), 1), int))
+    return Annotation(row.name, Captions.of(texts))

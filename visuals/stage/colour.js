@@ -4,7 +4,9 @@
 import { eventOf, lastEvent } from "./decode.js";
 
 const LEVELS = 48;
-export const HUES = ["input", "filter", "output", "workspace"];
+export const HUES = ["input", "filter", "output", "workspace"]; // ROLES of visuals/scene/parts.py
+// The hue of a cell: that of its own role if its tensor's cells differ in role.
+export const hueOf = (t, i) => (t.roles ? HUES[t.roles[i]] : t.hue);
 const GROUNDS = ["panel", "workspace-ground", "shared-ground", "registers-ground"];
 
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -57,7 +59,7 @@ export function styleOf(theme, block, i, step) {
   const v = e < 0 ? t.values[i] : t.value[e];
   if (written && isNaN(v)) return theme.nan;
   const level = Math.round(Math.min(Math.abs(v) / t.max, 1) * LEVELS) || 0, side = v < 0 ? 0 : 1;
-  return (written ? theme.written : theme.ghosts[ground])[t.hue][side][level];
+  return (written ? theme.written : theme.ghosts[ground])[hueOf(t, i)][side][level];
 }
 
 // Whether a CSS colour is dark; null if the text is empty or no colour.

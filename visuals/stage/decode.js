@@ -27,7 +27,7 @@ export function decodeScene(meta, block) {
   const read = reader(block);
   const tensors = { __proto__: null }; // only names of the scene, none of Object.prototype
   for (const t of meta.tensors)
-    tensors[t.name] = { ...t, size: t.planes * t.rows * t.cols, values: read(t.values), colIndex: read(t.colIndex), hue: t.role, writes: [] };
+    tensors[t.name] = { ...t, size: t.planes * t.rows * t.cols, values: read(t.values), colIndex: read(t.colIndex), roles: read(t.roles), hue: t.role, writes: [] };
   const tensor = (name) => {
     if (!tensors[name]) throw new Error(tr("the scene names a tensor {name} that it does not hold", { name }));
     return tensors[name];

@@ -32,7 +32,7 @@ const widthOf = (text) => 2 * text.length - text.includes(".");
 const valuesOf = (t) => [...(t.values || []), ...t.value];
 
 // Whether a tensor's cells differ in size, so that their colours do.
-const differ = (t) => (t.differ ??= new Set(valuesOf(t).map(Math.abs)).size > 1);
+const differ = (t) => (t.differ ??= !t.timed && new Set(valuesOf(t).map(Math.abs)).size > 1);
 
 // Numbers of a block: one font size for all, in which the longest fits; none if that is too small to be read.
 function numbersOf(ctx, block, font, scale) {

@@ -1,6 +1,7 @@
 // Where a cell's value comes from and where it is used: marks for the canvas, text for the panel. Pure.
 // explain() returns {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
 
+import { hueOf } from "./colour.js";
 import { cellOf, copiesOf, eventOf, eventsAt, fillTemplate, isAir, isPadding, isWritten, lastEvent, minus, valueAt, writtenAt } from "./decode.js";
 import { count, decimal, tr, trParts, trn, trnParts } from "./texts.js";
 
@@ -86,7 +87,7 @@ function explainValue({ step, say, mark, written }, t, i, e) {
   }
 }
 
-const valuePart = (t, i, step) => ({ text: number(valueAt(t, i, step)), role: t.hue });
+const valuePart = (t, i, step) => ({ text: number(valueAt(t, i, step)), role: hueOf(t, i) });
 
 // The scene's own sentence on a cell, with the cells it is made of; and the cells that it is a part of.
 function explainAnnotation({ say, mark }, { tensor, captions, links }, t, i) {

@@ -96,7 +96,7 @@ export function fillText(node, parts) {
 export function legendOf(scene) {
   if (scene.diagram) return new Set(["read", "write", "line"]); // its own legend is in the picture
   const tensors = Object.values(scene.tensors), some = (test) => tensors.some(test);
-  const names = new Set([...tensors.flatMap((t) => [t.role, t.hue]), ...scene.groups.map((g) => `${g.memorySpace}-ground`), "read", "write"]);
+  const names = new Set([...tensors.flatMap((t) => [t.role, t.hue, ...Array.from(t.roles || [], (n) => HUES[n])]), ...scene.groups.map((g) => `${g.memorySpace}-ground`), "read", "write"]);
   if (some((t) => !t.values)) names.add("ghost");
   if (some((t) => t.pad.some(Boolean) || t.from.includes(-1))) names.add("padding");
   if (some((t) => [...(t.values || []), ...t.value].some((v) => v < 0))) names.add("negative");

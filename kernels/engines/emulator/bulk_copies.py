@@ -1,7 +1,7 @@
 """Bulk copies that are under way: those of the copy engine (TMA), and plain ones (cp.async.bulk).
 
-A load is done when no thread can run, as late as possible. Until then its bytes count as unwritten, so that a thread
-that does not wait for them reads an error. A store is done when its thread waits for it.
+Loads are done as late as possible: when no thread can run, those of one barrier at a time. Until then their bytes count
+as unwritten, so that a thread that does not wait for them reads an error. A store is done when its thread waits for it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.engines.emulator.events import NONE
 from kernels.engines.emulator.memory import ALLOCATED, Fault
 from kernels.engines.emulator.phases import complete_bytes, phase_at
 from kernels.engines.emulator.state import Machine
@@ -30,6 +31,7 @@ class Load:
     barriers: Sequence[int]
     nbytes: int
     phases: Sequence[int] = ()  # the parity of each barrier when the copy began
+    number: int = NONE  # in the trace
 
 
 @dataclass
@@ -39,10 +41,11 @@ class Store:
     pc: int
     slot: int
     move: Callable[[], None]
+    number: int = NONE  # in the trace
 
 
 class BulkCopies:
-    """The copies of a launch. Loads are done in the order of their instructions."""
+    """The copies of a launch. Loads of one barrier are done in the order of their instructions."""
 
     def __init__(self, m: Machine):
         self.m = m
@@ -75,11 +78,19 @@ class BulkCopies:
         m.proxies.check(load.pc, pieces, load.slot, "overwrites")
 
     def complete(self) -> bool:
-        """Do all loads that are under way. Return whether there were any."""
-        loads, self._loads = self._loads, []
-        for load in loads:
+        """Do the oldest load and all others that report to the same barrier, each in its block. Return whether there were
+        any."""
+        if not self._loads:
+            return False
+        first = self._barrier(self._loads[0])
+        now = [load for load in self._loads if self._barrier(load) == first]
+        self._loads = [load for load in self._loads if self._barrier(load) != first]
+        for load in now:
             self._complete(load)
-        return bool(loads)
+        return True
+
+    def _barrier(self, load: Load) -> int:
+        return load.barriers[0] % self.m.shared.size
 
     def _complete(self, load: Load) -> None:
         m = self.m
@@ -95,7 +106,11 @@ class BulkCopies:
             m.shared.copying.difference_update((pieces // PIECE).tolist())
             for half in (0, 1):
                 m.shared.store(pieces + np.uint64(8 * half), 8, data[:, half])
-            complete_bytes(m, barrier, load.nbytes)
+            ended = complete_bytes(m, barrier, load.nbytes)
+            if m.trace is not None:
+                m.trace.events.copied(load.pc, load.number, barrier // m.shared.size)
+                if ended:
+                    m.trace.events.phase(load.pc, barrier, parity)
 
     # -- stores ------------------------------------------------------------------------------------
     def store(self, store: Store) -> None:
@@ -112,6 +127,8 @@ class BulkCopies:
             while len(groups) > pending:
                 for store in groups.pop(0):
                     store.move()
+                    if self.m.trace is not None:
+                        self.m.trace.events.copied(store.pc, store.number, int(self.m.block_of[store.slot]))
 
     def check_ended(self) -> None:
         """Raise EmulatorError if a block has ended while a store may still read its shared memory."""

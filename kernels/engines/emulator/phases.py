@@ -67,10 +67,12 @@ def set_phase(m: Machine, offset: int, phase: Phase) -> None:
     m.shared.store(np.array([offset], np.uint64), WIDTH, np.array([phase.word], np.uint64))
 
 
-def complete_bytes(m: Machine, offset: int, count: int) -> None:
-    """Report to an mbarrier that a copy has written `count` bytes."""
+def complete_bytes(m: Machine, offset: int, count: int) -> bool:
+    """Report to an mbarrier that a copy has written `count` bytes. Return whether its phase ends."""
     phase = phase_at(m, offset)
     phase.bytes -= count
-    if phase.ends() and m.races is not None:
+    ended = phase.ends()
+    if ended and m.races is not None:
         m.races.barrier()
     set_phase(m, offset, phase)
+    return ended

@@ -29,6 +29,7 @@ class Scheduler:
         self.pending: Groups = {m.kernel.start: m.live}
         self.yielded: Groups = {}
         self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
+        self._had_turn = False  # whether only threads that had yielded ran since the last turn
         self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
         self.waits = Waits(m, self.closures, instructions.reasons(m))
         handlers = {
@@ -142,7 +143,7 @@ class Scheduler:
         """Let waiting threads continue when no thread runs. Return False at the launch's end. EmulatorError if all wait
         for ever."""
         self._release()
-        if not self.pending and self.m.copies is not None and self.m.copies.complete():
+        if not self.pending and self._complete_copies():
             self._release()
             if not self.pending and not self.yielded:
                 return self._resume()
@@ -153,10 +154,17 @@ class Scheduler:
                 self.waits.check_deadlock()
                 self.lanes.check_deadlock()
                 self.barriers.check_deadlock()
+        self._had_turn = not self.pending
         for pc, threads in self.yielded.items():
             self._join(pc, threads)
         self.yielded, self.waiting_loops = {}, []
         return bool(self.pending)
+
+    def _complete_copies(self) -> bool:
+        """Do bulk copies that are under way, unless threads that yielded have had no turn since. Return whether any were."""
+        if self.m.copies is None or (self.yielded and not self._had_turn):
+            return False
+        return self.m.copies.complete()
 
     def _release(self) -> None:
         """Let threads continue whose barrier, lanes, phase or cluster no longer hold them."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.engines.emulator.events import EventLog, Events
 from kernels.engines.emulator.ptx.kernel import Instruction, Line
 from kernels.engines.emulator.state import Machine
 
@@ -76,6 +77,7 @@ class BlockTrace:
     value: np.ndarray
     requests: Requests
     syncs: Syncs
+    events: Events
 
     @property
     def steps(self) -> int:
@@ -109,6 +111,7 @@ class Trace:
         self._accesses: list[tuple] = []
         self._requests: list[tuple] = []
         self._syncs: list[tuple] = []
+        self.events = EventLog(m, block, lambda: len(self._requests))
         self._sync_of = {pc: sync for pc, i in enumerate(m.kernel.code) if (sync := _sync(i))}
         self._async_copies = {pc for pc, i in enumerate(m.kernel.code) if _is_async_copy(i)}
         self._in_async_copy = False
@@ -220,6 +223,7 @@ class Trace:
             value=column(5, np.float32),
             requests=requests,
             syncs=Syncs(*syncs),
+            events=self.events.result(),
         )
 
 

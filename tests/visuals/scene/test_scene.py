@@ -117,6 +117,8 @@ FAULTS = {
     "reads left over": (read(cells=np.zeros(99, int)), "the reads of As do not divide into steps"),
     "reads that go back": (read(start=np.r_[0, 9, START[2:]]), "the reads of As do not divide into steps"),
     "a read past the end": (read(cells=GOOD.reads[0].cells + 1), "the reads leave As"),
+    "roles of too few": (tensor("A", roles=np.zeros(1, int)), "A: not every cell has a role"),
+    "no such role": (tensor("A", roles=np.full(GOOD.tensor("A").size, 4)), "A: not every cell has a role"),
     "a matmul of no tensor": (matmul(left="Z"), "a matmul names no tensor"),
     "a matmul of other extents": (matmul(right="A"), "C = A x A: the extents do not agree"),
     "a matmul of other output": (matmul(out="acc"), "acc = A x B: the extents do not agree"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernels.engines.emulator.bulk_copies import PIECE, Load, Store
 from kernels.engines.emulator.clusters import INSIDE, RANK
+from kernels.engines.emulator.events import NONE, Copy, Kind
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, space_at
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
@@ -33,13 +34,25 @@ def bulk(m: Machine, pc: int, i: Instruction) -> Run:
     if "prefetch" in i.parts:
         return lambda: None
     if "commit_group" in i.parts:
-        return lambda: m.copies.commit(_slots(m))
+        return lambda: _commit(m, pc)
     if "wait_group" in i.parts:
         pending = int(i.operands[0].value)
-        return lambda: m.copies.wait(_slots(m), pending)
+        return lambda: _wait(m, pc, pending)
     if not set(i.parts) <= _KNOWN:
         raise Unknown(f"unknown opcode {i.opcode}")
     return _Copy(m, pc, i).run
+
+
+def _commit(m: Machine, pc: int) -> None:
+    m.copies.commit(_slots(m))
+    if m.trace is not None:
+        m.trace.events.active(Kind.CLOSE_COPIES, pc)
+
+
+def _wait(m: Machine, pc: int, pending: int) -> None:
+    m.copies.wait(_slots(m), pending)
+    if m.trace is not None:
+        m.trace.events.active(Kind.WAIT_COPIES, pc, pending)
 
 
 def _slots(m: Machine) -> np.ndarray:
@@ -80,34 +93,38 @@ class _Copy:
         same, barrier = self._shared(slot, int(self.barrier()[slot]))
         if self.mask is None and same != block:
             self._fail(slot, "the copy's bytes and its mbarrier are in different blocks of the cluster")
+        source, map_ = int(self.source()[slot]), None
         if self.tensor:
-            map_, start = self._map(slot, int(self.source()[slot]))
-            inner, read = self._box(slot, at, map_), self._read_box(slot, map_, start)
+            map_, source = self._map(slot, source)
+            inner, read = self._box(slot, at, map_), self._read_box(slot, map_, source)
             nbytes = map_.box_bytes
         else:
             nbytes = self._bytes(slot, at)
             inner = at + np.arange(0, nbytes, PIECE)
-            read = self._read_bytes(slot, int(self.source()[slot]), nbytes)
+            read = self._read_bytes(slot, source, nbytes)
         blocks = self._blocks(slot, block)
         pieces = [np.uint64(b * m.shared.size) + inner.astype(np.uint64) for b in blocks]
         barriers = [b * m.shared.size + barrier for b in blocks]
         for offset in barriers:
             self._checked(slot, m.shared, np.array([offset], np.uint64), 8, False)
-        m.copies.begin(Load(self.pc, slot, read, pieces, barriers, nbytes))
+        load = Load(self.pc, slot, read, pieces, barriers, nbytes)
+        if m.trace is not None:
+            load.number = self._event(slot, blocks, at, source, nbytes, map_, barrier)
+        m.copies.begin(load)
 
     def _store(self, slot: int) -> None:
         m = self.m
         block, at = self._shared(slot, int(self.source()[slot]))
+        target, map_ = int(self.target()[slot]), None
         if self.tensor:
-            map_, start = self._map(slot, int(self.target()[slot]))
-            inner = self._box(slot, at, map_)
+            map_, target = self._map(slot, target)
+            inner, nbytes = self._box(slot, at, map_), map_.box_bytes
             offsets, inside, width = *box_elements(map_, self._corner(slot)), ELEMENTS[map_.dtype]
-            offsets = (offsets[inside] + (start - GLOBAL_BASE)).astype(np.uint64)
+            offsets = (offsets[inside] + (target - GLOBAL_BASE)).astype(np.uint64)
         else:
             nbytes = self._bytes(slot, at)
             inner = at + np.arange(0, nbytes, PIECE)
-            first = int(self.target()[slot]) - GLOBAL_BASE
-            offsets, width = (first + np.arange(0, nbytes, 8)).astype(np.uint64), 8
+            offsets, width = (target - GLOBAL_BASE + np.arange(0, nbytes, 8)).astype(np.uint64), 8
             inside = np.ones(len(offsets), bool)
         pieces = np.uint64(block * m.shared.size) + inner.astype(np.uint64)
         self._checked(slot, m.shared, pieces, 8, False)
@@ -121,7 +138,25 @@ class _Copy:
             if offsets.size:
                 m.memory.store(offsets, width, data[inside])
 
-        m.copies.store(Store(self.pc, slot, move))
+        store = Store(self.pc, slot, move)
+        if m.trace is not None:
+            store.number = self._event(slot, [block], at, target, nbytes, map_)
+        m.copies.store(store)
+
+    def _event(
+        self, slot: int, blocks: list[int], at: int, address: int, nbytes: int, map_: TensorMap | None,
+        barrier: int = NONE,
+    ) -> int:  # fmt: skip
+        """Adds a copy to the trace. Returns its number there. `address`: of the tensor or of the bytes in global memory."""
+        m, buffer, first = self.m, "", address
+        if not (self.loads and self.from_shared):
+            first -= GLOBAL_BASE
+            region = next(r for r in m.memory.regions if r.start <= first < r.stop)
+            buffer, first = region.name, first - region.start
+        corner, box = (self._corner(slot), map_.box) if map_ else ((first,), (nbytes,))
+        block = int(m.block_of[slot])
+        copy = Copy(buffer, self.loads, corner, box, block, tuple(blocks), at, nbytes, barrier)
+        return m.trace.events.copy(self.pc, slot, copy)
 
     # -- shared memory -----------------------------------------------------------------------------
     def _shared(self, slot: int, address: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.clusters import INSIDE, RANK, mapped
+from kernels.engines.emulator.events import Kind
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
@@ -42,10 +43,24 @@ def rank_of_address(m: Machine, pc: int, i: Instruction) -> Run:
 def barrier(m: Machine, pc: int, i: Instruction) -> Run:
     """Build barrier.cluster: an arrival, or whether the phase of the threads' last arrival has ended."""
     if "arrive" in i.parts:
-        return lambda: m.clusters.arrive(pc)
+        return lambda: _arrive(m, pc)
     if "wait" in i.parts:
-        return m.clusters.passed
+        return lambda: _passed(m, pc)
     raise Unknown(f"unknown opcode {i.opcode}")
+
+
+def _arrive(m: Machine, pc: int) -> None:
+    m.clusters.arrive(pc)
+    if m.trace is not None:
+        m.trace.events.active(Kind.ARRIVE, pc, 1)
+
+
+def _passed(m: Machine, pc: int) -> np.ndarray:
+    """Returns whether the phase that each thread waits for has ended."""
+    ended = m.clusters.passed()
+    if m.trace is not None:
+        m.trace.events.waits(pc, m.active(ended))
+    return ended
 
 
 BUILDERS = {"mapa": map_address, "getctarank": rank_of_address, "barrier.cluster": barrier}

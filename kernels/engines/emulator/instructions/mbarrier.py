@@ -114,7 +114,7 @@ def _arrivals(
     if name == "shared" and m.races is not None:
         m.races.atomic(access.pc, offsets, WIDTH)
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
-    before, completed = np.empty(len(chosen), np.uint64), False
+    before, ended = np.empty(len(chosen), np.uint64), []
     more = np.zeros(len(chosen), np.int64) if nbytes is None else nbytes
     for n, (offset, count, of_copies) in enumerate(
         zip(chosen.tolist(), counts.tolist(), more.tolist(), strict=True)
@@ -133,11 +133,14 @@ def _arrivals(
             )
         phase.pending -= count
         phase.expected -= count if drop else 0
-        completed |= phase.ends()
+        if phase.ends():
+            ended.append((offset, 1 - phase.parity))
         words[offset] = phase.word
     memory.store(np.array([*words], np.uint64), WIDTH, np.array([*words.values()], np.uint64))
-    if completed and m.races is not None:
+    if ended and m.races is not None:
         m.races.barrier()
+    if m.trace is not None and name == "shared":
+        m.trace.events.arrivals(access.pc, chosen.tolist(), counts.tolist(), more.tolist(), ended)
     return before
 
 
@@ -158,7 +161,10 @@ def wait(m: Machine, pc: int, i: Instruction) -> Run:
         parity_now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)
         named_parity = m.active(phase()).astype(np.uint64)
         named_parity = named_parity & np.uint64(1) if parity else named_parity >> np.uint64(PARITY)
-        ended = m.spread(parity_now != named_parity)
+        ended = parity_now != named_parity
+        if m.trace is not None and name == "shared":
+            m.trace.events.waits(pc, ended, chosen, named_parity)
+        ended = m.spread(ended)
         put(ended)
         return ended
 

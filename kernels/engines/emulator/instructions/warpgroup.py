@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from kernels.engines.emulator.events import Kind, Product
 from kernels.engines.emulator.instructions import fp8
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.fragments import (
@@ -131,6 +132,18 @@ class _Product:
         if self.to == "s32":
             sums = self._whole(sums)
         self.write(warps, pack(sums[:, *self.at], self.to))
+        if m.trace is not None:
+            pairs = zip(a or [None] * len(b), b, strict=True)
+            m.trace.events.issued(self.pc, warps.tolist(), [self._event(*pair) for pair in pairs])
+
+    def _event(self, a: int | None, b: int) -> Product:
+        """Returns a product with these descriptors as the trace has it."""
+        of_a = None if a is None else self._span("a", a)
+        return Product(of_a, self._span("b", b), self.columns, self.depth)
+
+    def _span(self, side: str, descriptor: int) -> tuple[int, int]:
+        inside = self._inside(side, descriptor)
+        return int(inside.min()), int(inside.max()) + self.item
 
     def _whole(self, sums: np.ndarray) -> np.ndarray:
         info = np.iinfo(np.int32)
@@ -160,11 +173,7 @@ class _Product:
 
     def _matrix(self, side: str, descriptor: int, block: int, row: int) -> np.ndarray:
         """Returns a factor as float64 [64 or columns, depth]."""
-        m = self.m
-        extent, transposed = (64, self.transpose_a) if side == "a" else (self.columns, self.transpose_b)
-        if descriptor >> 49 & 7:
-            raise Unknown("a base offset in a matrix descriptor is not emulated")
-        inside = offsets(descriptor, extent, self.depth, self.item, transposed)
+        m, inside = self.m, self._inside(side, descriptor)
         if inside.max() + self.item > m.shared.size:
             message = f"the matrix extends to byte {int(inside.max())} of the block's {m.shared.size:,} bytes of shared memory"
             m.fail(self.pc, message, row * 32)
@@ -177,6 +186,13 @@ class _Product:
         m.products.reads(self.pc, at, row)
         return _values(m.shared.load(at, self.item), self.a_type if side == "a" else self.b_type)
 
+    def _inside(self, side: str, descriptor: int) -> np.ndarray:
+        """Returns the bytes of a factor's elements in the block's shared memory."""
+        extent, transposed = (64, self.transpose_a) if side == "a" else (self.columns, self.transpose_b)
+        if descriptor >> 49 & 7:
+            raise Unknown("a base offset in a matrix descriptor is not emulated")
+        return offsets(descriptor, extent, self.depth, self.item, transposed)
+
 
 def multiply(m: Machine, pc: int, i: Instruction) -> Run:
     return _Product(m, pc, i).run
@@ -187,12 +203,23 @@ def fence(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def commit(m: Machine, pc: int, i: Instruction) -> Run:
-    return lambda: m.products.commit()
+    def run() -> None:
+        m.products.commit()
+        if m.trace is not None:
+            m.trace.events.active(Kind.CLOSE_PRODUCTS, pc)
+
+    return run
 
 
 def wait(m: Machine, pc: int, i: Instruction) -> Run:
     pending = int(i.operands[0].value)
-    return lambda: m.products.wait(pending)
+
+    def run() -> None:
+        m.products.wait(pending)
+        if m.trace is not None:
+            m.trace.events.active(Kind.WAIT_PRODUCTS, pc, pending)
+
+    return run
 
 
 def set_registers(m: Machine, pc: int, i: Instruction) -> Run:

@@ -1,0 +1,409 @@
+"""GEMM on Hopper as a timeline: a ring of stages that a producer fills and consumers multiply, of block 0 or its cluster.
+
+The emulator executes the block at its tile sizes. Only the K loop is cut, by whole tiles, and the number of tiles of C.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernels.engines import emulator
+from kernels.engines.emulator.trace import BlockTrace
+from kernels.gemm import hopper
+from kernels.gemm.shape import GemmShape
+from kernels.i18n import mark, tr, trn
+from kernels.ladders import find
+from kernels.model.launch import ceil
+from kernels.model.program import INPUT, Program, Tiles
+from visuals import units
+from visuals.gemm.ring_captions import RingTexts, whole
+from visuals.gemm.ring_order import (
+    ARRIVED,
+    FILLING,
+    FOLDED,
+    FREE,
+    FULL,
+    ISSUE,
+    MULTIPLY,
+    ON_EMPTY,
+    ON_FULL,
+    READING,
+    Actor,
+    Ring,
+    Slot,
+    folded,
+    ring_order,
+)
+from visuals.scene.parts import ROLES, Annotation, Captions, Flow, Group, Reading, Source, Tensor, Write
+from visuals.scene.recorder import read_per_step
+from visuals.scene.scene import Scene
+from visuals.scene.source import resources, source_of
+from visuals.scene.why_not import broken_rule
+
+MAX_OUTPUTS = 2  # tiles of C of one block, if their loops along K are shown whole
+NO_RING = mark("{title} has no ring of stages.")
+ORDER = mark("as the emulator ran it")
+NOTE = mark(
+    "The columns show order, not duration. In the emulator, copies arrive as late as possible. On the GPU, copies and "
+    "products run at the same time."
+)
+CUT_NOTE = mark("The emulator ran {run} of the {all} tiles. The tiles left out repeat the others.")
+# The roles of cells: what a stage holds, and what a warpgroup does.
+STATES = {FILLING: "input", FULL: "filter", READING: "output"}
+WAITS = "workspace"
+BARRIERS = ON_FULL, ON_EMPTY
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What differs between the rungs. `persistent`: a block computes several tiles of C."""
+
+    file: str
+    consumers: int
+    persistent: bool = False
+    boxes: bool = False  # of C, which the copy engine stores
+    blocks: int = 1  # of a cluster
+
+
+RINGS = {
+    "gemm/wgmma-ring": Kind("gemm/14_wgmma_ring.cu", 1),
+    "gemm/wgmma-consumers": Kind("gemm/15_wgmma_consumers.cu", 2),
+    "gemm/wgmma-persistent": Kind("gemm/16_wgmma_persistent.cu", 2, True),
+    "gemm/wgmma-store": Kind("gemm/17_wgmma_store.cu", 2, True, True),
+    "gemm/wgmma-cluster": Kind("gemm/18_wgmma_cluster.cu", 2, True, True, hopper.CLUSTER),
+}
+
+
+def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> str:
+    """Returns why a rung has no scene of its ring at a shape; "" if it has one."""
+    if rung not in RINGS:
+        return tr(NO_RING, title=find(rung).title)
+    return broken_rule(rung, shape, tiles)
+
+
+def ring_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Scene:
+    """Returns the scene of the ring of block 0, or of the cluster that it is in. Missing tile sizes are the rung's
+    defaults. ValueError if `why_not` gives a reason. Raises CompilerMissing if the kernel must be compiled and there is no
+    compiler."""
+    if reason := why_not(shape, rung, tiles):
+        raise ValueError(reason)
+    return RingScene(shape, rung, find(rung).default_tiles | dict(tiles)).scene()
+
+
+# -- what runs -------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Cut:
+    """What the emulator runs in place of a launch. `tiles` along K, of which `run` are run; `outputs`: the tiles of C of
+    block 0, of which `shown` are shown. If there are more, one more is run: the producer goes on to it."""
+
+    shape: GemmShape
+    tiles: int
+    run: int
+    outputs: int
+    shown: int
+
+    @property
+    def last(self) -> int:
+        """The last tile along K that is shown, as the emulator counts."""
+        return self.shown * self.run
+
+
+def ring_of(rung: str, tiles: Tiles) -> Ring:
+    """Returns the ring in the shared memory of a rung's block."""
+    kind, stages = RINGS[rung], tiles["STAGES"]
+    nbytes = 2 * hopper.BK * (tiles["BM"] + tiles["BN"])
+    boxes = hopper.stored_bytes(tiles) - hopper.ring_bytes(tiles) if kind.boxes else 0
+    full = stages * nbytes + boxes
+    return Ring(tuple(range(kind.blocks)), stages, nbytes, full, full + 8 * stages, kind.consumers)
+
+
+def shortened(s: GemmShape, rung: str, tiles: Tiles) -> Cut:
+    """Returns the shape of block 0 alone, or of its cluster, with as many tiles along K as must run."""
+    kind, ring, count = RINGS[rung], ring_of(rung, tiles), ceil(s.K, hopper.BK)
+    rows = kind.blocks * tiles["BM"]
+    outputs = 1
+    if kind.persistent:
+        all_ = ceil(s.M, rows) * ceil(s.N, tiles["BN"])
+        outputs = ceil(all_, min(all_, tiles["BLOCKS"] // kind.blocks))
+    shown = min(outputs, 1 if count > ring.whole else MAX_OUTPUTS)
+    run = ring.tiles_to_run(count)
+    M = min(s.M, rows) if outputs == 1 else min(outputs, shown + 1) * rows
+    cut = s.with_(M=M, N=min(s.N, tiles["BN"]), K=s.K - hopper.BK * (count - run))
+    return Cut(cut, count, run, outputs, shown)
+
+
+def program_of(s: GemmShape, rung: str, tiles: Tiles) -> Program:
+    """Returns the program whose launch is block 0 alone, or its cluster."""
+    alone = {"BLOCKS": RINGS[rung].blocks} if RINGS[rung].persistent else {}
+    return find(rung).build(s, tiles | alone)
+
+
+def trace_of(s: GemmShape, rung: str, tiles: Tiles) -> BlockTrace:
+    """Returns the trace of block 0. The order does not depend on values: all are zero."""
+    program = program_of(s, rung, tiles)
+    zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
+    return emulator.trace_launch(program, 0, zeros, values=False)[0]
+
+
+def order_of(s: GemmShape, rung: str, tiles: Tiles, last: int = 0) -> tuple[Slot, ...]:
+    """Returns the slots of block 0 and its cluster, from the trace: until the tile after the `last` one arrives, or all."""
+    slots = ring_order(trace_of(s, rung, tiles), ring_of(rung, tiles))
+    later = [n for n, slot in enumerate(slots) if last and slot.kind == ARRIVED and slot.tile > last]
+    return slots[: later[0]] if later else slots
+
+
+# -- the scene -------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Cell:
+    """A number in a lane of a row at a step, with its role and its text."""
+
+    lane: int
+    step: int
+    number: int
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RingScene:
+    """The scene of a rung at a shape, with all its tile sizes."""
+
+    shape: GemmShape
+    rung: str
+    tiles: Tiles
+
+    @cached_property
+    def ring(self) -> Ring:
+        return ring_of(self.rung, self.tiles)
+
+    @cached_property
+    def cut(self) -> Cut:
+        return shortened(self.shape, self.rung, self.tiles)
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        cut = self.cut
+        slots = order_of(cut.shape, self.rung, self.tiles, cut.last)
+        return folded(slots, self.ring, cut.tiles, cut.run)
+
+    @cached_property
+    def texts(self) -> RingTexts:
+        return RingTexts(self.slots, self.ring, self.cut.tiles, RINGS[self.rung].boxes)
+
+    @property
+    def steps(self) -> int:
+        return len(self.slots)
+
+    def scene(self) -> Scene:
+        sizes = ",".join(f"{k}={v}" for k, v in self.tiles.items())
+        captions = [self.texts.caption(n) for n in range(self.steps)]
+        return Scene(
+            key=f"{self.rung} {self.shape} {sizes} ring",
+            title=tr(find(self.rung).title),
+            tensors=tuple(t for b in self.ring.blocks for t in self._tensors(b)),
+            groups=tuple(self._group(b) for b in self.ring.blocks),
+            steps=self.steps,
+            step_name=tr("step"),
+            order_name=tr(ORDER),
+            order_note=self._note(),
+            writes=tuple(w for b in self.ring.blocks for w in self._writes(b)),
+            reads=tuple(self._reads()),
+            annotations=tuple(a for b in self.ring.blocks for a in self._annotations(b)),
+            captions=Captions.of(captions),
+            readings=self._readings(),
+            flows=tuple(self._flows()),
+            source=self._source(),
+        )
+
+    def _source(self) -> Source:
+        lines = np.array([slot.line for slot in self.slots])
+        launch = program_of(self.cut.shape, self.rung, self.tiles).steps[0]
+        source = source_of(RINGS[self.rung].file, ("wait(full",), np.zeros(1, int), detail=resources(launch))
+        return dataclasses.replace(source, lines=lines)
+
+    def _note(self) -> str:
+        cut, notes = self.cut, [tr(NOTE)]
+        if cut.run < cut.tiles:
+            notes.append(tr(CUT_NOTE, run=whole(cut.run), all=whole(cut.tiles)))
+        if cut.shown < cut.outputs:
+            notes.append(
+                trn(
+                    "The block computes {all} tiles of C. The picture ends after the first.",
+                    "The block computes {all} tiles of C. The picture ends after {n} of them.",
+                    cut.shown, all=whole(cut.outputs),
+                )
+            )  # fmt: skip
+        return " ".join(notes)
+
+    # -- rows --------------------------------------------------------------------------------------
+    def _tensors(self, b: int) -> Iterator[Tensor]:
+        ring, T = self.ring, self.steps
+        consumers = tr("consumer") if ring.consumers == 1 else tr("consumers")
+        rows = (
+            (f"producer{b}", tr("producer"), "input", 1, tr("tile copied or waited for")),
+            (f"stages{b}", tr("stages"), "input", ring.stages, tr("being filled, full, read") + self._fold_note()),
+            (f"consumers{b}", consumers, "output", ring.consumers, tr("tile multiplied, freed or waited for")),
+        )  # fmt: skip
+        for name, title, role, lanes, note in rows:
+            roles = np.zeros((lanes, T), int)
+            for cell in self._cells[name]:
+                roles[cell.lane, cell.step] = ROLES.index(cell.role)
+            yield Tensor(name, title, title, role, 1, lanes, T, note=note, timed=True, roles=roles.ravel())
+        zeros, title, shape = np.zeros(2 * ring.stages, np.float32), tr("full, empty"), (ring.stages, 2)
+        note = tr("parity")
+        if self.texts.clustered:
+            shape, note = shape[::-1], tr("parity, one column per stage")
+        yield Tensor(f"barriers{b}", title, title, WAITS, 1, *shape, zeros, note=note, timed=True)
+
+    @cached_property
+    def _barriers(self) -> list[tuple[str, int]]:
+        """The name and the stage of each barrier of a block, in the order of their cells."""
+        stages = range(self.ring.stages)
+        if self.texts.clustered:
+            return [(on, stage) for on in BARRIERS for stage in stages]
+        return [(on, stage) for stage in stages for on in BARRIERS]
+
+    def _fold_note(self) -> str:
+        for n, slot in enumerate(self.slots):
+            if slot.kind == FOLDED:
+                first, last = map(whole, slot.folded)
+                return tr("; column {n}: tiles {first} to {last}", n=n + 1, first=first, last=last)
+        return ""
+
+    def _group(self, b: int) -> Group:
+        title = tr("one block, from left to right: one column per step")
+        if self.texts.clustered:
+            title = tr("block {n} of the cluster: one column per step", n=b)
+        rows = ((f"producer{b}",), (f"stages{b}", f"barriers{b}"), (f"consumers{b}",))
+        if self.texts.clustered:  # two blocks are side by side: each is narrow
+            rows = ((f"producer{b}",), (f"stages{b}",), (f"consumers{b}",), (f"barriers{b}",))
+        return Group(rows, "shared", title)
+
+    # -- cells -------------------------------------------------------------------------------------
+    @cached_property
+    def _cells(self) -> dict[str, list[Cell]]:
+        """The cells that change with the steps, by the name of their row."""
+        found: dict[str, list[Cell]] = {}
+        for b in self.ring.blocks:
+            for name in ("producer", "stages", "consumers"):
+                found[f"{name}{b}"] = []
+        for n, slot in enumerate(self.slots):
+            for name, cell in (*self._actions(n, slot), *self._held(n, slot)):
+                found[name].append(cell)
+        return found
+
+    def _row(self, who: Actor) -> tuple[str, int]:
+        """Returns the row and the lane of a warpgroup."""
+        block, group = who
+        return (f"producer{block}", 0) if group == self.ring.consumers else (f"consumers{block}", group)
+
+    def _actions(self, n: int, slot: Slot) -> Iterator[tuple[str, Cell]]:
+        role = {ISSUE: "input", FREE: WAITS}.get(slot.kind, "output")
+        for who in slot.doers:
+            name, lane = self._row(who)
+            yield name, Cell(lane, n, slot.tile, role, self.texts.does(slot, who))
+        for who, tile in slot.waits.items():
+            if who not in slot.doers:
+                name, lane = self._row(who)
+                yield name, Cell(lane, n, tile, WAITS, self.texts.waits(who, tile))
+
+    def _held(self, n: int, slot: Slot) -> Iterator[tuple[str, Cell]]:
+        if slot.kind == FOLDED:
+            return
+        for (block, stage), (state, tile) in slot.stages.items():
+            text = self.texts.holds(stage, state, tile)
+            yield f"stages{block}", Cell(stage, n, tile, STATES[state], text)
+
+    def _writes(self, b: int) -> Iterator[Write]:
+        for name in ("producer", "stages", "consumers"):
+            cells = self._cells[f"{name}{b}"]
+            yield Write(
+                f"{name}{b}",
+                np.array([cell.step for cell in cells]),
+                np.array([cell.number for cell in cells], np.float32),
+                cells=np.array([cell.lane * self.steps + cell.step for cell in cells]),
+            )
+        parity = np.array(
+            [[slot.ended[b, *barrier] % 2 for barrier in self._barriers] for slot in self.slots]
+        )
+        step, cell = np.nonzero(np.diff(parity, axis=0, prepend=0))
+        yield Write(f"barriers{b}", step, parity[step, cell].astype(np.float32), cells=cell)
+
+    def _annotations(self, b: int) -> Iterator[Annotation]:
+        idle = {
+            "producer": tr("The producer starts no copy and does not wait at this step."),
+            "stages": tr("The stage is empty."),
+            "consumers": tr("The consumer does something else at this step."),
+        }
+        for name, text in idle.items():
+            cells = self._cells[f"{name}{b}"]
+            lanes = {"stages": self.ring.stages, "consumers": self.ring.consumers}.get(name, 1)
+            row = [
+                self.texts.caption(n) if slot.kind == FOLDED else text for n, slot in enumerate(self.slots)
+            ]
+            texts = row * lanes
+            for cell in cells:
+                texts[cell.lane * self.steps + cell.step] = cell.text
+            yield Annotation(f"{name}{b}", Captions.of(texts))
+        texts = [self.texts.barrier(*barrier) for barrier in self._barriers]
+        yield Annotation(f"barriers{b}", Captions.of(texts))
+
+    # -- links -------------------------------------------------------------------------------------
+    def _reads(self) -> Iterator:
+        """Yields the cells that each step depends on: the copies that arrive, the full stage that is multiplied, the
+        products that end, the empty stage that is filled."""
+        found: dict[str, list[list[int]]] = {}
+        for n, slot in enumerate(self.slots):
+            for name, lane, step in self._needs(slot):
+                rows = found.setdefault(name, [[] for _ in self.slots])
+                rows[n].append(lane * self.steps + step)
+        for name, rows in found.items():
+            yield read_per_step(name, [np.array(row, int) for row in rows])
+
+    def _needs(self, slot: Slot) -> Iterator[tuple[str, int, int]]:
+        tile, stage = slot.tile, self.texts.stage(slot.tile)
+        for b in self.ring.blocks:
+            if slot.kind == ARRIVED and (step := self._step(ISSUE, tile)) is not None:
+                yield f"producer{b}", 0, step
+            if slot.kind == MULTIPLY and (step := self._step(ARRIVED, tile)) is not None:
+                yield f"stages{b}", stage, step
+            before = {FREE: (MULTIPLY, tile), ISSUE: (FREE, tile - self.ring.stages)}.get(slot.kind)
+            if before and (step := self._step(*before)) is not None:
+                yield from ((f"consumers{b}", lane, step) for lane in range(self.ring.consumers))
+
+    def _step(self, kind: str, tile: int) -> int | None:
+        return self._steps.get((kind, tile))
+
+    @cached_property
+    def _steps(self) -> dict[tuple[str, int], int]:
+        return {(slot.kind, slot.tile): n for n, slot in enumerate(self.slots)}
+
+    def _flows(self) -> Iterator[Flow]:
+        """Yields the arrows of copies that also go to another block of the cluster."""
+        for source in self.ring.blocks:
+            for target in self.ring.blocks:
+                labels = [self._sent(slot, source, target) for slot in self.slots]
+                if source != target and any(labels):
+                    known = tuple(dict.fromkeys(["", *labels]))
+                    text = np.array([known.index(label) for label in labels])
+                    yield Flow(source, target, known, text, (text > 0).astype(int))
+
+    def _sent(self, slot: Slot, source: int, target: int) -> str:
+        sizes = [size for block, blocks, size in slot.copies if block == source and target in blocks]
+        if not sizes:
+            return ""
+        nbytes = units.bytes_(sum(sizes))
+        return tr("{bytes} of B of tile {tile} to block {n}", bytes=nbytes, tile=whole(slot.tile), n=target)
+
+    def _readings(self) -> tuple[Reading, ...]:
+        filling = [sum(state == FILLING for state, _ in slot.stages.values()) for slot in self.slots]
+        ended = [sum(slot.ended.values()) for slot in self.slots]
+        return (
+            Reading(tr("bytes being copied"), np.array(filling) * self.ring.nbytes, "counted"),
+            Reading(tr("phases ended"), np.array(ended), "counted"),
+        )
