@@ -17,7 +17,7 @@ from kernels.records.cards import Card, cached
 from pages.gemm.address import ADDRESS as TILING
 from pages.parts import rung_address
 from pages.parts.address import Choice
-from visuals.gemm import accumulator, swizzle
+from visuals.gemm import accumulator, ring, swizzle
 from visuals.gemm.hopper_map import hopper_map
 from visuals.gpu_map.scene import map_scene
 from visuals.gpu_map.texts import DESCRIPTION, MAP
@@ -31,6 +31,7 @@ DEFAULT = GEMM_PRESETS["square-64-fp16"].shape
 DEFAULT_RUNG = "wgmma"
 ORDERS = {
     "swizzle": mark("the copy engine fills a tile of A, and the first product reads it"),
+    "ring": mark("who fills the stages of the ring and who reads them, in the emulator’s order"),
     "accumulator": mark("which thread of a warpgroup holds which sum, and how the sums are stored"),
     MAP: DESCRIPTION,
 }
@@ -64,6 +65,12 @@ def _swizzle(shape: GemmShape, rung: str, tiles: Tiles, mode: str, warp: int) ->
     return swizzle.swizzle_scene(shape, rung, tiles, hopper.SWIZZLE if mode == "128" else 0), ""
 
 
+def _ring(shape: GemmShape, rung: str, tiles: Tiles, mode: str, warp: int) -> Made:
+    if reason := ring.why_not(shape, rung, tiles):
+        return _swizzle(shape, rung, tiles, mode, warp)[0], reason
+    return ring.ring_scene(shape, rung, tiles), ""
+
+
 def _accumulator(shape: GemmShape, rung: str, tiles: Tiles, mode: str, warp: int) -> Made:
     if reason := accumulator.why_not(shape, rung, tiles, warp):
         return None, reason
@@ -92,6 +99,7 @@ def _other_gpu(name: str) -> str:
 
 SCENES: Mapping[str, Callable[[GemmShape, str, Tiles, str, int], Made]] = {
     "swizzle": _swizzle,
+    "ring": _ring,
     "accumulator": _accumulator,
     MAP: _map,
 }

@@ -14,10 +14,12 @@ from visuals.gemm.swizzle import tile_bytes
 from visuals.gpu_map import facts as map_facts
 from visuals.strip.facts import Evidences, Facts, faster_than, ratio, within
 
-MAP = {"M": "4096", "N": "4096", "K": "4096", "order": "map"}
+REAL = {"M": "4096", "N": "4096", "K": "4096"}
+MAP, RING = REAL | {"order": "map"}, REAL | {"order": "ring"}
 SUMS = {"order": "accumulator"}
 LEFT = ("2", "4", "8")
 SHARES = (mark("Less than 80 %"), mark("80 % to 95 %"), mark("More than 95 %"))
+LAST_SHOWN = 12  # step of the ring: each stage was filled, and the first one again
 START, ARRIVED, READ = 0, swizzle.ROWS + 1, swizzle.ROWS + 2  # steps of the scene of a tile
 # The kernel before each one whose map is shown: chapters compare the blocks and bytes of both.
 BEFORE = {"gemm/wgmma-consumers": "gemm/wgmma-ring", "gemm/wgmma-persistent": "gemm/wgmma-consumers", "gemm/wgmma-cluster": "gemm/wgmma-store"}  # fmt: skip
@@ -133,17 +135,15 @@ CHAPTERS = (
             mark("Now warpgroups have roles. One thread of the producer fills a ring of {stages} stages, and the consumer multiplies them."),
             mark("Each stage has two mbarriers: one ends a phase when its bytes have arrived, the other when the consumer has read it. So copies run ahead of the products."),
         ),
-        {"rung": "wgmma-ring"},
-        step=ARRIVED,
-        loop=(START, READ + 1),
-        readable=("tile_a",),
-        size="real",
+        RING | {"rung": "wgmma-ring"},
+        loop=(0, LAST_SHOWN),
+        readable=("producer0", "stages0", "consumers0"),
         question=faster(
             mark("Your guess: is it faster than the kernel before, where the block waits for each tile?"),
-            "gemm/wgmma", "real",
-            mark("It takes {real_time}. {real_against_wgmma} No barrier stops all threads any more."),
+            "gemm/wgmma", "stage",
+            mark("It takes {stage_time}. {stage_against_wgmma} No barrier stops all threads any more."),
         ),
-        nudge=mark("In the code, find both roles: the producer’s loop and the consumer’s."),
+        nudge=mark("At which tile does the producer wait for the consumer for the first time?"),
     ),
     Chapter(
         mark("Two consumers, a larger tile"),

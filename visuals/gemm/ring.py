@@ -47,7 +47,7 @@ from visuals.scene.why_not import broken_rule
 
 MAX_OUTPUTS = 2  # tiles of C of one block, if their loops along K are shown whole
 NO_RING = mark("{title} has no ring of stages.")
-ORDER = mark("as the emulator ran it")
+ORDER = mark("emulated order")
 NOTE = mark(
     "The columns show order, not duration. In the emulator, copies arrive as late as possible. On the GPU, copies and "
     "products run at the same time."
