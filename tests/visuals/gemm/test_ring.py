@@ -17,17 +17,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from tests.helpers.emulated import needs_nvrtc
 from tests.kernels.gemm.test_hopper import emulated
-from visuals.gemm.ring import (
-    RINGS,
-    WAITS,
-    RingScene,
-    order_of,
-    ring_of,
-    ring_scene,
-    shortened,
-    trace_of,
-    why_not,
-)
+from visuals.gemm.ring import WAITS, RingScene, ring_scene
 from visuals.gemm.ring_order import (
     ARRIVED,
     FILLING,
@@ -41,6 +31,7 @@ from visuals.gemm.ring_order import (
     folded,
     ring_order,
 )
+from visuals.gemm.ring_plan import RINGS, order_of, ring_of, shortened, trace_of, why_not
 from visuals.scene.parts import ROLES
 from visuals.scene.payload import payload
 
