@@ -29,6 +29,7 @@ from kernels.engines.protocol import Timed
 from kernels.i18n import decimal, tr
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
+from kernels.machine.others import Programs
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model.program import Launch, Tiles
 from kernels.model.rules import MAX_STATIC_SHARED
@@ -149,15 +150,16 @@ def sample(
     `Timed.queued` reports how many samples were not queued in time.
     Hot: no flush. A graph of many runs is launched twice, and the second launch is timed.
     """
-    stream = own_stream()
+    stream, programs = own_stream(), Programs(machine_driver.find().bus)
     with stream:
         for session in sessions:
             warm_up(lambda s=session: (s.run(), stream.synchronize()), budget.warm_up_s)
         flush = flusher(stream) if mode == "cold" else None
         samplers = [sampler(s.run, stream, flush) for s in sessions]
         all_samples = interleave(samplers, budget, progress)
+        used = programs.readings()
         return [
-            Timed(samples, _parts(session, stream, flush), sampler.queued)
+            Timed(samples, _parts(session, stream, flush), sampler.queued, used)
             for session, samples, sampler in zip(sessions, all_samples, samplers, strict=True)
         ]
 
