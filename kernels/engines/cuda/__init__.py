@@ -29,6 +29,7 @@ from kernels.engines.protocol import Timed
 from kernels.i18n import decimal, tr
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
+from kernels.machine import elsewhere
 from kernels.machine.others import Programs
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model.program import Launch, Tiles
@@ -59,10 +60,11 @@ MEASURES = True
 
 
 def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
-    """Returns why this GPU, or the installed libraries, cannot run a rung at a shape and all its tile sizes; "" if
-    nothing is known against it."""
-    card = machine_driver.find()
-    if isinstance(card, machine_driver.GpuUnavailable):
+    """Returns why the GPU of the machine that the reader's runs go to, or its libraries, cannot run a rung at a shape and
+    all its tile sizes; "" if nothing is known against it."""
+    there = elsewhere.chosen()
+    card = there.gpu if there else machine_driver.find()
+    if card is None or isinstance(card, machine_driver.GpuUnavailable):
         return ""  # the whole engine is refused, by its status
     min_capability = rung.capability(shape)
     if card.capability < min_capability:
