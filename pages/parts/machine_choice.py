@@ -52,7 +52,15 @@ def control() -> None:
         option(PARAM, known)
     there, gpu = elsewhere.chosen(), engines.load("cuda").status()
     if there and gpu.ready:
-        st.caption(tr("cuda runs on {gpu}, a machine of the pool.", gpu=gpu.text))
+        where = (
+            tr("cuda runs on {gpu}, a machine of the pool.", gpu=gpu.text)
+            if wanted()
+            else tr(
+                "cuda runs on a free GPU of the pool. Kernels are offered by the rules of {gpu}.",
+                gpu=gpu.text,
+            )
+        )
+        st.caption(where)
 
 
 def submit(request: Any, owner: str, fresh: bool = False) -> Job:
