@@ -1,9 +1,12 @@
 """How far other programs move a time, and whether its row says so.
-python -m benchmarks.disturbed OUT.json [--seconds 300]
+python -m benchmarks.disturbed OUT.json [--seconds 300] [--neighbour]
 
-Linux, as root. Each kernel of the cpu engine is timed again and again, hot. The reference is taken under SCHED_FIFO: no other
+Linux, as root, two cores or more. Each kernel of the cpu engine is timed again and again, hot. The reference is taken under SCHED_FIFO: no other
 program gets the core of a thread that computes. Other runs have a usual priority, lower or higher, and busy loops beside
 them. Printed: the error of the median against the reference, by the readings of kernels.machine.others.
+
+--neighbour: only under SCHED_FIFO on one core, while a program on another core adds to 32 MB for a share of the time. No
+thread waits then; what remains is the memory that both use.
 """
 
 from __future__ import annotations
@@ -43,7 +46,32 @@ CASES = {
     "softmax, 1 MB": ("softmax/three-pass", SoftmaxShape(256, 1024), {}),
     "im2col + BLAS": ("conv/im2col-cublas", CONV_PRESETS["resnet50-res5-3x3-n1"].shape, {}),
 }
+NEIGHBOURS = {
+    "softmax, 1 MB": CASES["softmax, 1 MB"],
+    "softmax, 32 MB": ("softmax/three-pass", SoftmaxShape(4096, 2048), {}),
+}
+SHARES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)  # of its core's time
+NEIGHBOUR = """
+import os, sys, time
+import numpy as np
+share, a = float(sys.argv[1]), np.zeros(4_000_000)
+os.sched_setaffinity(0, {1})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(9))
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    start = time.perf_counter()
+    while time.perf_counter() - start < 0.02 * share:
+        np.add(a, 1.0, out=a)
+    took = time.perf_counter() - start
+    rest = took / share * (1 - share) if share else 0.02
+    start = time.perf_counter()
+    while time.perf_counter() - start < rest:
+        pass
+"""
 WAITED = (0, 0.001, 0.05, 0.1, 0.25, 0.5, 1.01)  # limits of the table's lines
+
+
+HEAD = ("| runs | n | error, median | error, p90 | over 2 % |", "|---|---|---|---|---|")
 
 
 def session(name: str, shape: Any, tiles: dict[str, int]) -> cpu.Session:
@@ -88,6 +116,44 @@ def measure(of: cpu.Session, priority: str | int, loops: int) -> dict[str, Any]:
     }
 
 
+def beside_neighbour(of: cpu.Session, share: float) -> dict[str, Any]:
+    """Returns the median beside a program on another core that uses memory for this share of the time."""
+    of.run()
+    neighbour = subprocess.Popen([sys.executable, "-c", NEIGHBOUR, str(share)])
+    time.sleep(0.6)  # it has imported NumPy
+    try:
+        return {"share": share, **measure(of, FIFO, 0)}
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+
+
+def neighbours(seconds: float) -> list[dict[str, Any]]:
+    """Returns the runs beside a neighbour, with the error of each against the least median without one."""
+    sessions = {case: session(*of) for case, of in NEIGHBOURS.items()}
+    os.sched_setaffinity(0, {0})
+    runs, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        case, share = random.choice(list(sessions)), random.choice(SHARES)
+        runs.append({"case": case, **beside_neighbour(sessions[case], share)})
+    alone = {
+        case: min(r["median_ms"] for r in runs if r["case"] == case and not r["share"]) for case in sessions
+    }
+    return [r | {"error": r["median_ms"] / alone[r["case"]] - 1} for r in runs]
+
+
+def neighbour_table(runs: Sequence[dict[str, Any]]) -> str:
+    lines = [
+        line(
+            f"{case}, the other core: {100 * share:g} %",
+            [r for r in runs if (r["case"], r["share"]) == (case, share)],
+        )
+        for case in NEIGHBOURS
+        for share in SHARES
+    ]
+    return "\n".join((*HEAD, *lines))
+
+
 def with_errors(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the runs with the error of each median: against the median of its kernel's runs under SCHED_FIFO."""
     reference = {
@@ -107,7 +173,6 @@ def line(label: str, runs: Sequence[dict[str, Any]]) -> str:
 
 
 def table(runs: Sequence[dict[str, Any]]) -> str:
-    head = ["| runs | n | error, median | error, p90 | over 2 % |", "|---|---|---|---|---|"]
     alone = [r for r in runs if r["priority"] == FIFO]
     beside = [r for r in runs if r["priority"] != FIFO]
     lines = [line("under SCHED_FIFO", alone)]
@@ -116,14 +181,20 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
         lines.append(line(label, [r for r in beside if low <= r["waited"] < high]))
     for used, label in (("", "not marked"), (others.CORES, "marked")):
         lines.append(line(label, [r for r in runs if others.disturbed(r) == used]))
-    return "\n".join((*head, *lines))
+    return "\n".join((*HEAD, *lines))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--neighbour", action="store_true")
     args = parser.parse_args()
+    if args.neighbour:
+        runs = neighbours(args.seconds)
+        args.out.write_text(json.dumps(runs, indent=0), "utf-8")
+        print(neighbour_table(runs))
+        return
     sessions = {case: session(*of) for case, of in CASES.items()}
     runs, end = [], time.monotonic() + args.seconds
     while time.monotonic() < end:
