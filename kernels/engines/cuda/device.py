@@ -25,11 +25,12 @@ def status() -> Status:
     """Returns the GPU's name, or why it, CuPy or NVRTC cannot be used, on the machine that the reader's runs go to. CuPy is
     not imported, which takes a second: a server calls this at every rerun."""
     there = elsewhere.chosen()
-    return there.status() if there else _status_here()
+    return there.status() if there else status_here()
 
 
 @cached(machine_driver.LANGUAGES)
-def _status_here() -> Status:
+def status_here() -> Status:
+    """Returns the same of this machine."""
     card = machine_driver.find()
     if isinstance(card, machine_driver.GpuUnavailable):
         return Status(False, card.text, card.advice)
