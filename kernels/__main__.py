@@ -184,6 +184,8 @@ def do_run(args) -> None:
         f"{title}  ({result.rung})  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})"
     )
     print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
+    if used := m.conditions.get("disturbed"):
+        print(f"             disturbed: other programs used the {used}")
     basis = "the definition's FLOPs" if p.executed_flops is None else "FLOPs executed"
     print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s, {basis}")
     predicted = (
@@ -298,6 +300,7 @@ def _line(row: dict) -> str:
     return (
         f"{row['mode']:5} {row['rung']:20} {tiles} {shape}: {row['median_ms']:.4g} ms, n {row['n']}, "
         f"{rate:.3g} TFLOP/s, error {row['error']:.1e}"
+        f"{', disturbed: other programs used the ' + row['disturbed'] if row.get('disturbed') else ''}"
     )
 
 

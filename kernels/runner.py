@@ -13,6 +13,7 @@ from kernels import engines
 from kernels.activity import CEILINGS, DONE, REFERENCE, TIMING, VERIFYING
 from kernels.engines.protocol import Engine
 from kernels.ladders import LADDERS, ladder_of
+from kernels.machine import others
 from kernels.machine.timing import Budget
 from kernels.model import values
 from kernels.model.program import INPUT, Buffer, Launch, Program, RefusedError, RuleError
@@ -420,7 +421,7 @@ def _measure(machine, device, ceilings, sessions, settings: RunSettings, progres
             memory=s.memory,
             device=device,
             parts_ms=t.parts_ms,
-            conditions=conditions | ({"queued": t.queued} if t.queued else {}),
+            conditions=conditions | ({"queued": t.queued} if t.queued else {}) | others.fields(t.others),
             copies_ms=copies_ms,
         )
         for s, t in zip(sessions, timed, strict=True)

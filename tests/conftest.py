@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from kernels import engines
-from kernels.engines import cuda
+from kernels.engines.cuda import device
 from kernels.jobs import job
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
@@ -107,7 +107,7 @@ def temporary_store(tmp_path_factory):
 def machine(monkeypatch, tmp_path):
     """Returns a function that simulates a machine: with a driver or None, with or without an NVIDIA GPU on the PCI bus."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    cached_functions = machine_driver.find, cuda.status, wheels.missing
+    cached_functions = machine_driver.find, device.status_here, wheels.missing
 
     def make(driver, on_bus: bool = True):
         def library():
@@ -116,10 +116,10 @@ def machine(monkeypatch, tmp_path):
             return driver
 
         for n, vendor in enumerate(("0x8086", "0x10de" if on_bus else "0x1af4")):
-            device = tmp_path / f"0000:0{n}:00.0"
-            device.mkdir(exist_ok=True)
-            (device / "vendor").write_text(f"{vendor}\n")
-            (device / "class").write_text("0x030200\n")
+            slot = tmp_path / f"0000:0{n}:00.0"
+            slot.mkdir(exist_ok=True)
+            (slot / "vendor").write_text(f"{vendor}\n")
+            (slot / "class").write_text("0x030200\n")
         monkeypatch.setattr(machine_driver, "PCI", tmp_path)
         monkeypatch.setattr(machine_driver, "library", library)
         for function in cached_functions:

@@ -9,6 +9,7 @@ from html import escape
 
 from kernels.engines.protocol import AHEAD
 from kernels.i18n import decimal, mark, tr
+from kernels.machine.others import CORES, GPU
 
 MAX_CLOCK_DROP = 0.03  # share of the clock; a larger drop is reported
 MAX_GAP = timedelta(hours=1)  # between two measurements of one sweep
@@ -119,8 +120,8 @@ def named(title: str, first: bool = False) -> str:
 
 
 def provenance(row: Mapping) -> str:
-    """Returns the text of a badge for one measured row: device, mode, n."""
-    return f"{row['device']}, {row['mode']}, n = {row['n']}"
+    """Returns the text of a badge for one measured row: device, mode, n, and whether other programs disturbed it."""
+    return ", ".join(filter(None, (row["device"], row["mode"], f"n = {row['n']}", disturbance(row))))
 
 
 def queued_samples(row: Mapping) -> str:
@@ -140,6 +141,30 @@ def waits_note(titled: Iterable[tuple[str, Mapping]]) -> str:
         "These times include waits for the CPU: {titles}. Samples queued before the GPU was free: {queued}.",
         titles=titles,
         queued=queued,
+    )
+
+
+DISTURBED = {
+    CORES: mark("disturbed: other programs used the cores"),
+    GPU: mark("disturbed: other programs used the GPU"),
+}
+ELSE_DISTURBED = mark("disturbed by other programs")  # as a later version may name it
+
+
+def disturbance(*rows: Mapping) -> str:
+    """Returns what other programs used while one of these rows was timed, in words; "" if no row is disturbed."""
+    used = next((row["disturbed"] for row in rows if row.get("disturbed")), "")
+    return tr(DISTURBED.get(used, ELSE_DISTURBED)) if used else ""
+
+
+def disturbed_note(titled: Iterable[tuple[str, Mapping]]) -> str:
+    """Returns a note with the titles whose times other programs disturbed; "" if none."""
+    titles = [title for title, row in titled if row.get("disturbed")]
+    if not titles:
+        return ""
+    return tr(
+        "Other programs ran while these were timed: {titles}. An idle machine may need less time.",
+        titles=", ".join(titles),
     )
 
 

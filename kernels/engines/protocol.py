@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from kernels.machine.others import Readings
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Program
@@ -84,11 +85,13 @@ class Engine(Protocol):
 @dataclass(frozen=True)
 class Timed:
     """Samples of one session in ms, in the order taken, and the median of each of its steps. `queued`: how many samples
-    were queued whole before the GPU reached them, AHEAD if all were, "" if the engine has no queue."""
+    were queued whole before the GPU reached them, AHEAD if all were, "" if the engine has no queue. `others`: what other
+    programs used meanwhile (kernels.machine.others), empty if the system does not say."""
 
     samples_ms: tuple[float, ...]
     parts_ms: tuple[tuple[str, float], ...]
     queued: str = ""
+    others: Readings = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

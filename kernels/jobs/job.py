@@ -92,6 +92,7 @@ class Run:
         self.note = ""  # what Worker's on_rows returned
         self.name = secrets.token_hex(8)
         self.card = ""  # of a pool: the one that its owner wants, "" for any
+        self.needs_gpu = False  # of a pool
         self.restarts = 0  # of a pool: how many machines ended while they executed it
 
 

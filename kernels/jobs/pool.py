@@ -7,7 +7,8 @@
 in a folder with this app's code. It executes one run at a time, in a child process with a deadline, as the local worker
 does. A run goes to the first machine that is free. Rungs that are compared are one run, and so on one card; the runs of one
 series stay on the kind of card that its first run had. A machine that ends during a run is replaced: the run begins again
-elsewhere, and its text says so.
+elsewhere, and its text says so. Each worker announces its card and its libraries (announcement.py): pages offer the engines
+that it has, and a run of the cuda engine goes to a machine with a GPU.
 
 The network of a pool must be trusted: whoever reaches the scheduler can run code on its workers. Dask's own settings add
 TLS.
@@ -16,31 +17,33 @@ TLS.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
-import socket
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from kernels.activity import STARTING
+from kernels.jobs.announcement import announcement, code_version
 from kernels.jobs.job import Job, JobError, Rows, Run
-from kernels.jobs.place import ROOT
 from kernels.jobs.service import Packed
 from kernels.jobs.worker import CANCELLED, DEADLINE_S, Worker
+from kernels.machine.elsewhere import Machine
 
 ANSWER_S = 10.0  # for an answer of the scheduler
-LOOK_S = 0.25  # between two looks for the workers
+LOOK_S = 0.25  # between two looks for the workers, while runs wait
+WATCH_S = 5.0  # between two looks for pages
+AWAY_S = 30.0  # after a look that failed: a connection waits for ANSWER_S
+FIRST_LOOK_S = 5.0  # that a page waits for the first look
 MAX_RESTARTS = 2
 MAX_SERIES = 1024  # whose cards are remembered
 TOPIC = "kernel-theatre"
 MISSING = "KERNEL_THEATRE_JOBS names a pool, which needs dask.distributed: pip install distributed"
 THIS_MACHINE = "this machine"  # a card that a reader may choose
 EMPTY = "the pool has no worker"
+NO_GPU = "no machine of the pool has a GPU now"
 AGAIN = "begun again, because its machine ended: "
 
 log = logging.getLogger(__name__)
@@ -52,12 +55,21 @@ class MachineLost(Exception):
 
 @dataclass(frozen=True)
 class Slot:
-    """A worker of the pool. `fault`: why it cannot be used."""
+    """A worker of the pool. `machine`: what it has announced; None with a `fault`, which says why it cannot be used."""
 
     address: str
-    card: str
-    host: str
+    host: str = ""
+    machine: Machine | None = None
     fault: str = ""
+
+    @property
+    def card(self) -> str:
+        return self.machine.card if self.machine else ""
+
+    def fits(self, run: Run) -> bool:
+        """Returns whether it has the card that a run wants, and a GPU if it needs one."""
+        wanted = self.machine and run.card in ("", self.card)
+        return bool(wanted and (self.machine.gpu or not run.needs_gpu))
 
 
 class Pool(Worker):
@@ -80,6 +92,9 @@ class Pool(Worker):
         self._client: Any = None
         self._connecting = threading.Lock()
         self._slots: dict[str, Slot] = {}
+        self._looking = threading.Lock()
+        self._looked = threading.Event()
+        self._watching = False
         self._busy: dict[str, Run] = {}  # by the worker's address
         self._cards: OrderedDict[str, str] = OrderedDict()  # by the owner of a series
         super().__init__(deadline_s, on_rows=on_rows)
@@ -96,6 +111,7 @@ class Pool(Worker):
             job.request = request
             if not job.done:
                 job._run.card = job._run.card or card or self._cards.get(owner, "")
+                job._run.needs_gpu = getattr(request, "engine", None) == "cuda"
         return job
 
     def position(self, job: Job) -> int:
@@ -107,11 +123,16 @@ class Pool(Worker):
         else:
             super().cancel(job, running)
 
-    def cards(self) -> list[str]:
-        """Returns the kinds of cards that the pool has now."""
-        self._connect()
-        self._look()
-        return sorted({slot.card for slot in self._slots.values() if not slot.fault})
+    def machines(self) -> dict[str, Machine]:
+        """Returns the machines of the pool that can be used, one of each kind of card, as they were at the last look. Only the
+        first call waits, for FIRST_LOOK_S at most."""
+        with self._changed:
+            if not (self._watching or self._closed):
+                self._watching = True
+                threading.Thread(target=self._watch, name="pool", daemon=True).start()
+        self._looked.wait(FIRST_LOOK_S)
+        found = {slot.card: slot.machine for slot in tuple(self._slots.values()) if slot.machine}
+        return dict(sorted(found.items()))
 
     def close(self) -> None:
         for run in list(self._active):
@@ -134,18 +155,32 @@ class Pool(Worker):
                 self._client.subscribe_topic(TOPIC, self._hear)
             return self._client
 
+    def _watch(self) -> None:
+        """Looks for the workers as long as the pool is open."""
+        while not self._closed:
+            try:
+                self._connect()
+                self._look()
+                pause = WATCH_S
+            except Exception as error:  # the scheduler is away or slow: a run says so
+                log.info("the pool: %s", error)
+                self._slots, pause = {}, AWAY_S
+            self._looked.set()
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, pause)
+
     def _look(self) -> None:
         """Learns which workers the pool has."""
         client = self._client
         if client is None:
             return
-        found = _addresses(client)
-        if new := found - self._slots.keys():
-            probes = client.run(probe, workers=list(new), on_error="return")
-            for address, answer in probes.items():
-                self._slots[address] = _slot(address, answer)
-        for gone in self._slots.keys() - found:
-            del self._slots[gone]
+        with self._looking:
+            found = _addresses(client)
+            slots = {address: slot for address, slot in self._slots.items() if address in found}
+            if new := found - slots.keys():
+                answers = client.run(announcement, workers=list(new), on_error="return")
+                slots |= {address: _slot(address, answer) for address, answer in answers.items()}
+            self._slots = slots
 
     def _hear(self, event: tuple[float, dict]) -> None:
         """Takes what a worker says of a run."""
@@ -188,23 +223,26 @@ class Pool(Worker):
         with self._changed:
             free = [slot for slot in usable if slot.address not in self._busy]
             for run in self._in_order():
-                slot = next((slot for slot in free if run.card in ("", slot.card)), None)
+                slot = next((slot for slot in free if slot.fits(run)), None)
                 if slot:
                     self._busy[slot.address] = self._begin(run)
                     threading.Thread(target=self._serve, args=(slot, run), daemon=True).start()
                     return True
-        self._fail_without_card({slot.card for slot in usable})
+        self._fail_without_machine(usable)
         return False
 
     def _fail_waiting(self, reason: str) -> None:
         with self._changed:
             self._fail(list(self._waiting), reason)
 
-    def _fail_without_card(self, cards: set[str]) -> None:
+    def _fail_without_machine(self, usable: list[Slot]) -> None:
+        """Ends the runs that no machine fits, busy or not."""
+        cards = ", ".join(sorted({slot.card for slot in usable}))
         with self._changed:
-            lost = [run for run in self._waiting if run.card and run.card not in cards]
-            for run in lost:
-                self._fail([run], f"the pool has no {run.card} now; it has {', '.join(sorted(cards))}")
+            for run in [run for run in self._waiting if not any(slot.fits(run) for slot in usable)]:
+                lost = run.card and all(slot.card != run.card for slot in usable)
+                wanted = f"the pool has no {run.card} now" if lost else NO_GPU
+                self._fail([run], f"{wanted}; it has {cards}")
 
     def _fail(self, runs: list[Run], reason: str) -> None:
         for run in runs:
@@ -347,34 +385,14 @@ def _client(scheduler: str) -> Any:
 
 def _slot(address: str, answer: Any) -> Slot:
     if not isinstance(answer, dict):
-        return Slot(address, "", "", f"the worker {address} has no Kernel Theatre: {answer}")
-    fault = ""
+        return Slot(address, fault=f"the worker {address} has no Kernel Theatre: {answer}")
     if answer["version"] != code_version():
-        fault = f"the worker on {answer['host']} has another version of the app: give all machines the same"
-    return Slot(address, answer["card"], answer["host"], fault)
+        other = f"the worker on {answer['host']} has another version of the app: give all machines the same"
+        return Slot(address, answer["host"], fault=other)
+    return Slot(address, answer["host"], Machine.from_message(answer["machine"]))
 
 
 # -- on the machine of a worker ------------------------------------------------------------------
-@cache
-def code_version() -> str:
-    """Returns a digest of the code that runs execute. Unlike place.version() it is the same on all machines."""
-    digest = hashlib.sha256()
-    for pattern in ("*.py", "*.cu", "*.cuh", "*.zip", "*.json"):
-        for path in sorted((ROOT / "kernels").rglob(pattern)):
-            digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def probe() -> dict[str, str]:
-    """Returns what a worker's machine has."""
-    from kernels import engines
-    from kernels.machine import processor
-
-    cuda = engines.load("cuda").status()
-    card = cuda.text if cuda.ready else processor.device_name()
-    return {"card": card, "host": socket.gethostname(), "version": code_version()}
-
-
 _lock = threading.Lock()
 _workers: dict[str, Worker] = {}  # of this machine, by the module of its child
 _jobs: dict[str, tuple[Worker, Job]] = {}  # that are executed here, by the name of their run

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from kernels.i18n import cached, mark, tr
+from kernels.machine import elsewhere
 from kernels.machine.driver import CUDA, LANGUAGES
 from kernels.model.program import LibraryCall, Program, RefusedError
 
@@ -34,10 +35,12 @@ def missing(library: str) -> str:
 
 
 def refusal(program: Program) -> str:
-    """Returns why a library that a program calls cannot be used here, and what installs it; "" if each can. The rules
-    of their own rungs look for cuDNN and PyTorch."""
+    """Returns why a library that a program calls cannot be used on the machine that the reader's runs go to, and what
+    installs it; "" if each can. The rules of their own rungs look for cuDNN and PyTorch."""
     libraries = {step.routine.partition("_")[0] for step in program.steps if isinstance(step, LibraryCall)}
-    return "; ".join(filter(None, (missing(name) for name in sorted(libraries & WHEELS.keys()))))
+    there = elsewhere.chosen()
+    why = (lambda name: there.libraries.get(name, "")) if there else missing
+    return "; ".join(filter(None, map(why, sorted(libraries & WHEELS.keys()))))
 
 
 @cache

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from kernels.i18n import mark, tr_filled
-from kernels.machine import driver
+from kernels.machine import driver, elsewhere
 from kernels.machine.status import Status
 
 RECORDED = Path(__file__).parents[1] / "records" / "recordings" / "nvidia-h200.levels.json"
@@ -108,8 +108,8 @@ def write(path: Path, levels: Levels) -> None:
 # -- GPU -------------------------------------------------------------------------------------------
 def gpu(status: Status) -> Levels | None:
     """Returns the levels of the GPU that the cuda engine with this status uses, as its driver reports them; None if it is
-    not ready."""
-    if not status.ready:
+    not ready, or if it is on another machine."""
+    if not status.ready or elsewhere.chosen():
         return None
     return gpu_levels(status.text, driver.attribute, driver.total_bytes())
 

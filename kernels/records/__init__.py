@@ -17,7 +17,7 @@ from kernels.records import nearest as nearest_module
 from kernels.records.cards import Card
 from kernels.records.folder import SHIPPED as FOLDER
 from kernels.records.nearest import Match
-from kernels.records.row import is_current
+from kernels.records.row import is_current, is_disturbed
 
 __all__ = [
     "FOLDER",
@@ -62,7 +62,10 @@ def rows_by_card(ladder: str) -> Mapping[Card, tuple[dict[str, Any], ...]]:
 @cache
 def _by_ladder() -> dict[str, dict[Card, list[dict[str, Any]]]]:
     found: dict[str, dict[Card, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for card, row_ in files.read():
+    in_order = sorted(
+        files.read(), key=lambda pair: is_disturbed(pair[1])
+    )  # of equal settings the first is taken
+    for card, row_ in in_order:
         found[row_["rung"].partition("/")[0]][card].append(row_)
     return found
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from kernels import engines
 from kernels.i18n import tr
+from kernels.machine import elsewhere
 from kernels.model.program import RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.records import unsupported
@@ -45,6 +46,8 @@ def missing_library(rung: Rung, shape: Any) -> str:
     gpu = engines.load("cuda").status()
     if not gpu.ready:
         return unsupported.sentence(rung.name, shape) or _not_called(rung, gpu.text)
+    if there := elsewhere.chosen():
+        return _not_called(rung, why) if (why := there.rungs.get(rung.name, "")) else ""
     try:
         rung.find_library()
     except RuleError as e:

@@ -17,7 +17,7 @@ _ALPHABET = re.compile(r"[A-Za-z0-9_-]+")
 # Fields that a page needs. If a link would be too long, the largest of the others are left out.
 NEEDED = frozenset(
     "rung shape tiles engine mode median_ms p20_ms p80_ms n samples_ms parts_ms peak_bytes input_bytes output_bytes "
-    "workspace_bytes flops error device driver cuda cublas date time commit kernels".split()
+    "workspace_bytes flops error device driver cuda cublas date time commit kernels disturbed".split()
 )
 
 

@@ -80,6 +80,12 @@ def is_current(row_: Mapping[str, Any]) -> bool:
     return row_["engine"] in rung.engines and kernel_digest(program) == digest_of(row_)
 
 
+def is_disturbed(row_: Mapping[str, Any]) -> bool:
+    """Returns whether other programs may have changed the times of a row (kernels.machine.others). False for older rows,
+    which do not say."""
+    return bool(row_.get("disturbed"))
+
+
 def commit() -> str:
     """Returns the commit of the checkout, "unknown" outside one."""
     result = subprocess.run(

@@ -205,8 +205,22 @@ def _check_ceilings(row: Mapping[str, Any]) -> None:
         _check_text(ceilings, name)
 
 
+def _check_disturbed(row: Mapping[str, Any]) -> None:
+    if row["disturbed"] != "":
+        _check_text(row, "disturbed", _NAME)
+
+
+def _check_others(row: Mapping[str, Any]) -> None:
+    readings = row["others"]
+    if not (isinstance(readings, dict) and all(_is_finite(v) and v >= 0 for v in readings.values())):
+        raise RowError("others must tell numbers, 0 or more, by name")
+
+
 # Optional fields: older rows lack them.
-_OPTIONAL = {"timeline": _check_timeline, "copies_ms": _check_copies, "ceilings": _check_ceilings}
+_OPTIONAL = {
+    "timeline": _check_timeline, "copies_ms": _check_copies, "ceilings": _check_ceilings,
+    "disturbed": _check_disturbed, "others": _check_others,
+}  # fmt: skip
 
 
 def _check_value(value: Any, depth: int = 0) -> None:

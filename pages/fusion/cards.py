@@ -82,7 +82,7 @@ def _legend(titled: list[tuple[str, dict]]) -> str:
         )
     if any("fold" in (row.get("parts_ms") or {}) for row in rows):
         notes.append(tr('<span class="kt-filter">■</span> is the fold, which runs once, before all images.'))
-    notes.append(escape(units.clock_note(titled)))
+    notes += [escape(units.disturbed_note(titled)), escape(units.clock_note(titled))]
     return f'<p class="kt-quiet">{" ".join(notes)}</p>'
 
 

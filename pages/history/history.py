@@ -453,6 +453,7 @@ def _line_data(entry: Entry) -> dict[str, str]:
         "shape": shape(row),
         "kind": kind(entry),
         "device": f"{row['device']}, {row['mode']}",
+        "disturbed": units.disturbance(row),
         "when": " · ".join(filter(None, (when, also))),
         "time": units.time_(row["median_ms"]),
         "spread": f"{compare.span(row)}, n\u00a0{row['n']}",
@@ -487,6 +488,8 @@ def comparison(chosen: list[Entry | None]) -> None:
                 "between runs, such as clocks or other programs."
             )
             texts.append(paragraph(interval))
+        sides = [(letter, entry.row) for (_, _, letter), entry in zip(SIDES, entries, strict=True)]
+        texts.append(paragraph(units.disturbed_note(sides)))
     pair = [e.row for e in entries]
     if found and found.ratio is None:
         texts += [compare.strips(row) for row in pair]

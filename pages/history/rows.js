@@ -40,7 +40,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     tr.append(
       create("td", "kt-picks", pick("A", "run", line), pick("B", "against", line)),
       create("td", "kt-what", create("b", "", line.what), create("span", "", line.shape)),
-      create("td", "kt-where", create("div", "", badge, ` ${line.device}`), create("span", "", line.when)),
+      create("td", "kt-where", create("div", "", badge, ` ${line.device}`), create("span", "", line.when), ...(line.disturbed ? [create("span", "kt-disturbed", line.disturbed)] : [])),
       create("td", "kt-when", create("b", "", line.time), create("span", "", line.spread)),
     );
     return tr;

@@ -16,7 +16,7 @@ from kernels.ladders import find
 from kernels.machine import memory_levels
 from kernels.records import levels
 from pages.memory import address, sizes
-from pages.parts import card_choice
+from pages.parts import card_choice, machine_choice
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import url_is_stale
 from pages.parts.run import POLL_S, gpu_note
@@ -72,7 +72,7 @@ def _button(topic: str, engine: str, stride: int) -> None:
         st.session_state["thread_error"] = ""
         try:
             requests = address.requests(topic, engine, stride)
-            st.session_state["thread_jobs"] = [worker().submit(r, fresh=True) for r in requests]
+            st.session_state["thread_jobs"] = [machine_choice.submit(r, "", fresh=True) for r in requests]
             st.session_state["thread_topic"] = topic
         except JobError as e:
             st.session_state["thread_error"] = str(e)

@@ -176,6 +176,7 @@ def _times(
         _bars(titled_rows, kind)
         together(
             paragraph(_processor_note(titled_rows)),
+            paragraph(units.disturbed_note(titled_rows)),
             details(
                 paragraph(story.gain(rows), "why"),
                 *_notes(titled_rows),

@@ -12,6 +12,7 @@ import streamlit as st
 from kernels import activity
 from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError
+from pages.parts import machine_choice
 from pages.parts.worker import worker
 
 POLL_S = 0.25
@@ -50,7 +51,7 @@ class OneRun:
         self.stop()
         self.request, self.error = request, ""
         try:
-            self.job = worker().submit(request, owner=owner, fresh=True)
+            self.job = machine_choice.submit(request, owner, fresh=True)
         except JobError as error:
             self.error = str(error)
 

@@ -16,14 +16,13 @@ from kernels.machine.status import Status
 from kernels.machine.timing import MODES
 from kernels.model.rung import Ladder
 from kernels.records import unsupported
-from pages.parts import cards, lesson, why
+from pages.parts import cards, lesson, machine_choice, why
 from pages.parts.controls import Link, option
 from pages.parts.query import chosen, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.sizes import Shown, Sizes, shown
 from pages.parts.text import card_title, note
 from pages.parts.watch import Watch
-from pages.parts.worker import cards as cards_of_pool
 from pages.parts.worker import worker
 from visuals.charts.story import Story
 
@@ -192,18 +191,20 @@ def _read(name: str, choices: Sequence[str]) -> str:
 def _settings(ladder: Ladder, shape: Any, rung_tiles, choose: Option) -> RunSettings:
     """Returns the settings of the options that `choose` returns."""
     engine, timing = choose("engine", _ready_engines()), choose("caches", MODES)
+    machine = machine_choice.wanted()
     if rung_tiles:
-        return RunSettings(ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0])
+        return RunSettings(
+            ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0], machine
+        )
     tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
     sizes = tuple((name, int(choose(name, [str(c) for c in choices]))) for name, choices in tiles.items())
-    return RunSettings(ladder, shape, engine, timing, sizes)
+    return RunSettings(ladder, shape, engine, timing, sizes, machine=machine)
 
 
 def _options(ladder: Ladder, shape: Any, rung_tiles) -> RunSettings:
     """Draws the options and what they mean."""
     settings = _settings(ladder, shape, rung_tiles, option)
-    if kinds := cards_of_pool():
-        option("card", [ANY_CARD, *kinds])
+    machine_choice.control()
     gpu = engines.load("cuda").status()
     if not gpu.ready:
         st.caption(_unused(gpu) if gpu.advice else tr("No cuda: {reason}.", reason=gpu.text))
@@ -251,21 +252,11 @@ def start(settings: RunSettings) -> None:
     # Results that are already on the page are measured again. So are refused rungs: memory may be free by now.
     again = failed or (ran is not None and ran.settings == settings)
     try:
-        request, card = settings.request(), _card()
-        job = worker().submit(request, owner=owner, fresh=again, **({"card": card} if card else {}))
+        job = machine_choice.submit(settings.request(), owner, fresh=again)
         st.session_state["job"] = job, settings
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
-
-
-ANY_CARD = "any"
-
-
-def _card() -> str:
-    """Returns the kind of card of a pool that the reader wants; "" for any."""
-    card = chosen("card", [ANY_CARD, *kinds]) if (kinds := cards_of_pool()) else ANY_CARD
-    return "" if card == ANY_CARD else card
 
 
 def watch_job(job: Job) -> Watch:

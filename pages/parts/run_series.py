@@ -12,7 +12,7 @@ import streamlit as st
 from kernels import activity
 from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError, Request
-from pages.parts import run
+from pages.parts import machine_choice, run
 from pages.parts.query import url_is_stale
 from pages.parts.worker import worker
 
@@ -102,7 +102,7 @@ def _next(series: Series, key: str) -> None:
     while series.todo and not series.job:
         request = series.todo.pop(0)
         try:
-            series.job = worker().submit(request, owner=owner)
+            series.job = machine_choice.submit(request, owner)
         except JobError as e:
             series.failed.append(f"{series.name(request)}: {e}")
             series.tried += 1

@@ -32,6 +32,7 @@ class RunSettings:
     timing: str
     tiles: tuple[tuple[str, int], ...]
     tiles_rung: str = ""  # the rung that has these tile sizes, the others have their defaults; "": every rung that has such sizes
+    machine: str = ""  # of a pool, by its card; "" for any
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
         if self.tiles_rung and rung.name != self.tiles_rung:
@@ -112,7 +113,7 @@ class RunSettings:
         return {name: found[name] for name, shape in shapes.items() if shape == most_common[0][0]}
 
     def __str__(self) -> str:
-        return f"{self.shape}, {', '.join(f'{name} {value}' for name, value in self.tiles)}, {self.timing}, {self.engine}"
+        return f"{self.shape}, {', '.join(f'{name} {value}' for name, value in self.tiles)}, {self.timing}, {self.engine}{f', {self.machine}' if self.machine else ''}"
 
 
 @dataclass(frozen=True)

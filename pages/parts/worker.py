@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
 from kernels.jobs.client import JobService, Queue
 from kernels.jobs.counts import Counts
-from kernels.jobs.job import JobError
-from kernels.jobs.pool import THIS_MACHINE, Pool
+from kernels.jobs.pool import Pool
 from kernels.jobs.service import COUNTS, RUNS
 from kernels.jobs.settings import in_this_app, pool
 from kernels.jobs.worker import Worker
+from kernels.machine.elsewhere import Machine
 from kernels.records import store
 
 
@@ -24,17 +24,10 @@ def worker() -> Worker | Queue:
     return Pool(pool(), on_rows=_keep, here=lambda: here) if pool() else here
 
 
-def cards() -> list[str]:
-    """Returns the kinds of cards that a reader can choose: those of the pool and this machine; none without a pool."""
-    return list(_cards(pool())) if pool() else []
-
-
-@st.cache_data(ttl=10, show_spinner=False)
-def _cards(scheduler: str) -> tuple[str, ...]:
-    try:
-        return (*worker().cards(), THIS_MACHINE)
-    except JobError:
-        return (THIS_MACHINE,)  # a run says what is wrong with the pool
+def machines() -> Mapping[str, Machine] | None:
+    """Returns the machines of the pool by their card, as they were a few seconds ago; None without a pool."""
+    runs = worker() if pool() else None
+    return runs.machines() if isinstance(runs, Pool) else None
 
 
 @st.cache_resource

@@ -22,6 +22,7 @@ from kernels.machine import processor
 from kernels.training.digits import TRAINING
 from kernels.training.held import Held
 from kernels.training.loop import Settings, State
+from pages.parts import machine_choice
 from pages.parts.worker import worker
 from visuals import units
 from visuals.strip.curve import loss_text
@@ -86,7 +87,7 @@ class Live:
         owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
         episode = Episode(self.settings, self.epochs, self.state, timed=self.node_ms is None)
         try:
-            self.job = worker().submit(episode, owner=owner)
+            self.job = machine_choice.submit(episode, owner)
             self.error = ""
         except JobError as error:
             self.job, self.error = None, str(error)

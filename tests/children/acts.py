@@ -1,4 +1,4 @@
-"""A child that does what the request's first rung says: "sleep 0.5", "hang", "die", "cuda cudaErrorIllegalAddress" ...
+"""A child that does what the request's first rung says: "sleep 0.5", "await FILE", "hang", "die", "cuda cudaErrorIllegalAddress" ...
 
 Its rows say which process answered.
 """
@@ -37,6 +37,9 @@ def answer(request, progress):
     match act:
         case "sleep":
             time.sleep(float(rest))
+        case "await":  # until the test makes a file
+            while not os.path.exists(rest):
+                time.sleep(0.01)
         case "hang":
             time.sleep(3600)
         case "die":

@@ -46,9 +46,9 @@ class Server:
 
 
 @contextmanager
-def serving(app: str = "app.py", **more: str) -> Iterator[Server]:
-    """Starts a server of the app (or of another file) on a free port and yields it. `more` are options of Streamlit's
-    server: baseUrlPath.
+def serving(app: str = "app.py", jobs: str = "", **more: str) -> Iterator[Server]:
+    """Starts a server of the app (or of another file) on a free port and yields it. `jobs`: what runs kernels
+    (kernels.jobs.settings); `more` are options of Streamlit's server: baseUrlPath.
 
     Its measurements are stored in a temporary folder unless the environment names one, never in the user's store.
     """
@@ -63,7 +63,7 @@ def serving(app: str = "app.py", **more: str) -> Iterator[Server]:
         [sys.executable, "-m", "streamlit", "run", app]
         + [f"--server.{name}={value}" for name, value in options.items()],
         cwd=ROOT,
-        env={folder.VARIABLE: data.name} | os.environ | {settings.VARIABLE: ""},
+        env={folder.VARIABLE: data.name} | os.environ | {settings.VARIABLE: jobs},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.rows_of import a_full_row, a_row
 from visuals import units
-from visuals.charts import compare, roofline
+from visuals.charts import compare, roofline, sweeps
 from visuals.charts.story import device_comparison, fastest_library, shares
 
 
@@ -87,6 +87,18 @@ def test_times_that_include_waits_have_a_note():
     some = [*none, ("three", a_row(queued="3 of 20")), ("four", a_row(queued="3 of 20"))]
     text = units.waits_note(some)
     assert "waits for the CPU: three, four." in text and text.count("3 of 20") == 1
+
+
+def test_times_that_other_programs_disturbed_say_so():
+    quiet, cores, gpu = a_row(disturbed=""), a_row(disturbed="cores"), a_row(disturbed="gpu")
+    assert units.disturbance(a_row(), quiet) == "" == units.disturbed_note([("one", quiet)])
+    assert units.disturbance(quiet, cores) == "disturbed: other programs used the cores"
+    assert units.provenance(gpu).endswith(", disturbed: other programs used the GPU")
+    assert sweeps.provenance([quiet, cores]).endswith(", disturbed: other programs used the cores")
+    assert units.disturbance(a_row(disturbed="network")) == "disturbed by other programs"
+    assert units.disturbed_note([("one", quiet), ("two", cores)]).startswith(
+        "Other programs ran while these were timed: two."
+    )
 
 
 # -- comparisons, side by side --------------------------------------------------------------------

@@ -39,6 +39,7 @@ LABELS = {
     "clock_memory_mhz": mark("memory clock before, MHz"), "clock_memory_mhz_after": mark("memory clock after, MHz"),
     "cuda": "CUDA", "cublas": "cuBLAS", "cufft": "cuFFT", "cudnn": "cuDNN", "cupy": "CuPy", "torch": "PyTorch",
     "queue_room": mark("time of the cache flushes ÷ time of queueing"), "queued": mark("samples queued before the GPU was free"),
+    "disturbed": mark("disturbed by other programs"), "others": mark("use by other programs"),
     "numpy": "NumPy", "python": "Python", "ceilings": mark("peaks of the device"), "copies_ms": mark("copies"),
     "timeline": mark("memory, stages"), "time": mark("measured at (UTC)"), "date": mark("measured on"),
 }  # fmt: skip

@@ -37,10 +37,12 @@ def rate(row: Row) -> float:
 
 
 def provenance(rows: Sequence[Row]) -> str:
-    """Returns the text of a badge for rows measured one after the other: device, mode, the range of n."""
+    """Returns the text of a badge for rows measured one after the other: device, mode, the range of n, and whether other
+    programs disturbed one."""
     min_n, max_n = min(r["n"] for r in rows), max(r["n"] for r in rows)
     n = f"{min_n}" if min_n == max_n else tr("{low} to {high}", low=min_n, high=max_n)
-    return f"{rows[0]['device']}, {rows[0]['mode']}, n = {n}"
+    about = rows[0]["device"], rows[0]["mode"], f"n = {n}", units.disturbance(*rows)
+    return ", ".join(filter(None, about))
 
 
 def tiles_text(tiles: Mapping[str, int]) -> str:

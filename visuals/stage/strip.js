@@ -41,6 +41,7 @@ function timePart(strip, size, run) {
   head.append(element("strong", "strip-value", time.value));
   if (time.badge) head.append(badge(time.badge));
   if (size.stale) head.append(element("span", "strip-stale", size.stale));
+  if (size.disturbed) head.append(element("span", "strip-disturbed", size.disturbed));
   if (size.canPut) head.append(button("put", strip.texts.put, "plain"));
   head.append(runPart(run));
   text.append(element("b", "", time.name), ` · ${size.shape}. ${time.text}`);

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels.i18n import tr
+from visuals import units
 from visuals.strip.evidence import Evidence
 from visuals.strip.limits import limits
 from visuals.strip.memory import memory
@@ -77,6 +78,7 @@ def _size(size: Size, watched: Evidence | None) -> dict[str, Any]:
         "label": on_stage if size.key == "stage" else evidence.shape_text,
         "shape": _with_tiles(evidence, watched.tiles if watched else {}),
         "stale": tr("stale: measured at other settings") if evidence.stale else "",
+        "disturbed": units.disturbance(evidence.row) if evidence.row else "",
         "canPut": size.can_put,
         "time": time,
         "memory": memory(evidence),

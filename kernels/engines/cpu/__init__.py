@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.engines.cpu.by_need import allocate_by_need
 from kernels.engines.protocol import ALLOCATED, RESOLUTION, Timed, memory_of
-from kernels.machine import processor
+from kernels.machine import others, processor
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model import values
@@ -159,18 +159,23 @@ def sample(
     """Time every session, interleaved. Cold: the last-level cache is overwritten before each run."""
     flush = flusher() if mode == "cold" else lambda: None
 
-    def timed(work: Callable[[], None]) -> float:
+    def timed(work: Callable[[], None], waits: others.Waits) -> float:
         flush()
-        start = time.perf_counter()
-        work()
-        return (time.perf_counter() - start) * 1e3
+        return waits.timed_s(work) * 1e3
 
+    cores, waits = others.Cores(), [others.Waits() for _ in sessions]
     for session in sessions:
         warm_up(session.run, budget.warm_up_s - session.first_run_s)
-    all_samples = interleave([lambda s=s: timed(s.run) for s in sessions], budget, progress)
+    samplers = [lambda s=s, w=w: timed(s.run, w) for s, w in zip(sessions, waits, strict=True)]
+    all_samples = interleave(samplers, budget, progress)
+    used = cores.readings()
     return [
-        Timed(samples, _parts(session, timed, budget))
-        for session, samples in zip(sessions, all_samples, strict=True)
+        Timed(
+            samples,
+            _parts(session, lambda work: timed(work, others.Waits()), budget),
+            others={**w.readings(), **used},
+        )
+        for session, samples, w in zip(sessions, all_samples, waits, strict=True)
     ]
 
 

@@ -29,6 +29,8 @@ from kernels.engines.protocol import Timed
 from kernels.i18n import decimal, tr
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
+from kernels.machine import elsewhere
+from kernels.machine.others import Programs
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model.program import Launch, Tiles
 from kernels.model.rules import MAX_STATIC_SHARED
@@ -58,10 +60,11 @@ MEASURES = True
 
 
 def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
-    """Returns why this GPU, or the installed libraries, cannot run a rung at a shape and all its tile sizes; "" if
-    nothing is known against it."""
-    card = machine_driver.find()
-    if isinstance(card, machine_driver.GpuUnavailable):
+    """Returns why the GPU of the machine that the reader's runs go to, or its libraries, cannot run a rung at a shape and
+    all its tile sizes; "" if nothing is known against it."""
+    there = elsewhere.chosen()
+    card = there.gpu if there else machine_driver.find()
+    if card is None or isinstance(card, machine_driver.GpuUnavailable):
         return ""  # the whole engine is refused, by its status
     min_capability = rung.capability(shape)
     if card.capability < min_capability:
@@ -149,15 +152,16 @@ def sample(
     `Timed.queued` reports how many samples were not queued in time.
     Hot: no flush. A graph of many runs is launched twice, and the second launch is timed.
     """
-    stream = own_stream()
+    stream, programs = own_stream(), Programs(machine_driver.find().bus)
     with stream:
         for session in sessions:
             warm_up(lambda s=session: (s.run(), stream.synchronize()), budget.warm_up_s)
         flush = flusher(stream) if mode == "cold" else None
         samplers = [sampler(s.run, stream, flush) for s in sessions]
         all_samples = interleave(samplers, budget, progress)
+        used = programs.readings()
         return [
-            Timed(samples, _parts(session, stream, flush), sampler.queued)
+            Timed(samples, _parts(session, stream, flush), sampler.queued, used)
             for session, samples, sampler in zip(sessions, all_samples, samplers, strict=True)
         ]
 

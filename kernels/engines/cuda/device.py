@@ -12,6 +12,7 @@ from typing import Any
 from kernels.i18n import cached, tr
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
+from kernels.machine import elsewhere
 from kernels.machine.status import Status
 from kernels.model import values
 from kernels.model.program import RefusedError, RuleError
@@ -20,10 +21,16 @@ CONTEXT_MIB = 600  # about the size of a context
 SMI_S = 10  # nvidia-smi takes seconds if the driver is loaded for it
 
 
-@cached(machine_driver.LANGUAGES)
 def status() -> Status:
-    """Returns the GPU's name, or why it, CuPy or NVRTC cannot be used. CuPy is not imported, which takes a second: a
-    server calls this at every rerun."""
+    """Returns the GPU's name, or why it, CuPy or NVRTC cannot be used, on the machine that the reader's runs go to. CuPy is
+    not imported, which takes a second: a server calls this at every rerun."""
+    there = elsewhere.chosen()
+    return there.status() if there else status_here()
+
+
+@cached(machine_driver.LANGUAGES)
+def status_here() -> Status:
+    """Returns the same of this machine."""
     card = machine_driver.find()
     if isinstance(card, machine_driver.GpuUnavailable):
         return Status(False, card.text, card.advice)

@@ -4,10 +4,13 @@ from functools import partial
 
 import pytest
 
+from kernels import engines
 from kernels.conv.presets import CONV_PRESETS
 from kernels.jobs.job import JobError
+from kernels.machine.driver import GpuInfo
+from kernels.machine.elsewhere import Machine
 from pages.conv import address as conv_address
-from pages.parts import run
+from pages.parts import machine_choice
 from pages.parts.worker import worker
 from tests.helpers.page_runner import components, finish, messages, open_page, press, stages, strip, texts
 
@@ -93,24 +96,72 @@ def test_full_queue_is_reported(monkeypatch):
     assert "job" not in at.session_state
 
 
-@pytest.mark.parametrize("card", ["any", "H200", "this machine"])
-def test_the_reader_chooses_a_card_of_the_pool(monkeypatch, card):
-    monkeypatch.setattr(run, "cards_of_pool", lambda: ["H200", "this machine"])
-    requested = []
+# -- a pool: machines with GPUs, for an app that may have none --------------------------------------
+def machine(card: str, *capability: int) -> Machine:
+    gpu = GpuInfo(card, 1, "0000:65:00.0", capability, 232_448) if capability else None
+    return Machine(card, gpu, "" if gpu else "no NVIDIA GPU in this machine")
+
+
+POOL = {m.card: m for m in (machine("A100", 8, 0), machine("H200", 9, 0), machine("a processor"))}
+CHOICES = ["any", *POOL, "this machine"]
+
+
+@pytest.fixture
+def requested(monkeypatch):
+    """Returns the requests that the pool gets, each with its card."""
+    found = []
 
     def submit(request, **options):
-        requested.append(options.get("card"))
+        found.append((request, options.get("card", "")))
         raise JobError("the pool has no worker")
 
+    monkeypatch.setattr(machine_choice, "machines", lambda: POOL)
     monkeypatch.setattr(worker(), "submit", submit)
-    at = open_at(engine="cpu", card=card)
-    assert [group.options for group in at.get("button_group") if group.key == "card"] == [
-        ["any", "H200", "this machine"]
-    ]
+    return found
+
+
+def pills(at, name: str) -> list[list[str]]:
+    return [group.options for group in at.get("button_group") if group.key == name]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_the_reader_chooses_a_machine_of_the_pool(requested, choice):
+    at = open_at(engine="cpu", machine=choice)
+    assert pills(at, "machine") == [CHOICES]
+    gpu = choice in ("any", "A100", "H200") or (
+        engines.load("cuda").status().ready and choice == "this machine"
+    )
+    assert pills(at, "engine") == [["cuda", "cpu"] if gpu else ["cpu"]]
     press(at, "run", size="stage")
-    assert requested == [None if card == "any" else card] and "the pool has no worker" in texts(at)
+    ((request, card),) = requested
+    assert card == ("" if choice == "any" else choice) and request.engine == "cpu"
+    assert "the pool has no worker" in texts(at)
 
 
-def test_without_a_pool_there_is_no_card_to_choose():
+@pytest.mark.parametrize("choice", ["any", "A100", "H200"])
+def test_a_page_offers_the_gpu_of_the_chosen_machine_with_its_rules(requested, choice):
+    at = open_page("gemm/page.py", dtype="fp16", engine="cuda", machine=choice, M="256", N="256", K="256")
+    press(at, "run", size="stage")
+    ((request, card),) = requested
+    assert request.engine == "cuda" and card == ("" if choice == "any" else choice)
+    assert "gemm/mma-sync" in request.rungs and ("gemm/wgmma" in request.rungs) == (choice != "A100")
+    assert "cuda runs on" in " ".join(caption.value for caption in at.caption)
+    text = texts(at)
+    assert ("A100 has 8.0" in text) == (choice == "A100") and "This computer" not in text
+
+
+def test_a_card_without_a_gpu_is_named(requested):
+    at = open_at(machine="a processor")
+    captions = " ".join(caption.value for caption in at.caption)
+    assert "No cuda: a processor, of the pool: no NVIDIA GPU in this machine." in captions
+
+
+def test_an_empty_pool_offers_this_machine(monkeypatch):
+    monkeypatch.setattr(machine_choice, "machines", dict)
     at = open_at(engine="cpu")
-    assert not [group for group in at.get("button_group") if group.key == "card"]
+    assert pills(at, "machine") == [["any", "this machine"]]
+
+
+def test_without_a_pool_there_is_no_machine_to_choose():
+    at = open_at(engine="cpu")
+    assert not pills(at, "machine")

@@ -153,3 +153,11 @@ def test_a_shape_too_large_to_count_shows_the_sectors_of_the_stage_and_says_so()
     assert toy.shape_text in at_real["hint"] and "Too large to count." in at_real["hint"]
     (alone,) = strip([Size("real", real)], "real", Run())["sizes"]
     assert alone["limits"]["rows"][-1]["text"] == "–"
+
+
+def test_a_disturbed_time_is_marked_beside_the_figure() -> None:
+    known = evidence(SHAPES[0], "gemm/naive")
+    rows = {name: row | {"disturbed": "cores"} for name, row in known.rows.items()}
+    sizes = [Size("stage", known), Size("real", replace(known, rows=rows))]
+    quiet, disturbed = strip(sizes, "stage", Run())["sizes"]
+    assert quiet["disturbed"] == "" and disturbed["disturbed"] == "disturbed: other programs used the cores"

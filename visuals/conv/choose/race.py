@@ -127,7 +127,8 @@ def finish(lanes: Sequence[Lane]) -> str:
             tr("The slowest is {kernel}: {ratio}×.", kernel=last.title, ratio=units.ratio(last.ratio))
         )
     titled = [(lane.title, lane.row) for lane in by_time]
-    return " ".join(filter(None, (*sentences, units.waits_note(titled), units.sweeps_note(titled))))
+    notes = (units.disturbed_note(titled), units.waits_note(titled), units.sweeps_note(titled))
+    return " ".join(filter(None, (*sentences, *notes)))
 
 
 def clock(ms: float) -> tuple[int, str]:

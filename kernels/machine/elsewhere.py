@@ -1,0 +1,61 @@
+"""The machine that a reader's runs go to, if it is not this one: what a machine of a pool has announced.
+
+Pages ask it for its GPU and its libraries instead of this machine. The process that executes runs never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kernels.i18n import tr
+from kernels.machine.driver import GpuInfo
+from kernels.machine.status import Status
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a machine announces. `card`: its GPU's name, else its processor's; `gpu`: None if it has none that can be used,
+    then `why` says why; `libraries`, `rungs`: why a library cannot be called there, by its name and by the rung that calls it.
+    """
+
+    card: str
+    gpu: GpuInfo | None = None
+    why: str = ""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    rungs: Mapping[str, str] = field(default_factory=dict)
+
+    def status(self) -> Status:
+        """Returns whether its cuda engine can be used. There is no advice: readers cannot change that machine."""
+        if self.gpu:
+            return Status(True, self.gpu.name)
+        return Status(False, tr("{card}, of the pool: {why}", card=self.card, why=self.why))
+
+    def to_message(self) -> dict[str, Any]:
+        """Returns plain values: the reader of the message may have another version of this class."""
+        return asdict(self)
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Machine:
+        gpu = message["gpu"]
+        capability = {"capability": tuple(gpu["capability"])} if gpu else {}
+        return cls(**{**message, "gpu": GpuInfo(**gpu | capability) if gpu else None})
+
+
+def _this_one() -> Machine | None:
+    return None
+
+
+_current: Callable[[], Machine | None] = _this_one
+
+
+def follow(current: Callable[[], Machine | None]) -> None:
+    """Takes the machine of the current reader's runs from `current()`, None for this one."""
+    global _current
+    _current = current
+
+
+def chosen() -> Machine | None:
+    """Returns the machine that the current reader's runs go to; None for this one."""
+    return _current()
