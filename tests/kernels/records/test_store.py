@@ -1,9 +1,8 @@
-"""The store: rows come out unchanged, are found by filters, and are stored once."""
+"""The store: rows come out unchanged, are found by filters, and are stored once: in a file and on a server."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from pathlib import Path
 
@@ -13,11 +12,6 @@ from kernels.records import folder, store
 from kernels.records.jsontext import id_of
 from kernels.records.store import HERE, Filter, Store, StoreError
 from tests.helpers.rows_of import SHAPE, a_row
-
-
-@pytest.fixture
-def user_store(tmp_path):
-    return Store(tmp_path / "data" / "measurements.sqlite")
 
 
 def test_row_is_stored_unchanged_with_unknown_fields(user_store):
@@ -49,7 +43,7 @@ def test_limit_and_offset_with_pending_rows_among_those_in_the_file(user_store, 
         raise StoreError("The disk is full.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(user_store, "_insert", full)
+        broken.setattr(user_store.database, "insert", full)
         user_store.save([a_row(n) for n in range(1, 12, 2)])
     times = [e.row["time"] for e in user_store.rows(limit=3, offset=offset)]
     assert times == [a_row(n)["time"] for n in reversed(range(12))][offset : offset + 3]
@@ -136,54 +130,6 @@ def test_ten_thousand_rows_are_listed_within_a_second(user_store):
     assert time.process_time() - start < 1.0
 
 
-def test_schema_is_migrated_and_rows_stay(user_store, monkeypatch):
-    user_store.add([a_row()])
-    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "ALTER TABLE rows ADD COLUMN later TEXT"))
-    monkeypatch.setattr(store, "SCHEMA", 2)
-    assert [e.row for e in user_store.rows()] == [a_row()]
-    with sqlite3.connect(user_store.path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
-        assert db.execute("SELECT later FROM rows").fetchall() == [(None,)]
-
-
-def test_failed_migration_changes_nothing(user_store, monkeypatch):
-    user_store.add([a_row()])
-    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "CREATE TABLE t (x); NONSENSE"))
-    monkeypatch.setattr(store, "SCHEMA", 2)
-    with pytest.raises(StoreError, match="cannot be used"):
-        user_store.add([a_row(2)])
-    monkeypatch.undo()
-    assert user_store.count() == 1 and user_store.add([a_row(2)]) == 1
-
-
-def test_newer_database_is_refused_and_not_changed(user_store):
-    user_store.add([a_row()])
-    with sqlite3.connect(user_store.path) as db:
-        db.execute("PRAGMA user_version = 99")
-    db.close()
-    before = user_store.path.read_bytes()
-    newer = Store(user_store.path)
-    for call in (newer.rows, newer.count, newer.kinds, lambda: newer.add([a_row(2)])):
-        with pytest.raises(
-            StoreError, match=r"newer version of this app .its schema is 99, this one knows 1"
-        ):
-            call()
-    assert user_store.path.read_bytes() == before and newer.notes() == []
-    assert "newer version" in newer.save([a_row(2)])
-    assert newer._pending
-
-
-def test_database_of_another_program_is_not_changed(tmp_path):
-    path = tmp_path / "measurements.sqlite"
-    with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE theirs (x)")
-    db.close()
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match="another program"):
-        Store(path).add([a_row()])
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("environ", "platform", "expected"),
     [
@@ -201,5 +147,5 @@ def test_folder_by_platform(environ, platform, expected):
 
 
 def test_tests_never_write_the_users_store():
-    assert store.user_store().path.parent != folder.folder({})
+    assert store.user_store().database.path.parent != folder.folder({})
     assert store.user_store() is store.user_store()
