@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.records.store import Store
-
-KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]  # a server starts in seconds
-
-
-def new_store(kind: str, request, folder) -> Store:
-    """Returns an empty store. A server has one database for all tests."""
-    if kind == "sqlite":
-        return Store(folder / "data" / "measurements.sqlite")
-    server = request.getfixturevalue("postgres")
-    server.execute("DROP TABLE IF EXISTS rows, kernel_theatre_schema")
-    return Store(server.url())
+from tests.helpers.stores import KINDS, new_store
 
 
 @pytest.fixture(params=KINDS)
