@@ -40,6 +40,11 @@ def test_rows_are_newest_first_with_limit_and_offset(user_store):
     assert [e.row["time"][-3:-1] for e in user_store.rows(limit=2, offset=1)] == ["04", "03"]
 
 
+def test_times_are_sorted_by_code_points(user_store):
+    user_store.add([a_row(n, time=time) for n, time in enumerate(TIMES)])
+    assert [e.row["time"] for e in user_store.rows()] == sorted(TIMES, reverse=True)
+
+
 @pytest.mark.parametrize("offset", range(0, 12, 3))
 def test_limit_and_offset_with_pending_rows_among_those_in_the_file(user_store, offset, monkeypatch):
     user_store.add([a_row(n) for n in range(0, 12, 2)])
@@ -67,6 +72,12 @@ def test_limit_and_offset_with_pending_rows_among_those_in_the_file(user_store, 
         (Filter(shape="C=1"), {1, 2, 3}),
         (Filter(shape="8x8 k2"), {1, 2, 3, 4}),
         (Filter(shape="C=7, K=3"), set()),
+        (Filter(ladder="conv"), {1, 2, 3, 4}),
+        (Filter(ladder="con_"), set()),
+        (Filter(ladder="CONV"), set()),
+        (Filter(device="A processor"), set()),
+        (Filter(shape="c=7\0"), set()),
+        (Filter(origin="\ud800"), set()),
         (Filter(shape="' OR 1=1 --"), set()),
         (Filter(rung="' OR 1=1 --"), set()),
     ],
