@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 from sqlalchemy import Connection, desc, func, select
 
 from kernels.records.database import StoreError, schema
-from kernels.records.database.tables import ENTRY, INSERTS, ROWS, c, entry, storable, terms, values
+from kernels.records.database.tables import ENTRY, ROWS, c, entry, storable, terms, values
 from kernels.records.entry import Entry, Filter
 
 
@@ -17,6 +18,7 @@ class Database:
     """Safe to use from any thread. Each failure is a StoreError."""
 
     name: str  # of the database, in sentences
+    _insert: Callable[..., Any]  # the dialect's
 
     # -- queries ---------------------------------------------------------------------------------
     def insert(self, entries: Sequence[Entry]) -> int:
@@ -25,7 +27,7 @@ class Database:
         # In the order of their ids: two apps that insert the same rows wait for each other in one direction.
         new = [values(e) for e in sorted(entries, key=lambda e: e.id)]
         with self.opened() as db:
-            statement = INSERTS[db.dialect.name](ROWS).on_conflict_do_nothing().returning(c.id)
+            statement = self._insert(ROWS).on_conflict_do_nothing().returning(c.id)
             return len(db.execute(statement, new).all()) if new else 0
 
     def find(self, id_: str) -> Entry | None:

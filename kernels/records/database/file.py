@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
 from kernels.records import rows
@@ -27,6 +28,7 @@ from kernels.records.jsontext import id_of
 class File(Database):
     """One SQLite file. Each call opens it anew: any thread and several processes may use it."""
 
+    _insert = staticmethod(sqlite.insert)
     pragmas = ("PRAGMA synchronous = FULL",)
 
     def __init__(self, path: Path, patience_s: float):

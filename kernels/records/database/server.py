@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection, Engine, create_engine, inspect, make_url
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -27,6 +28,8 @@ BUSY = ("55P03", "57014", "40P01")  # a lock or an answer that took too long, a 
 
 class Server(Database):
     """A database of a PostgreSQL server. Connections are kept, and one that was lost is opened again by the next call."""
+
+    _insert = staticmethod(postgresql.insert)
 
     def __init__(self, url: str, patience_s: float):
         self.name = f"The database {folder.shown(url)}"

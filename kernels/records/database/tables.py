@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    REAL,
     Column,
     ColumnElement,
     Connection,
@@ -22,7 +23,6 @@ from sqlalchemy import (
     func,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from kernels.records import rows
 from kernels.records.entry import Entry, Filter
@@ -36,13 +36,12 @@ ROWS = Table(
     METADATA,
     Column("id", TEXT, primary_key=True),
     *(Column(name, TEXT, nullable=False) for name in "inserted made rung shape engine device mode".split()),
-    Column("median_ms", Double().with_variant(sqlite.REAL, "sqlite"), nullable=False),
+    Column("median_ms", Double().with_variant(REAL(), "sqlite"), nullable=False),
     Column("origin", TEXT, nullable=False),
     Column("row", TEXT, nullable=False),
 )
 c = ROWS.c
 ENTRY = select(c.id, c.row, c.origin, c.inserted)
-INSERTS = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 def values(e: Entry) -> dict[str, Any]:
