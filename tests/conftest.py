@@ -20,6 +20,7 @@ from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
 from kernels.records import folder
 from tests.helpers import emulated_numbers
+from tests.helpers.postgres import PostgreSQL
 
 # Packages that only tests import, with the words in a test file that import them. A machine with a GPU may lack them:
 # it cannot collect such a file, and none of these files needs a GPU.
@@ -91,6 +92,14 @@ def node() -> str:
     return found
 
 
+@pytest.fixture(scope="session")
+def postgres():
+    """Starts a PostgreSQL server for the tests of one process. Skips the test where none is installed."""
+    server = PostgreSQL()
+    yield server
+    server.close()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def temporary_store(tmp_path_factory):
     """Sets a temporary folder for the store, so that tests and their child processes never write to the user's store.
@@ -100,6 +109,7 @@ def temporary_store(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(job.SECONDS, "1")
         patch.setenv(folder.VARIABLE, str(tmp_path_factory.mktemp("data")))
+        patch.delenv(folder.STORE, raising=False)
         yield
 
 

@@ -143,7 +143,8 @@ def test_visuals_import_streamlit_only_in_stage():
 
 def test_importing_kernels_imports_no_large_package():
     code = (
-        "import sys, kernels; heavy = {'cupy', 'numba', 'plotly', 'streamlit', 'PIL', 'psutil'} & set(sys.modules);"
+        "import sys, kernels, kernels.records.store; heavy = {'cupy', 'numba', 'plotly', 'streamlit', 'PIL', 'psutil', 'sqlalchemy',"
+        "'alembic', 'psycopg', 'sqlite3'} & set(sys.modules);"
         "sys.exit(', '.join(heavy) or 0)"
     )
     process = subprocess.run(

@@ -20,9 +20,8 @@ from kernels.records import folder
 ROOT = Path(__file__).parents[2]
 SOURCES = ("*.py", "*.cu", "*.cuh", "*.zip", "*.json")  # of what a run executes
 MAX_SOCKET = 100  # characters of a socket's path: Linux and macOS allow hardly more
-SHARED_SETTINGS = (
-    "CUDA_VISIBLE_DEVICES",
-)  # environment variables with the same value in every app of one service
+# Environment variables with the same value in every app of one service.
+SHARED_SETTINGS = ("CUDA_VISIBLE_DEVICES", folder.STORE)
 
 
 @dataclass(frozen=True)
@@ -163,4 +162,6 @@ def version() -> tuple[int, str]:
 
 
 def settings() -> dict[str, str]:
-    return {name: os.environ.get(name, "") for name in SHARED_SETTINGS}
+    """Returns the shared settings. A file and a sentence hold them: the database is named without its password."""
+    values = {name: os.environ.get(name, "") for name in SHARED_SETTINGS}
+    return values | {folder.STORE: folder.shown(folder.database())}

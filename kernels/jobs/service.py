@@ -79,7 +79,7 @@ class Service:
         self.draining = threading.Event()
         self._changed = threading.Condition()
         self._peers: set[Peer] = set()
-        self._store = store.Store(place.folder / folder.FILE)
+        self._store = store.Store(folder.database() or place.folder / folder.FILE)
         self.address: Address | None = None
 
     # -- its life ------------------------------------------------------------------------------

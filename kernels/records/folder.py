@@ -1,13 +1,15 @@
-"""The paths of this user's measurements and recordings, and of the recordings shipped with the app."""
+"""Where this user's measurements and recordings are, and the recordings shipped with the app."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLE = "KERNEL_THEATRE_DATA"  # environment variable: a folder instead of the default one
+STORE = "KERNEL_THEATRE_STORE"  # environment variable: the URL of a PostgreSQL database instead of the file
 NAME = "kernel-theatre"
 FILE = "measurements.sqlite"
 RECORDINGS = "recordings"
@@ -29,6 +31,16 @@ def folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform
 
 def file() -> Path:
     return folder() / FILE
+
+
+def database() -> str:
+    """Returns the URL of the database of measurements; "" if they are in the file."""
+    return os.environ.get(STORE, "")
+
+
+def shown(url: str) -> str:
+    """Returns the host and the name of a database by its URL, without user, password and options."""
+    return re.sub(r"^.*//(.*@)?", "", url).partition("?")[0]
 
 
 def own_recordings() -> Path:

@@ -169,8 +169,8 @@ class Archive:
         try:
             return query_fn(self._store)
         except StoreError as e:
-            if str(e) not in self.notes:
-                self.notes.append(str(e))
+            self.notes.append(str(e))
+            self._store = None  # a server that is away: the page waits for it once
             return fallback
 
     def kinds(self) -> set[tuple[str, ...]]:

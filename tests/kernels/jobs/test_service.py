@@ -20,6 +20,7 @@ from kernels.jobs.job import JobError
 from kernels.jobs.place import MAX_SOCKET, Place
 from kernels.jobs.service import RUNS
 from kernels.jobs.worker import CANCELLED, REPLACED, STOPPED
+from kernels.records import folder
 from kernels.records.store import Store
 from tests.children.helpers import act, begun, until
 
@@ -275,6 +276,21 @@ def test_the_service_stores_what_it_measured(apps):
     rows = apps.runs(runs=MEASURED).submit(act("conv/direct")).result(20)
     stored = Store(apps.place.folder / "measurements.sqlite").rows()
     assert [entry.row for entry in stored] == rows
+
+
+@pytest.mark.slow
+def test_the_service_stores_in_the_database_that_machines_share(apps, postgres, monkeypatch):
+    url = postgres.database("service")
+    monkeypatch.setenv(folder.STORE, url)
+    rows = apps.runs(runs=MEASURED).submit(act("conv/direct")).result(40)
+    assert [entry.row for entry in Store(url).rows()] == rows
+    assert not list(apps.place.folder.glob("*.sqlite*"))
+    assert "a%20secret" not in apps.place.file("json").read_text()
+    monkeypatch.setenv(folder.STORE, postgres.url("another"))
+    with pytest.raises(
+        JobError, match=r"with KERNEL_THEATRE_STORE=127.*/service, this app has 127.*/another:"
+    ):
+        apps.runs().submit(act("sleep 0"))
 
 
 def test_rows_that_could_not_be_stored_go_to_the_app(apps):

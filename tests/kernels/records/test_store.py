@@ -1,23 +1,22 @@
-"""The store: rows come out unchanged, are found by filters, and are stored once."""
+"""The store: rows come out unchanged, are found by filters, and are stored once: in a file and on a server."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernels.records import folder, store
-from kernels.records.jsontext import id_of
-from kernels.records.store import HERE, Filter, Store, StoreError
+from kernels.records.entry import newest_first
+from kernels.records.jsontext import canonical, id_of
+from kernels.records.store import HERE, Entry, Filter, Store, StoreError
 from tests.helpers.rows_of import SHAPE, a_row
-
-
-@pytest.fixture
-def user_store(tmp_path):
-    return Store(tmp_path / "data" / "measurements.sqlite")
+from tests.helpers.stores import KINDS, new_store
 
 
 def test_row_is_stored_unchanged_with_unknown_fields(user_store):
@@ -41,6 +40,11 @@ def test_rows_are_newest_first_with_limit_and_offset(user_store):
     assert [e.row["time"][-3:-1] for e in user_store.rows(limit=2, offset=1)] == ["04", "03"]
 
 
+def test_times_are_sorted_by_code_points(user_store):
+    user_store.add([a_row(n, time=time) for n, time in enumerate(TIMES)])
+    assert [e.row["time"] for e in user_store.rows()] == sorted(TIMES, reverse=True)
+
+
 @pytest.mark.parametrize("offset", range(0, 12, 3))
 def test_limit_and_offset_with_pending_rows_among_those_in_the_file(user_store, offset, monkeypatch):
     user_store.add([a_row(n) for n in range(0, 12, 2)])
@@ -49,7 +53,7 @@ def test_limit_and_offset_with_pending_rows_among_those_in_the_file(user_store, 
         raise StoreError("The disk is full.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(user_store, "_insert", full)
+        broken.setattr(user_store.database, "insert", full)
         user_store.save([a_row(n) for n in range(1, 12, 2)])
     times = [e.row["time"] for e in user_store.rows(limit=3, offset=offset)]
     assert times == [a_row(n)["time"] for n in reversed(range(12))][offset : offset + 3]
@@ -68,6 +72,12 @@ def test_limit_and_offset_with_pending_rows_among_those_in_the_file(user_store, 
         (Filter(shape="C=1"), {1, 2, 3}),
         (Filter(shape="8x8 k2"), {1, 2, 3, 4}),
         (Filter(shape="C=7, K=3"), set()),
+        (Filter(ladder="conv"), {1, 2, 3, 4}),
+        (Filter(ladder="con_"), set()),
+        (Filter(ladder="CONV"), set()),
+        (Filter(device="A processor"), set()),
+        (Filter(shape="c=7\0"), set()),
+        (Filter(origin="\ud800"), set()),
         (Filter(shape="' OR 1=1 --"), set()),
         (Filter(rung="' OR 1=1 --"), set()),
     ],
@@ -84,6 +94,108 @@ def test_filters(user_store, query, expected):
     assert {e.row["time"] for e in user_store.rows(query)} == {new[n]["time"] for n in expected}
     assert user_store.count(query) == len(expected)
     assert all(query.matches(e.row, e.origin) == (e in user_store.rows(query)) for e in user_store.rows())
+
+
+# -- any rows, any filter --------------------------------------------------------------------------
+# Few values, so that filters find something; such as sort differently by the rules of a language; hostile ones.
+RUNGS = ["conv/direct", "conv/im2col-gemm", "conv-dinput/direct", "later/kernel"]
+SHAPES = [SHAPE, SHAPE | {"C": 7}, SHAPE | {"H": 9, "W": 10}]
+OTHER_SHAPES = [{"C": 1.5, "chain": "relu C=7"}, {"Ä": "1e16", "c": 7, "C": 7}, {"%": "_", "a=b": 1e16}]
+TIMES = ["2026-01-02T03:00:01Z", "2026-01-02", "2026-01-02 a", "2026-01-02-B", "2026-01-02 Ä", "2026-01-02_b"]
+NAMES = ["a GPU", "A GPU", "a-GPU", "größer 🚀", "%", "_", "' OR 1=1 --", "\\", "a", "ß"]
+HOSTILE = ["\0", "\ud800", "conv", "conv/", "CONV", "x" * 3000, "null", "{}", "[]", '"', "?", ":name", "%s"]
+WORDS = [
+    "C=7",
+    "c=7",
+    "c=1.5",
+    "h=8",
+    "8x8",
+    "k2",
+    "relu",
+    "c=7,",
+    "ä=1e16",
+    "=",
+    "a=b=1e16",
+    "%",
+    "_=",
+    " ",
+    ",",
+]
+
+
+@st.composite
+def any_row(draw):
+    rung = draw(st.sampled_from(RUNGS))
+    return a_row(
+        draw(st.integers(0, 99)),
+        rung=rung,
+        shape=draw(
+            st.sampled_from(
+                OTHER_SHAPES if rung.startswith("later") else SHAPES[:1] if "-d" in rung else SHAPES
+            )
+        ),
+        engine=draw(st.sampled_from(["cpu", "cuda"])),
+        device=draw(st.sampled_from(NAMES)),
+        mode=draw(st.sampled_from(["cold", "hot"])),
+        time=draw(st.sampled_from(TIMES)),
+    )
+
+
+FIELDS = {
+    "rung": RUNGS,
+    "engine": ["cpu", "cuda"],
+    "device": NAMES,
+    "mode": ["cold", "hot"],
+    "origin": [HERE, *NAMES],
+    "shape": [*WORDS, "c=7 8x8", "relu c=7"],
+    "ladder": ["conv", "later", "conv-dinput", "co_v", "con%", "CONV"],
+    "exact_shape": [canonical(shape) for shape in [*SHAPES, *OTHER_SHAPES]],
+}
+
+
+@st.composite
+def any_filter(draw):
+    """Draws a filter with at most two fields: more would rarely find a row."""
+    names = draw(st.lists(st.sampled_from(list(FIELDS)), min_size=1, max_size=2, unique=True))
+    return Filter(**{name: draw(st.sampled_from(FIELDS[name]) | st.sampled_from(HOSTILE)) for name in names})
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def store_of_all(request, tmp_path_factory):
+    return new_store(request.param, request, tmp_path_factory.mktemp("all"))
+
+
+@pytest.mark.slow
+@given(
+    imports=st.lists(
+        st.tuples(st.sampled_from([HERE, *NAMES]), st.lists(any_row(), max_size=12)), max_size=3
+    ),
+    waiting=st.lists(any_row(), max_size=4),
+    queries=st.lists(any_filter(), min_size=1, max_size=4),
+    limit=st.sampled_from([-1, 0, 1, 3, 20]),
+    offset=st.integers(0, 12),
+)
+def test_filter_and_page_are_those_of_a_plain_list(store_of_all, imports, waiting, queries, limit, offset):
+    with store_of_all.database.opened() as db:
+        db.execute(sa.text("DELETE FROM rows"))
+    known = {}
+    for origin, new in imports:
+        assert store_of_all.add(new, origin) == len({id_of(row) for row in new} - known.keys())
+        known |= {id_of(row): Entry(id_of(row), row, origin) for row in new if id_of(row) not in known}
+    pending = {id_of(row): Entry(id_of(row), row, HERE) for row in waiting if id_of(row) not in known}
+    store_of_all._pending = pending
+    ordered = newest_first([*known.values(), *pending.values()])
+    for query in (Filter(), *queries):
+        expected = [(e.id, e.row, e.origin) for e in ordered if query.matches(e.row, e.origin)]
+        end = offset + limit if limit >= 0 else None
+        found = store_of_all.rows(query, limit, offset)
+        assert [(e.id, e.row, e.origin) for e in found] == expected[offset:end]
+        assert store_of_all.count(query) == len(expected)
+    by_kind = [(e.row["rung"], canonical(e.row["shape"])) for e in ordered]
+    newest = {key: e.row["time"] for key, e in zip(reversed(by_kind), reversed(ordered), strict=True)}
+    assert store_of_all.groups() == {key: (by_kind.count(key), newest[key]) for key in by_kind}
+    fields = ("rung", "engine", "device", "mode")
+    assert store_of_all.kinds() == {(*(e.row[n] for n in fields), e.origin) for e in ordered}
 
 
 def test_kinds_lists_the_values_to_filter_by(user_store):
@@ -136,54 +248,6 @@ def test_ten_thousand_rows_are_listed_within_a_second(user_store):
     assert time.process_time() - start < 1.0
 
 
-def test_schema_is_migrated_and_rows_stay(user_store, monkeypatch):
-    user_store.add([a_row()])
-    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "ALTER TABLE rows ADD COLUMN later TEXT"))
-    monkeypatch.setattr(store, "SCHEMA", 2)
-    assert [e.row for e in user_store.rows()] == [a_row()]
-    with sqlite3.connect(user_store.path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
-        assert db.execute("SELECT later FROM rows").fetchall() == [(None,)]
-
-
-def test_failed_migration_changes_nothing(user_store, monkeypatch):
-    user_store.add([a_row()])
-    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "CREATE TABLE t (x); NONSENSE"))
-    monkeypatch.setattr(store, "SCHEMA", 2)
-    with pytest.raises(StoreError, match="cannot be used"):
-        user_store.add([a_row(2)])
-    monkeypatch.undo()
-    assert user_store.count() == 1 and user_store.add([a_row(2)]) == 1
-
-
-def test_newer_database_is_refused_and_not_changed(user_store):
-    user_store.add([a_row()])
-    with sqlite3.connect(user_store.path) as db:
-        db.execute("PRAGMA user_version = 99")
-    db.close()
-    before = user_store.path.read_bytes()
-    newer = Store(user_store.path)
-    for call in (newer.rows, newer.count, newer.kinds, lambda: newer.add([a_row(2)])):
-        with pytest.raises(
-            StoreError, match=r"newer version of this app .its schema is 99, this one knows 1"
-        ):
-            call()
-    assert user_store.path.read_bytes() == before and newer.notes() == []
-    assert "newer version" in newer.save([a_row(2)])
-    assert newer._pending
-
-
-def test_database_of_another_program_is_not_changed(tmp_path):
-    path = tmp_path / "measurements.sqlite"
-    with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE theirs (x)")
-    db.close()
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match="another program"):
-        Store(path).add([a_row()])
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("environ", "platform", "expected"),
     [
@@ -201,5 +265,5 @@ def test_folder_by_platform(environ, platform, expected):
 
 
 def test_tests_never_write_the_users_store():
-    assert store.user_store().path.parent != folder.folder({})
+    assert store.user_store().database.path.parent != folder.folder({})
     assert store.user_store() is store.user_store()

@@ -1,4 +1,5 @@
-"""Faults of the store with real files and processes: the app continues, nothing stored is lost, the reason is reported."""
+"""Faults of the store's file, with real files and processes: the app continues, nothing stored is lost, the reason is
+reported."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernels.records import rows, store
+from kernels.records.database.file import File
 from kernels.records.jsontext import id_of
 from kernels.records.store import Store, StoreError
 from tests.helpers.rows_of import a_row
@@ -45,7 +47,7 @@ def lock_file(user_store):
 
     def lock(pragma="SELECT 1"):
         process = subprocess.Popen(
-            [sys.executable, "-c", LOCK, str(user_store.path), pragma],
+            [sys.executable, "-c", LOCK, str(user_store.database.path), pragma],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         processes.append(process)
@@ -76,12 +78,12 @@ def test_reads_work_and_runs_wait_in_memory_while_another_process_writes(user_st
     assert user_store.row(id_of(a_row(12))).row == a_row(12)
     unlock()
     assert user_store.save([a_row(14)]) == ""
-    assert Store(user_store.path).count() == 13  # the pending rows are now in the file
+    assert Store(user_store.database.path).count() == 13  # the pending rows are now in the file
     assert user_store.count() == 13
 
 
 def test_exclusive_lock_of_another_process_is_reported(user_store, lock_file):
-    with sqlite3.connect(user_store.path) as db:
+    with sqlite3.connect(user_store.database.path) as db:
         db.execute("PRAGMA journal_mode = DELETE")
     db.close()
     unlock = lock_file()
@@ -105,13 +107,15 @@ for n in itertools.count(100):
     print(n, flush=True)
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(user_store.path), str(ROOT)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(user_store.database.path), str(ROOT)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     for _ in range(5):
         last = int(process.stdout.readline())
     process.kill()
     process.wait()
-    again = Store(user_store.path)
+    again = Store(user_store.database.path)
     assert again.notes() == []
     for n in (*range(10), *range(100, last + 1)):
         assert again.row(id_of(a_row(n))) is not None
@@ -134,9 +138,9 @@ def damage_header(path):
 @pytest.mark.parametrize("already_open", [True, False], ids=["found later", "found at the start"])
 def test_damaged_file_is_set_aside_and_a_new_one_is_used(user_store, damage, already_open):
     _checkpoint(user_store)
-    damage(user_store.path)
-    damaged = user_store.path.read_bytes()
-    current = user_store if already_open else Store(user_store.path)
+    damage(user_store.database.path)
+    damaged = user_store.database.path.read_bytes()
+    current = user_store if already_open else Store(user_store.database.path)
     for _ in range(2):
         try:
             current.add([a_row(77)])
@@ -144,21 +148,21 @@ def test_damaged_file_is_set_aside_and_a_new_one_is_used(user_store, damage, alr
             assert "damaged" in str(e)
     (note,) = current.notes()
     assert "set aside as measurements.damaged-" in note and "a new one was begun" in note
-    (aside,) = user_store.path.parent.glob("measurements.damaged-*.sqlite")
+    (aside,) = user_store.database.path.parent.glob("measurements.damaged-*.sqlite")
     assert aside.read_bytes() == damaged  # nothing is deleted
     assert current.row(id_of(a_row(77))).row == a_row(77)
-    assert Store(user_store.path).count() == current.count() >= 1
+    assert Store(user_store.database.path).count() == current.count() >= 1
 
 
 def test_readable_rows_of_a_damaged_file_are_saved_unchanged(tmp_path):
     user_store = Store(tmp_path / "measurements.sqlite")
     user_store.add([a_row(n) for n in range(200)])
     _checkpoint(user_store)
-    size = user_store.path.stat().st_size
-    with user_store.path.open("r+b") as file:  # overwrite two pages in the middle
+    size = user_store.database.path.stat().st_size
+    with user_store.database.path.open("r+b") as file:  # overwrite two pages in the middle
         file.seek(size // 2 // 4096 * 4096)
         file.write(random.Random(0).randbytes(8192))
-    again = Store(user_store.path)
+    again = Store(user_store.database.path)
     added = {id_of(a_row(n)) for n in range(200)}
     ids = {e.id for e in again.rows()}
     assert "rows were saved into it" in again.notes()[0]
@@ -173,25 +177,25 @@ def test_empty_file_is_a_new_store(tmp_path):
 
 
 def test_full_disk_is_reported_and_stored_rows_stay(user_store):
-    with sqlite3.connect(user_store.path) as db:
+    with sqlite3.connect(user_store.database.path) as db:
         pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.close()
-    user_store.pragmas = (*Store.pragmas, f"PRAGMA max_page_count = {pages}")
+    user_store.database.pragmas = (*File.pragmas, f"PRAGMA max_page_count = {pages}")
     many = [a_row(n) for n in range(1000, 1100)]
     with pytest.raises(StoreError, match=r"The disk of .* is full; what was stored before is safe"):
         user_store.add(many)
     assert user_store.count() == 10  # all or none
     assert "is full" in user_store.save(many[:50])
     assert user_store.count() == 60
-    user_store.pragmas = Store.pragmas
-    assert user_store.save([]) == "" and Store(user_store.path).count() == 60
+    user_store.database.pragmas = File.pragmas
+    assert user_store.save([]) == "" and Store(user_store.database.path).count() == 60
 
 
 def test_import_that_does_not_fit_adds_no_row(user_store):
-    user_store.pragmas = (*Store.pragmas, "PRAGMA max_page_count = 1")
+    user_store.database.pragmas = (*File.pragmas, "PRAGMA max_page_count = 1")
     with pytest.raises(StoreError, match="full"):
         user_store.import_(rows.to_json([a_row(n) for n in range(50, 90)]), "mail.json")
-    user_store.pragmas = Store.pragmas
+    user_store.database.pragmas = File.pragmas
     assert user_store.count() == 10
 
 
@@ -201,7 +205,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from kernels.records.store import Store, StoreError
 from tests.helpers.rows_of import a_row
-a_row(0)
+Store(Path(sys.argv[3])).add([a_row(0)])  # imports everything: nobody may not read this installation
 if os.geteuid() == 0:  # root writes where it likes: from here on as nobody
     os.setuid(65534)
 kept = Store(Path(sys.argv[1]))
@@ -218,13 +222,13 @@ print(kept.count())
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="folders are made read-only by their mode here")
 @pytest.mark.parametrize("exists", [True, False], ids=["a file", "no file"])
-def test_read_only_folder_can_be_read_and_is_reported(user_store, exists):
+def test_read_only_folder_can_be_read_and_is_reported(user_store, exists, tmp_path):
     _checkpoint(user_store)
-    folder = user_store.path.parent
+    folder = user_store.database.path.parent
     if exists:
-        user_store.path.chmod(0o444)
+        user_store.database.path.chmod(0o444)
     else:
-        user_store.path.unlink()
+        user_store.database.path.unlink()
     within = Path(tempfile.gettempdir())
     above = {path: path.stat().st_mode for path in folder.parents if within in path.parents}
     try:
@@ -232,7 +236,7 @@ def test_read_only_folder_can_be_read_and_is_reported(user_store, exists):
             path.chmod(mode | 0o055)
         folder.chmod(0o555)
         completed = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, str(user_store.path), str(ROOT)],
+            [sys.executable, "-c", READ_ONLY, str(user_store.database.path), str(ROOT), str(tmp_path / "other")],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     finally:
@@ -270,8 +274,8 @@ def test_missing_home_folder_is_reported(monkeypatch):
 
 def _checkpoint(user_store: Store) -> None:
     """Write everything into the one file, as after a normal end."""
-    with sqlite3.connect(user_store.path) as db:
+    with sqlite3.connect(user_store.database.path) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
     for end in ("-wal", "-shm"):
-        Path(f"{user_store.path}{end}").unlink(missing_ok=True)
+        Path(f"{user_store.database.path}{end}").unlink(missing_ok=True)

@@ -48,7 +48,7 @@ def test_recordings_are_listed_in_pages(empty_store):
     last = listed(open_at(group="all", page=str(data["pages"])))
     assert len(last["lines"]) == (TOTAL - 1) % 20 + 1
     assert not {line["id"] for line in last["lines"]} & {line["id"] for line in data["lines"]}
-    assert not empty_store.path.exists()  # reading writes nothing
+    assert not empty_store.database.path.exists()  # reading writes nothing
 
 
 # -- the groups ----------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_run_contained_in_the_url(empty_store):
     at = open_at(result=link.pack(row), against=id_of(DIRECT))
     assert "recorded someone&#x27;s GPU, cold, n = 20, from the link" in texts(at)
     assert "kt-verdict" in texts(at) and f"{TOTAL:,} runs" in texts(at)
-    assert not empty_store.path.exists()  # shown, not stored
+    assert not empty_store.database.path.exists()  # shown, not stored
     empty_store.add([row])
     assert "measured someone&#x27;s GPU, cold, n = 20<" in texts(open_at(result=link.pack(row)))
 
@@ -225,9 +225,9 @@ def test_hostile_parameters_give_notes_and_the_defaults(empty_store, params, wor
 
 def test_damaged_store_is_reported_and_recordings_are_listed(empty_store):
     empty_store.add([a_row()])
-    shutil.rmtree(empty_store.path.parent)
-    empty_store.path.parent.mkdir()
-    empty_store.path.write_bytes(b"no database" * 500)
+    shutil.rmtree(empty_store.database.path.parent)
+    empty_store.database.path.parent.mkdir()
+    empty_store.database.path.write_bytes(b"no database" * 500)
     store._store.cache_clear()
     at = open_at()
     assert "The store was damaged. It was set aside as measurements.damaged-" in texts(at)
@@ -238,7 +238,7 @@ def test_failing_store_is_reported_and_recordings_are_listed(empty_store, monkey
     def locked(*args, **kwargs):
         raise store.StoreError("The store is locked by another process; try again in a moment.")
 
-    monkeypatch.setattr(store.Store, "_opened", locked)
+    monkeypatch.setattr(store.Store, "database", property(locked))
     at = open_at(run=id_of(DIRECT))
     assert texts(at).count("locked by another process") == 1
     assert f"{TOTAL:,} runs" in texts(at) and "kt-strips" in texts(at)
