@@ -91,7 +91,7 @@ def _engine(text: str, patience_s: float) -> Engine:
     limits = {
         "connect_timeout": str(CONNECT_S),
         "tcp_user_timeout": str(1000 * ANSWER_S),
-        "options": f"-c statement_timeout={ANSWER_S}s -c lock_timeout={patience_s:g}s",
+        "options": f"-c statement_timeout={max(ANSWER_S, patience_s):g}s -c lock_timeout={patience_s:g}s",
         "client_encoding": "UTF8",
         "fallback_application_name": folder.NAME,
     }
