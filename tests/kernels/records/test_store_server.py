@@ -166,6 +166,17 @@ def test_missing_sqlalchemy_is_reported(monkeypatch, tmp_path):
         assert "The run is kept" in user_store.save([a_row()])
 
 
+def test_missing_alembic_is_reported(monkeypatch, tmp_path):
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "alembic":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    user_store = Store(tmp_path / "measurements.sqlite")
+    assert user_store.count() == 0
+    with pytest.raises(StoreError, match=r"needs alembic: pip install -r requirements\.txt"):
+        user_store.add([a_row()])
+
+
 # -- a server that refuses -------------------------------------------------------------------------
 def test_reads_work_and_rows_wait_while_another_program_locks_the_table(server, user_store):
     postgres, name = server
