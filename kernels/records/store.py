@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.records import folder, rows
-from kernels.records.database import StoreError
+from kernels.records.database import MISSING, StoreError
 from kernels.records.entry import EVERYTHING, HERE, RECORDED, Entry, Filter, import_name, newest_first
 from kernels.records.jsontext import RowError, canonical, id_of
 
@@ -124,7 +124,7 @@ def _database(place: Path | str, patience_s: float) -> Database:
 
         return File(place, patience_s)
     except ImportError as e:
-        raise StoreError(f"The store needs {e.name}: pip install -r requirements.txt") from e
+        raise StoreError(MISSING.format(name=e.name)) from e
 
 
 @lru_cache(maxsize=8)

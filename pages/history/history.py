@@ -21,6 +21,7 @@ from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.program import RuleError
 from kernels.records import link, rows, statistics
+from kernels.records.folder import database
 from kernels.records.jsontext import RowError, canonical, id_of
 from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, newest_first, user_store
 from pages.parts import address
@@ -322,7 +323,7 @@ def kind(entry: Entry) -> str:
 
 def source(entry: Entry) -> str:
     texts = {
-        HERE: tr("measured here"),
+        HERE: tr("measured on a machine that shares this history") if database() else tr("measured here"),
         RECORDED: tr("a recording of the app"),
         LINK: tr("from the link"),
     }
@@ -427,7 +428,7 @@ def _texts(page: int, pages: int) -> dict[str, str]:
         "drop": tr("remove {letter}: {run}"),
         "kinds_measured": tr("measured"),
         "kinds_recorded": tr("recorded"),
-        "here": tr("Newest runs of this machine"),
+        "here": tr("Newest runs of all machines") if database() else tr("Newest runs of this machine"),
     }
 
 

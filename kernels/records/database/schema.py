@@ -10,6 +10,7 @@ import threading
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, func
 
+from kernels.records.database import MISSING, StoreError
 from kernels.records.database.tables import METADATA
 
 SCHEMA = 1
@@ -31,9 +32,11 @@ def stored_version(db: Connection) -> int:
 
 def migrate(db: Connection) -> None:
     """Brings a database to SCHEMA within the transaction of `db`, once: another app may have done so since it began."""
-    from alembic import command
-    from alembic.config import Config
-
+    try:
+        from alembic import command
+        from alembic.config import Config
+    except ImportError as e:
+        raise StoreError(MISSING.format(name=e.name)) from e
     if db.dialect.name == "postgresql":  # SQLite's transactions that write exclude each other
         db.execute(sa.select(func.pg_advisory_xact_lock(APPLICATION)))
     if (version := stored_version(db)) >= SCHEMA:

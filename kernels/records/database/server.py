@@ -71,7 +71,9 @@ class Server(Database):
         if isinstance(e, PoolTimeoutError) or code in BUSY:
             message = f"{self.name} is busy; try again in a moment."
         elif code == FULL:
-            message = f"The disk of {self.name.lower()} is full; what was stored before is safe."
+            message = (
+                f"The disk of the database {folder.shown(self._url)} is full; what was stored before is safe."
+            )
         elif code == READ_ONLY:
             message = f"{self.name} cannot be written: {reason}."
         elif isinstance(e, OperationalError):
@@ -91,7 +93,7 @@ def _engine(text: str, patience_s: float) -> Engine:
     limits = {
         "connect_timeout": str(CONNECT_S),
         "tcp_user_timeout": str(1000 * ANSWER_S),
-        "options": f"-c statement_timeout={ANSWER_S}s -c lock_timeout={patience_s:g}s",
+        "options": f"-c statement_timeout={max(ANSWER_S, patience_s):g}s -c lock_timeout={patience_s:g}s",
         "client_encoding": "UTF8",
         "fallback_application_name": folder.NAME,
     }

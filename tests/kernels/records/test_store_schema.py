@@ -172,6 +172,7 @@ def test_file_of_a_newer_app_stays_as_it_is(old_file):
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_apps_that_migrate_at_once_do_so_once(user_store, version_2):
     """Threads with a store each, as apps have: their databases exclude each other, not their locks in memory."""
     user_store.add([a_row(n) for n in range(20)])

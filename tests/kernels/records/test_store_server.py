@@ -166,6 +166,17 @@ def test_missing_sqlalchemy_is_reported(monkeypatch, tmp_path):
         assert "The run is kept" in user_store.save([a_row()])
 
 
+def test_missing_alembic_is_reported(monkeypatch, tmp_path):
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "alembic":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    user_store = Store(tmp_path / "measurements.sqlite")
+    assert user_store.count() == 0
+    with pytest.raises(StoreError, match=r"needs alembic: pip install -r requirements\.txt"):
+        user_store.add([a_row()])
+
+
 # -- a server that refuses -------------------------------------------------------------------------
 def test_reads_work_and_rows_wait_while_another_program_locks_the_table(server, user_store):
     postgres, name = server
@@ -181,6 +192,26 @@ def test_reads_work_and_rows_wait_while_another_program_locks_the_table(server, 
             user_store.count()
     assert user_store.count() == 11 and user_store.save([]) == ""
     assert Store(postgres.url(name)).count() == 11
+
+
+FULL = """
+CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER fill BEFORE INSERT ON rows FOR EACH STATEMENT EXECUTE FUNCTION fill();
+"""
+
+
+def test_full_disk_is_reported_and_stored_rows_stay(server, user_store):
+    """The server raises the error of a full disk; its disk is not."""
+    postgres, name = server
+    postgres.execute(FULL, database=name)
+    with pytest.raises(
+        StoreError, match=rf"The disk of the database .*/{name} is full; what was stored before is safe"
+    ):
+        user_store.add([a_row(11)])
+    assert "is full" in user_store.save([a_row(12)]) and user_store.count() == 11
+    postgres.execute("DROP TRIGGER fill ON rows", database=name)
+    assert user_store.save([]) == "" and Store(postgres.url(name)).count() == 11
 
 
 def test_too_many_calls_at_once_are_reported(user_store):

@@ -245,6 +245,25 @@ def test_failing_store_is_reported_and_recordings_are_listed(empty_store, monkey
 
 
 @pytest.mark.slow
+def test_history_of_several_machines_is_that_of_their_database(postgres, monkeypatch):
+    monkeypatch.setenv(folder.STORE, postgres.database("history"))
+    row = a_row(8, rung="later/kernel", shape={"Z": 3})
+    store.user_store().add([row])
+    at = open_at(run=id_of(row))
+    assert f"{TOTAL + 1:,} runs" in texts(at) and "measured on a machine that shares this history" in texts(
+        at
+    )
+    assert listed(at)["texts"]["here"] == "Newest runs of all machines"
+    assert [line["id"] for line in listed(at)["lines"]] == [id_of(row)]
+    postgres.stop()
+    try:
+        at = open_at()
+        assert texts(at).count("/history cannot be reached: ") == 1 and f"{TOTAL:,} runs" in texts(at)
+    finally:
+        postgres.start()
+
+
+@pytest.mark.slow
 def test_import_reports_its_result(empty_store):
     at = open_at()
     new = [a_row(n) for n in range(3)]
