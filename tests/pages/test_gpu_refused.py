@@ -9,7 +9,7 @@ from kernels.ladders import LADDERS
 from kernels.libraries import wheels
 from pages.conv.choose import address as choose_address
 from pages.gemm import address as gemm_address
-from pages.parts import run
+from pages.parts import machine_choice, run
 from tests.children.driver import H200, Driver
 from tests.helpers.page_runner import finish, open_page, press, strip, texts
 
@@ -141,7 +141,8 @@ def test_error_in_child_process_is_shown_on_page(machine, monkeypatch):
     pytest.importorskip("cupy")
     machine(Driver())
     worker = Worker(module="tests.children.gpu_machine")
-    monkeypatch.setattr(run, "worker", lambda: worker)
+    for module in (run, machine_choice):
+        monkeypatch.setattr(module, "worker", lambda: worker)
     try:
         at = open_page("conv/im2col.py", engine="cuda")
         finish(at, "run", "job")

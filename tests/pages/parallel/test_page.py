@@ -19,7 +19,7 @@ from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, WAYS, ZERO_3
 from kernels.parallel.timeline import one_gpu as one_gpu_plan
 from kernels.training.networks import NETWORKS
 from pages.parallel import address, cards, live
-from pages.parts import one_run
+from pages.parts import machine_choice, one_run
 from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
 from visuals.parallel.evidence import ParallelEvidence
 
@@ -154,7 +154,8 @@ class Fakes:
         worker = SimpleNamespace(
             submit=self.submit, position=lambda job: 0, cancel=lambda job: self.cancelled.append(job)
         )
-        monkeypatch.setattr(one_run, "worker", lambda: worker)
+        for module in (one_run, machine_choice):
+            monkeypatch.setattr(module, "worker", lambda: worker)
 
     def submit(self, request, owner, fresh):
         job = SimpleNamespace(request=request, done=False, share=0.4, text="timing the step", result=None)
