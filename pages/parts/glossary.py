@@ -73,7 +73,7 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
         Term("conflict", mark("bank conflict, bank conflicts"), mark("In a bank conflict, lanes read different words of one bank. The read then takes several passes."), "threads", "bank.conflict", "--r-----/--r-----/--------/--------"),
         Term("wavefront", mark("wavefront, wavefronts"), mark("A wavefront is one pass over shared memory. It serves a part of a warp’s request."), "threads", "takes.4.passes"),
         Term("copyengine", mark("copy engine, TMA"), mark("The copy engine (TMA) of an SM copies whole boxes of a tensor. One thread starts a copy, and no thread computes addresses."), "hopper", "the.copy.engine", "", ("transfers", "offload", "collectives", "parallel", "train")),
-        Term("swizzle", mark("swizzle, swizzled"), mark("A swizzle reorders the 16-byte pieces of each row of a tile. A column is then spread over all banks."), "hopper", "the.swizzle:", "r-------/-r------/--r-----/---r----"),
+        Term("swizzle", mark("swizzle, swizzled"), mark("A swizzle reorders the 16-byte pieces of each row of a tile. A column is then spread over all banks."), "hopper", "order,.the.swizzle", "r-------/-r------/--r-----/---r----"),
         Term("padding", mark("padding"), mark("Padding is extra elements at an edge, such as zeros around an image or one unused word after each row."), "threads", "Padding", "iiiiiii-/iiiiiii-/iiiiiii-/iiiiiii-"),
         Term("stride", mark("stride, strides"), mark("The stride is the distance between one element that is used and the next."), "threads", "stride", "r--r--r-/-r--r--r"),
         Term("layout", mark("NCHW, NHWC"), mark("NCHW and NHWC are orders in which images are stored. The axis of the last letter varies fastest."), "threads", "NCHW"),
