@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from kernels.attention import ladder as attention_ladder
@@ -34,6 +36,13 @@ def corrupted(what: str, s: AttentionShape) -> dict[str, np.ndarray]:
     Q[..., 0] = np.abs(Q[..., 0]) + np.asarray(0.1, Q.dtype)  # else -infinity times it could be +infinity
     inputs[name][(..., *index)] = value
     return inputs
+
+
+def side_by_side(kinds: Sequence[str], s: AttentionShape) -> tuple[AttentionShape, dict[str, np.ndarray]]:
+    """Returns a shape with one batch element for each kind, and its `adversarial` Q, K and V: one launch computes all, and
+    the reference and its scale of a head depend on no other."""
+    inputs = [adversarial(kind, s.with_(B=1)) for kind in kinds]
+    return s.with_(B=len(kinds)), {name: np.concatenate([x[name] for x in inputs]) for name in "QKV"}
 
 
 def adversarial(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:

@@ -76,8 +76,8 @@ def verified_outputs(
     reference = by_output(ladder_of(rung.name).reference(shape, **inputs), tuple(out))
     expected = rung_reference(rung, shape, rung.check(shape, tiles), inputs, reference)
     for name, (ref, scale) in expected.items():
-        error = relative_error(out[name], ref)
-        assert agrees(out[name], ref, scale, rung.tolerance), f"{name} {rung.name} {shape} {tiles} {error}"
+        wrong = where_wrong(out[name], ref, scale, rung.tolerance)
+        assert not wrong, f"{name} {rung.name} {shape} {tiles} {wrong}"
     return out
 
 
@@ -87,8 +87,21 @@ def verified_output(
     """Returns the output of `computed` after comparing it with the float64 reference as the runner does."""
     out, inputs = computed(engine, rung, shape, tiles, inputs, options)
     ref, scale = reference_and_scale(rung, shape, tiles, inputs)
-    assert agrees(out, ref, scale, rung.tolerance), f"{rung.name} {shape} {tiles} {relative_error(out, ref)}"
+    wrong = where_wrong(out, ref, scale, rung.tolerance)
+    assert not wrong, f"{rung.name} {shape} {tiles} {wrong}"
     return out
+
+
+def where_wrong(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float) -> str:
+    """Returns the relative L2 error and the index of the first wrong element, for a message; "" if none is wrong."""
+    if agrees(out, ref, scale, tolerance):
+        return ""
+    error = f"relative error {relative_error(out, ref)}"
+    if out.shape != ref.shape:
+        return f"{error}, shape {out.shape}, not {ref.shape}"
+    with np.errstate(all="ignore"):
+        right = np.isfinite(out) & (np.abs(out - ref) <= tolerance * scale)
+    return f"{error}, first at {tuple(map(int, np.argwhere(~right)[0]))}"
 
 
 # -- orders of the warps ----------------------------------------------------------------------------
