@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -41,8 +41,14 @@ def corrupted(what: str, s: AttentionShape) -> dict[str, np.ndarray]:
 def side_by_side(kinds: Sequence[str], s: AttentionShape) -> tuple[AttentionShape, dict[str, np.ndarray]]:
     """Returns a shape with one batch element for each kind, and its `adversarial` Q, K and V: one launch computes all, and
     the reference and its scale of a head depend on no other."""
-    inputs = [adversarial(kind, s.with_(B=1)) for kind in kinds]
-    return s.with_(B=len(kinds)), {name: np.concatenate([x[name] for x in inputs]) for name in "QKV"}
+    return stacked(s, [adversarial(kind, s) for kind in kinds])
+
+
+def stacked(
+    s: AttentionShape, inputs: Sequence[Mapping[str, np.ndarray]]
+) -> tuple[AttentionShape, dict[str, np.ndarray]]:
+    """Returns a shape whose batch has the inputs of several runs of a shape with B = 1, and these inputs in one."""
+    return s.with_(B=len(inputs)), {name: np.concatenate([x[name] for x in inputs]) for name in "QKV"}
 
 
 def adversarial(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
