@@ -9,6 +9,7 @@ import gc
 import importlib.util
 import os
 import shutil
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -45,6 +46,25 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("busy")
 
+# The files that take longest begin first: the last of them would otherwise run alone, beside a process that has nothing
+# left. By processor seconds on two cores, `--durations=0` tells where a file belongs; the others follow by name.
+TESTS = Path(__file__).parent
+LONGEST_FIRST = """
+    pages/test_chapters_browser.py pages/gemm/test_browser.py pages/parts/test_run_browser.py
+    pages/test_accessibility.py pages/test_one_screen.py pages/test_back.py visuals/stage/test_stage.py
+    kernels/engines/emulator/test_hardware_counters.py docs/test_deck.py pages/attention/test_browser.py
+    pages/parts/test_cards_browser.py pages/test_chapters.py kernels/gemm/test_tensor_cores.py
+    pages/conv/test_controls_browser.py pages/fusion/test_browser.py kernels/attention/test_ladder.py
+    pages/history/test_browser.py pages/conv/winograd/test_browser.py kernels/attention/backward/test_ladder.py
+    kernels/attention/test_tensor_cores.py pages/conv/backward/test_browser.py kernels/attention/test_cpu_ladder.py
+    kernels/linear/test_ladder.py pages/layers/test_browser.py pages/conv/implicit/test_browser.py
+    pages/conv/choose/test_browser.py pages/softmax/test_browser.py kernels/conv/test_implicit.py
+    pages/precision/test_browser.py kernels/conv/backward/test_rungs.py kernels/norm/test_ladder.py
+    kernels/pooling/test_ladder.py
+""".split()
+PLACES = {TESTS / name: place for place, name in enumerate(LONGEST_FIRST)}
+assert all(path.exists() for path in PLACES), [path for path in PLACES if not path.exists()]
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -56,6 +76,7 @@ def pytest_ignore_collect(collection_path):
 
 
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: PLACES.get(item.path, len(PLACES)))
     gpu = engines.load("cuda").status()
     for item in items:
         if item.get_closest_marker("gpu") and not gpu.ready:

@@ -32,7 +32,7 @@ ARGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-TIMEOUT_MS = 60_000  # ms to wait for anything to appear: long, because the machine may be busy
+TIMEOUT_MS = 30_000  # ms to wait for anything to appear: long, because the machine may be busy
 TOY_COLUMNS = 36  # of its data matrix: the first steps of im2col
 TOY_STEPS = TOY_COLUMNS + 3 * 5 + 1  # three blocks load, wait, multiply, wait and store; then the reshape
 PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
