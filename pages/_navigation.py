@@ -12,6 +12,7 @@ from streamlit.navigation.page import StreamlitPage
 from kernels.i18n import language, mark, tr
 from pages import _language
 from pages._lessons import LESSONS, entries
+from pages.parts.replay import replayed
 
 NAME = mark("Kernel Theatre")
 WITHOUT_STAGE = ("choose", "history", "glossary")
@@ -33,9 +34,11 @@ def draw(
     has_stage = current.url_path not in WITHOUT_STAGE
     opened = next((lesson.title for lesson in LESSONS if lesson.path == current.url_path), "")
     title = tr(opened) if opened else ""
-    with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
+    kept = _language.kept()
+
+    def parts() -> None:
         _part("skip", tr("Skip to the stage") if has_stage else tr("Skip to the content"))
-        st.page_link(home, label=f"**{tr(NAME)}**", query_params=_language.kept())
+        st.page_link(home, label=f"**{tr(NAME)}**", query_params=kept)
         _part("menu", title or tr("Lessons"), tr("Lessons: {title}", title=title) if title else "")
         with st.container(key="nav_lessons", horizontal=True, gap=None, vertical_alignment="center"):
             for n, (group, members) in enumerate(entries()):
@@ -47,6 +50,9 @@ def draw(
         with st.container(key="nav_tools", horizontal=True, gap=None, width="content"):
             for text, page in tools.items():
                 _link(page, text, current)
+
+    with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
+        replayed(parts, "nav", current.url_path, *kept.items())
 
 
 def _entry(n: int, group: str, pages: Sequence[tuple[str, StreamlitPage]], current: StreamlitPage) -> None:
