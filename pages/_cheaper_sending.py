@@ -9,6 +9,7 @@ from the options once.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -17,10 +18,14 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.NewSession_pb2 import CustomThemeConfig
 from streamlit.runtime import Runtime, app_session
 from streamlit.runtime.app_session import AppSession
+from streamlit.runtime.forward_msg_cache import create_reference_msg
 from streamlit.runtime.scriptrunner import ScriptRunnerEvent
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
+
+from pages.parts import replay
 
 streamlit_event, streamlit_flush = AppSession._on_scriptrunner_event, AppSession.flush_browser_queue
 streamlit_wake, streamlit_theme = Runtime._enqueued_some_message, app_session._populate_theme_msg
@@ -30,21 +35,36 @@ uvicorn_send = WebSocketsSansIOProtocol.send
 def make_sending_cheaper() -> None:
     AppSession._on_scriptrunner_event, AppSession.flush_browser_queue = _event, _flush
     Runtime._enqueued_some_message = _wake
+    replay.send_all = _send_all
     app_session._populate_theme_msg = _theme
     WebSocketsSansIOProtocol.send = _send
 
 
 def _event(session: AppSession, sender: Any, event: Any, forward_msg: Any = None, **more: Any) -> None:
-    """Passes what a running page tells to the event loop: a message without what Streamlit does for other events."""
+    """Passes what a running page tells to the event loop: a message, or several of `_send_all`, without what Streamlit does
+    for other events."""
     if event is ScriptRunnerEvent.ENQUEUE_FORWARD_MSG and forward_msg is not None:
-        session._call_soon_on_event_loop(partial(_enqueue, session, sender, forward_msg))
+        messages = forward_msg if isinstance(forward_msg, tuple) else (forward_msg,)
+        session._call_soon_on_event_loop(partial(_enqueue, session, sender, messages))
     else:
         streamlit_event(session, sender, event, forward_msg, **more)
 
 
-def _enqueue(session: AppSession, sender: Any, message: ForwardMsg) -> None:
+def _enqueue(session: AppSession, sender: Any, messages: tuple[ForwardMsg, ...]) -> None:
     if sender is session._scriptrunner:  # else of a page that has been left
-        session._enqueue_forward_msg(message)
+        for message in messages:
+            session._enqueue_forward_msg(message)
+
+
+def _send_all(context: ScriptRunContext, messages: Iterable[ForwardMsg]) -> None:
+    """Sends messages that have been sent before, in one call on the event loop."""
+    runner = context._enqueue.__self__
+    runner._maybe_handle_execution_control_request()
+    known = context.cached_message_hashes  # by the browser
+    to_send = tuple(
+        create_reference_msg(one) if one.metadata.cacheable and one.hash in known else one for one in messages
+    )
+    runner.on_event.send(runner, event=ScriptRunnerEvent.ENQUEUE_FORWARD_MSG, forward_msg=to_send)
 
 
 def _wake(runtime: Runtime) -> None:

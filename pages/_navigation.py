@@ -19,9 +19,11 @@ WITHOUT_STAGE = ("choose", "history", "glossary")
 
 
 @cache
-def _component():
-    js = Path(__file__).with_name("_navigation.js").read_text(encoding="utf-8")
-    return st.components.v2.component("navigation", js=js, isolate_styles=False)
+def _component(name: str):
+    """Returns a component. Its script is part of each of its messages, so that of the menus, of which there are several, is
+    separate."""
+    js = Path(__file__).with_name(f"_{name}.js").read_text(encoding="utf-8")
+    return st.components.v2.component(name, js=js, isolate_styles=False)
 
 
 def draw(
@@ -76,4 +78,5 @@ def _link(page: StreamlitPage, text: str, current: StreamlitPage) -> None:
 
 def _part(kind: str, text: str, name: str = "", key: str = "", current: bool = False) -> None:
     data = {"kind": kind, "text": text, "name": name or text, "language": language(), "current": current}
-    _component()(key=f"nav_{key or kind}", data=data, height="content")
+    component = _component("navigation" if kind == "skip" else "menu")
+    component(key=f"nav_{key or kind}", data=data, height="content")

@@ -8,7 +8,7 @@ same for all readers. So they are kept, and a rerun sends them again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -25,6 +25,12 @@ class _Part(NamedTuple):
     places: int  # that it takes in its container
 
 
+def _one_by_one(context: Any, messages: Iterable[Any]) -> None:
+    for message in messages:
+        context.enqueue(message)
+
+
+send_all = _one_by_one  # the app has a cheaper way (pages/_cheaper_sending.py)
 _parts: OrderedDict[Hashable, _Part] = OrderedDict()
 
 
@@ -39,7 +45,7 @@ def replayed(draw: Callable[[], None], *key: Hashable) -> None:
         draw()
         return
     cursor = _cursor()
-    full = i18n.language(), tuple(cursor.delta_path), _fragment(), *key
+    full = i18n.language(), tuple(cursor.delta_path), _drawing(), *key
     with _lock:
         if part := _parts.get(full):
             _parts.move_to_end(full)
@@ -50,8 +56,7 @@ def replayed(draw: Callable[[], None], *key: Hashable) -> None:
             while len(_parts) > MAX_PARTS:
                 _parts.popitem(last=False)
         return
-    for message in part.messages:
-        context.enqueue(message)
+    send_all(context, part.messages)
     for _ in range(part.places):
         cursor.open_block()
 
@@ -78,11 +83,12 @@ def _cursor() -> Any:
     return get_dg_singleton_instance().main_dg._active_dg._cursor
 
 
-def _fragment() -> str:
-    """Returns the fragment that is being drawn: its name is in each of its messages."""
+def _drawing() -> tuple[str, str]:
+    """Returns the page and the fragment that are being drawn: each message has both names."""
     from streamlit.runtime.scriptrunner_utils.script_run_context import ThreadState
 
-    return ThreadState.get().fragment_id or ""
+    state = ThreadState.get()
+    return state.active_script_hash, state.fragment_id or ""
 
 
 def forget() -> None:

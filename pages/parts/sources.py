@@ -87,8 +87,9 @@ def used(rungs: Sequence[Rung], shape: Any, tiles: Tiles) -> dict[str, list[Use]
     """
     found: dict[str, list[Use]] = {}
     for rung in rungs:
-        broken = not availability.runs(rung, shape, tiles(rung))
-        for step in rung.build(shape, rung.default_tiles if broken else tiles(rung)).steps:
+        sizes = tiles(rung)
+        broken = not availability.runs(rung, shape, sizes)
+        for step in rung.build(shape, rung.default_tiles if broken else sizes).steps:
             if isinstance(step, Launch):
                 found.setdefault(step.source, [])
                 if not broken:
