@@ -101,12 +101,11 @@ _themes: dict[str, tuple[Any, CustomThemeConfig]] = {}
 
 def _theme(message: CustomThemeConfig, section: str = "theme") -> None:
     """Fills in the theme of a section. It is read again after Streamlit has read its options again."""
-    options = config._config_options
     of, found = _themes.get(section, (None, None))
-    if of is not options:
+    if found is None or of is not config._config_options:
         found = CustomThemeConfig()
         streamlit_theme(found, section)
-        _themes[section] = options, found
+        _themes[section] = config._config_options, found
     message.MergeFrom(found)
 
 
