@@ -2,8 +2,12 @@
 
 * Each number field and text field looks for one key in a copy of the whole session, made for it: of 16 fields in a line
   each copies the values of all the others. Here it looks into the session itself.
-* Each of about one hundred messages of a page wakes the thread that sends them. Here they wait in one queue, and the thread
-  is woken when the queue was empty.
+* Each message, and each look at the session, asks whether a newer request ends the run: through two locks and an exception
+  of a thread that this app does not have. Here the request alone decides.
+* Each function asks whether its use is counted, which this app has turned off.
+* Each fragment copies the places of all containers around it, several times, by what Python does for any object.
+* Each of about one hundred messages of a page wakes the thread that sends them. Here they wait in one queue. The first
+  wakes the thread, the next ones follow together after GATHER_S: Streamlit sends at most every 10 ms.
 """
 
 from __future__ import annotations
@@ -11,15 +15,51 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
+from streamlit import config
+from streamlit.cursor import RunningCursor
+from streamlit.runtime import metrics_util
 from streamlit.runtime.app_session import AppSession
+from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
+from streamlit.runtime.scriptrunner_utils.script_requests import ScriptRequestType
 from streamlit.runtime.state.safe_session_state import SafeSessionState
+
+from pages._cheaper_sending import make_sending_cheaper
+
+GATHER_S = 0.005
+streamlit_control = ScriptRunner._maybe_handle_execution_control_request
 
 
 def make_cheaper() -> None:
     SafeSessionState.filtered_state = property(_SessionView)
     AppSession._call_soon_on_event_loop = _call_soon
+    RunningCursor.__deepcopy__ = _copied
+    ScriptRunner._maybe_handle_execution_control_request = _end_if_outdated
+    if not config.get_option("browser.gatherUsageStats"):
+        metrics_util.get_script_run_ctx = _no_context
+    make_sending_cheaper()
+
+
+def _copied(cursor: RunningCursor, memo: dict[int, Any]) -> RunningCursor:
+    """Returns a copy of a place. Its path is a tuple of numbers; a spinner under way has more."""
+    made = RunningCursor(cursor._root_container, cursor._parent_path)
+    made._index = cursor._index
+    if cursor._transient_index is not None:
+        made._transient_index = cursor._transient_index
+        made._transient_elements = deepcopy(cursor._transient_elements, memo)
+    memo[id(cursor)] = made
+    return made
+
+
+def _no_context(suppress_warning: bool = True) -> None:
+    """Stands for the context of a run where Streamlit counts the use of its functions."""
+
+
+def _end_if_outdated(runner: ScriptRunner) -> None:
+    if runner._requests._state is not ScriptRequestType.CONTINUE:
+        streamlit_control(runner)
 
 
 class _SessionView(Mapping):
@@ -75,14 +115,14 @@ def _schedule(session: AppSession, calls: _Calls) -> None:
 
 def _run_all(session: AppSession, calls: _Calls) -> None:
     """Makes the waiting calls, on the event loop. An error in one goes to the loop, and the others follow."""
-    while True:
-        with calls.lock:
-            if not calls.waiting:
-                calls.scheduled = False
-                return
-            callback = calls.waiting.popleft()
+    with calls.lock:
+        if not calls.waiting:
+            calls.scheduled = False
+            return
+    while calls.waiting:
         try:
-            callback()
+            calls.waiting.popleft()()
         except BaseException:
             _schedule(session, calls)
             raise
+    session._event_loop.call_later(GATHER_S, _run_all, session, calls)

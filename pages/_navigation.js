@@ -1,7 +1,7 @@
-// Three things that Streamlit has no element for: a link that moves the focus to the stage, the buttons of the menus of
-// lessons, and entries in the browser's history that Back can undo.
+// Two things that Streamlit has no element for: a link that moves the focus to the stage, and entries in the browser's history
+// that Back can undo.
 
-const BAR = ".st-key-nav", GROUP = '[class*="st-key-nav_group_"]', STAGE_PARAMS = ["step", "speed", "pin", "zoom", "loop"]; // link.js writes these
+const STAGE_PARAMS = ["step", "speed", "pin", "zoom", "loop"]; // link.js writes these
 const SETTLED_MS = 1000, LEAVING_MS = 10_000, MAX_TRIES = 3;
 
 // -- the browser's history ----------------------------------------------------------------------
@@ -97,33 +97,8 @@ function drawSkip(box, { text }) {
   document.querySelector('[data-testid="stMain"]')?.setAttribute("tabindex", "-1");
 }
 
-// -- the menus: all lessons on a narrow screen, the lessons of a group on a wide one ------------------
-function drawMenu(box, { text, name, kind, current }) {
-  const bar = box.closest(kind === "group" ? GROUP : BAR);
-  const button = box.querySelector("button") || box.appendChild(document.createElement("button"));
-  const open = (yes) => {
-    bar.toggleAttribute("data-open", yes);
-    button.setAttribute("aria-expanded", String(yes));
-  };
-  Object.assign(button, { type: "button", className: kind === "group" ? "kt-group" : "kt-menu", textContent: text });
-  button.setAttribute("aria-label", name);
-  button.toggleAttribute("data-current", current);
-  open(false);
-  button.onclick = () => open(!bar.hasAttribute("data-open"));
-  const leave = (event) => !bar.contains(event.target) && open(false);
-  const follow = (event) => event.target.closest("a") && open(false);
-  const escape = (event) => {
-    if (event.key !== "Escape" || !bar.hasAttribute("data-open")) return;
-    open(false);
-    button.focus();
-  };
-  const listeners = [[document, "pointerdown", leave], [document, "focusin", leave], [bar, "click", follow], [bar, "keydown", escape]];
-  for (const [target, type, listen] of listeners) target.addEventListener(type, listen);
-  return () => listeners.forEach(([target, type, listen]) => target.removeEventListener(type, listen));
-}
-
 export default function ({ data, parentElement }) {
   document.documentElement.lang = data.language.replace("_", "-");
   keepHistory();
-  return data.kind === "skip" ? drawSkip(parentElement, data) : drawMenu(parentElement, data);
+  return drawSkip(parentElement, data);
 }

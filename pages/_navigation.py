@@ -12,15 +12,18 @@ from streamlit.navigation.page import StreamlitPage
 from kernels.i18n import language, mark, tr
 from pages import _language
 from pages._lessons import LESSONS, entries
+from pages.parts.replay import replayed
 
 NAME = mark("Kernel Theatre")
 WITHOUT_STAGE = ("choose", "history", "glossary")
 
 
 @cache
-def _component():
-    js = Path(__file__).with_name("_navigation.js").read_text(encoding="utf-8")
-    return st.components.v2.component("navigation", js=js, isolate_styles=False)
+def _component(name: str):
+    """Returns a component. Its script is part of each of its messages, so that of the menus, of which there are several, is
+    separate."""
+    js = Path(__file__).with_name(f"_{name}.js").read_text(encoding="utf-8")
+    return st.components.v2.component(name, js=js, isolate_styles=False)
 
 
 def draw(
@@ -33,9 +36,11 @@ def draw(
     has_stage = current.url_path not in WITHOUT_STAGE
     opened = next((lesson.title for lesson in LESSONS if lesson.path == current.url_path), "")
     title = tr(opened) if opened else ""
-    with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
+    kept = _language.kept()
+
+    def parts() -> None:
         _part("skip", tr("Skip to the stage") if has_stage else tr("Skip to the content"))
-        st.page_link(home, label=f"**{tr(NAME)}**", query_params=_language.kept())
+        st.page_link(home, label=f"**{tr(NAME)}**", query_params=kept)
         _part("menu", title or tr("Lessons"), tr("Lessons: {title}", title=title) if title else "")
         with st.container(key="nav_lessons", horizontal=True, gap=None, vertical_alignment="center"):
             for n, (group, members) in enumerate(entries()):
@@ -47,6 +52,9 @@ def draw(
         with st.container(key="nav_tools", horizontal=True, gap=None, width="content"):
             for text, page in tools.items():
                 _link(page, text, current)
+
+    with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
+        replayed(parts, "nav", current.url_path, *kept.items())
 
 
 def _entry(n: int, group: str, pages: Sequence[tuple[str, StreamlitPage]], current: StreamlitPage) -> None:
@@ -70,4 +78,5 @@ def _link(page: StreamlitPage, text: str, current: StreamlitPage) -> None:
 
 def _part(kind: str, text: str, name: str = "", key: str = "", current: bool = False) -> None:
     data = {"kind": kind, "text": text, "name": name or text, "language": language(), "current": current}
-    _component()(key=f"nav_{key or kind}", data=data, height="content")
+    component = _component("navigation" if kind == "skip" else "menu")
+    component(key=f"nav_{key or kind}", data=data, height="content")

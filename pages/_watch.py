@@ -29,7 +29,8 @@ def route(base: str = "") -> Route:
 
 
 async def _answer(request: Request) -> Response:
-    """Returns the state when its tag differs from the one that the browser has seen, or after WAIT_S."""
+    """Returns the state when its tag differs from the one that the browser has seen, or after WAIT_S. If only the end is
+    news, it waits for that: a hundred readers wait for counts, and each count changes the place of all others."""
     watch = watches.found(request.path_params["token"])
     state = {"gone": True} if watch is None else await _news(watch, request.query_params.get("seen", ""))
     return JSONResponse(state, headers={"Cache-Control": "no-store"})
@@ -49,7 +50,8 @@ async def _news(watch: watches.Watch, seen: str) -> dict[str, Any]:
             changed.clear()
             state = await anyio.to_thread.run_sync(watch.read)
             left = end - loop.time()
-            if state["tag"] != seen or left <= 0:
+            is_news = state["done"] if watch.at_end else state["tag"] != seen
+            if is_news or left <= 0:
                 return state
             due = watch.due_s()
             with contextlib.suppress(TimeoutError):

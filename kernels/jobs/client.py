@@ -10,15 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels.jobs import place as places
 from kernels.jobs.job import Job, JobError, Rows, Run
 from kernels.jobs.place import Place, settings, version
 from kernels.jobs.service import COUNTS, IDLE_S, RUNS, TAKEN, Packed
 from kernels.jobs.worker import CANCELLED, STOPPED
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 ANSWER_S = 10.0  # for an answer of the service
 START_S = 30.0  # for a new service
@@ -293,6 +294,10 @@ def _dial(place: Place) -> Connection:
 def _shake_hands(place: Place) -> Connection:
     """Connects to the service of a place. Lost if there is none, or an older one, which makes way. JobError if this app
     cannot use it."""
+    # Here and not above: Python in a browser cannot import it, and needs no service.
+    from multiprocessing import AuthenticationError
+    from multiprocessing.connection import Client, answer_challenge, deliver_challenge
+
     address = place.address()
     if address is None:
         raise Lost

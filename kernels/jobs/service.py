@@ -24,14 +24,15 @@ import threading
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels.jobs.job import Job, JobError, Rows
 from kernels.jobs.place import Address, Place, settings, version
 from kernels.jobs.worker import Worker
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection, Listener
 from kernels.records import folder, store
 
 RUNS, COUNTS = "runs", "counts"  # the queues
@@ -100,6 +101,10 @@ class Service:
                 worker.close()
 
     def _listen(self) -> Listener:
+        from multiprocessing.connection import (
+            Listener,
+        )  # Python in a browser imports this module, but not that one
+
         for old in self.place.folder.glob(self.place.file("*.sock").name):
             old.unlink(missing_ok=True)  # of services that were killed
         before = os.umask(0o077)
@@ -144,6 +149,9 @@ class Service:
 
     def _talk(self, connection: Connection) -> None:
         """Serves one app until it leaves."""
+        from multiprocessing import AuthenticationError
+        from multiprocessing.connection import answer_challenge, deliver_challenge
+
         peer = None
         with contextlib.suppress(EOFError, OSError, AuthenticationError), connection:
             deliver_challenge(connection, self._key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import re
 import warnings
@@ -54,6 +53,8 @@ def _without_cuda() -> bool:
 
 def version() -> str | None:
     """Returns PyTorch's version, "2.9.0+cu130"; None if it is missing."""
+    import importlib.metadata  # a tenth of the time of `import kernels`
+
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

@@ -14,6 +14,7 @@ from kernels.model.preset import Preset
 from kernels.model.shape import Bound
 from pages.parts.address import Fields
 from pages.parts.query import chosen, explored, others
+from pages.parts.replay import replayed
 from pages.parts.text import quiet
 
 # Adjacent fields without a gap: (name, label, width in px).
@@ -31,6 +32,18 @@ class Link:
     def __call__(self, preset: Preset, label: str) -> None:
         """Draws a link to a preset."""
         st.page_link(self.page, label=label, query_params=self._query(preset.shape), help=preset.source)
+
+    def each(self, links: Iterable[tuple[Preset, str]]) -> None:
+        """Draws links to presets, each with its label."""
+        links = tuple(links)
+        queries = tuple(tuple(self._query(preset.shape).items()) for preset, _ in links)
+        labels = tuple(label for _, label in links)
+
+        def draw() -> None:
+            for (preset, label), query in zip(links, queries, strict=True):
+                st.page_link(self.page, label=label, query_params=dict(query), help=preset.source)
+
+        replayed(draw, "links", self.page, labels, queries)
 
     def put(self, shape: Any) -> None:
         """Opens the page with this shape on the stage."""
@@ -59,8 +72,8 @@ def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, P
         (label for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets")
     )
     with st.popover(current, key="presets"), st.container(key="chips_presets", horizontal=True):
-        for key, label in chips.items():
-            link(presets_by_key[key], f"**{label}**" if presets_by_key[key].shape == shape else label)
+        of_keys = ((presets_by_key[key], label) for key, label in chips.items())
+        link.each((preset, f"**{label}**" if preset.shape == shape else label) for preset, label in of_keys)
 
 
 def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]) -> None:

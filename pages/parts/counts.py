@@ -53,16 +53,26 @@ class CountRequest:
         default_factory=threading.Lock
     )  # a page and its browser advance it at the same time
     listeners: set[Callable[[], None]] = field(default_factory=set)
+    left: bool = False  # the reader has gone on to other settings
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener` after each change of its job, also of one that is not sent yet, until the function that this
-        returns is called."""
+        """Calls `listener` when its job ends, also one that is not sent yet, or when the reader goes on, until the function
+        that this returns is called."""
         self.listeners.add(listener)
         return lambda: self.listeners.discard(listener)
 
     def tell(self) -> None:
-        for listener in tuple(self.listeners):
-            listener()
+        """Called after each change of its job. Only its end is news."""
+        if self.left or self.job is None or self.job.done:
+            for listener in tuple(self.listeners):
+                listener()
+
+    def leave(self) -> None:
+        """Ends a request that the reader no longer waits for. One that is not sent yet never will be."""
+        self.left = True
+        if self.job:
+            counts().drop(self.job)
+        self.tell()
 
     @property
     def status(self) -> str:
@@ -93,8 +103,7 @@ def request_counts(settings: RunSettings, rungs: Sequence[Rung]) -> CountRequest
     key = tuple(r.name for r in rungs), settings.shape, settings.tiles, settings.tiles_rung
     request = st.session_state.get("wish")
     if request and (not missing or request.key != key):
-        if request.job:
-            counts().drop(request.job)
+        request.leave()
         request = None
     if not missing:
         st.session_state.pop("wish", None)
@@ -114,6 +123,8 @@ def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence
     if request.watch is None:
 
         def state() -> Mapping[str, Any]:
+            if request.left:
+                return {"done": True, "gone": True}
             missing = [rung for rung in rungs if known(settings, rung) is None]
             if missing and not request.error:
                 request.error = _go_on(request, settings, missing)
@@ -121,7 +132,7 @@ def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence
                 return {"done": False, "text": request.status}
             return {"done": True} | {name: view() for name, view in request.views.items()}
 
-        request.watch = Watch(state, request.listen, lambda: _due_s(request))
+        request.watch = Watch(state, request.listen, lambda: _due_s(request), at_end=True)
     return request.watch
 
 
@@ -134,11 +145,17 @@ def _go_on(request: CountRequest, settings: RunSettings, missing: Sequence[Rung]
     """Sends the request when REST_S has passed, or reads its result. Returns the error, or ""."""
     with request.lock:
         try:
+            if request.left:
+                return ""
             if request.job is None and time.monotonic() - request.since >= REST_S:
                 request.job = counts().request(
                     missing, settings.shape, settings.tiles_for(missing), request.owner
                 )
                 request.job.listen(request.tell)
+                if request.left:  # meanwhile
+                    counts().drop(request.job)
+                elif request.job.done:  # before this listened
+                    request.tell()
             elif request.job and request.job.done:
                 request.job.result()
                 return CHANGED  # counted, but not found: the kernels have changed

@@ -21,6 +21,7 @@ from kernels.precompile import build
 from kernels.records import availability
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import chosen
+from pages.parts.replay import replayed
 from pages.parts.text import card_title, details, paragraph, together
 from visuals import units
 from visuals.charts import source_diff
@@ -86,8 +87,9 @@ def used(rungs: Sequence[Rung], shape: Any, tiles: Tiles) -> dict[str, list[Use]
     """
     found: dict[str, list[Use]] = {}
     for rung in rungs:
-        broken = not availability.runs(rung, shape, tiles(rung))
-        for step in rung.build(shape, rung.default_tiles if broken else tiles(rung)).steps:
+        sizes = tiles(rung)
+        broken = not availability.runs(rung, shape, sizes)
+        for step in rung.build(shape, rung.default_tiles if broken else sizes).steps:
             if isinstance(step, Launch):
                 found.setdefault(step.source, [])
                 if not broken:
@@ -103,8 +105,12 @@ def _tab(file: str, before: str, uses: Sequence[Use]) -> None:
     launch_texts = dict.fromkeys(needs(use) for use in uses)  # two rungs can have the same launch
     heads = "".join(f'<p class="kt-figures">{text}</p>' for text in launch_texts)
     label = tr("Registers, shared memory and occupancy")
-    together(details(heads, label=label), _changes(before, file) if before else "")
-    st.code(sources.text(file), language="cpp", line_numbers=True)
+
+    def draw() -> None:
+        together(details(heads, label=label), _changes(before, file) if before else "")
+        st.code(sources.text(file), language="cpp", line_numbers=True)
+
+    replayed(draw, "listing", sources.text(file), file, before, heads)
 
 
 @cached(64)

@@ -26,11 +26,13 @@ class Watch:
     state: returns it as JSON, "done" in it at the end. It runs in a thread and may wait for the job service.
     listen: calls a function, in any thread, after each change, until the function that it returns is called.
     due_s: returns the seconds until `state` must be called again without a change, if any.
+    at_end: whether only the end is news.
     """
 
     state: Callable[[], dict[str, Any]]
     listen: Callable[[Callable[[], None]], Stop]
     due_s: Callable[[], float | None] = lambda: None
+    at_end: bool = False
     language: str = field(default_factory=i18n.language)
     token: str = field(default_factory=lambda: f"{APP}-{uuid.uuid4().hex}")
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from html import escape
+from typing import Any
 
 import streamlit as st
 
 from kernels.engines.emulator.counters import PTX_PER_MACHINE
 from kernels.i18n import decimal, mark, tr
 from kernels.jobs.counts import Count
-from kernels.ladders import ladder_of
+from kernels.ladders import find, ladder_of
 from kernels.model.preset import Preset
 from kernels.model.rung import Cost, Rung
 from kernels.records.jsontext import id_of
 from kernels.records.rows import to_csv
 from pages.parts import counts, lesson
+from pages.parts.controls import Link
 from pages.parts.live import live
 from pages.parts.run_settings import CardRows, RunSettings, bars
 from pages.parts.save import File, save_buttons
@@ -49,8 +52,11 @@ def card(shown: Shown, current: CardRows, story: Story, link: Callable[[Preset, 
     with st.container(key="chips_why", horizontal=True):
         if examples := story.examples():
             st.html(paragraph(tr(story.examples_label)))
-        for preset, text in examples:
-            link(preset, text)
+        if isinstance(link, Link):
+            link.each(examples)
+        else:
+            for preset, text in examples:
+                link(preset, text)
     downloads(settings)
 
 
@@ -120,7 +126,13 @@ def downloads(settings: RunSettings) -> None:
 
 def cost(settings: RunSettings, rung: Rung) -> Cost:
     """Returns the predicted cost of a rung at this shape."""
-    return rung.cost(settings.shape, rung.build(settings.shape, settings.tiles_of(rung)))
+    return _cost(rung.name, settings.shape, tuple(settings.tiles_of(rung).items()))
+
+
+@lru_cache(maxsize=1024)
+def _cost(name: str, shape: Any, tiles: tuple[tuple[str, int], ...]) -> Cost:
+    rung = find(name)
+    return rung.cost(shape, rung.build(shape, dict(tiles)))
 
 
 Lines = Mapping[str, Sequence[str]]  # a figure's name: its cells, one per rung

@@ -103,7 +103,7 @@ def components(at: AppTest) -> list[Any]:
     return [
         each
         for each in found
-        if not each.proto.component_name.endswith(("navigation", "progress", "save", "live"))
+        if not each.proto.component_name.endswith(("navigation", "menu", "progress", "save", "live"))
     ]
 
 

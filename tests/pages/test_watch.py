@@ -126,3 +126,19 @@ def test_the_progress_of_a_run_is_told_to_its_end():
             assert last.result(20)["done"]
     finally:
         worker.close()
+
+
+def test_counts_are_answered_at_their_end_alone(monkeypatch):
+    monkeypatch.setattr(_watch, "PAUSE_S", 0.0)
+    news = News()
+    watch = Watch(news._state, news._listen, at_end=True)
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(ask, f"/{watch.path}")
+        assert news.read.wait(20)
+        news.read.clear()
+        news.tell(done=False, text="2 shapes before this one")
+        assert news.read.wait(20)
+        assert not answer.done()
+        news.tell(done=True, strip="counts")
+        assert answer.result(20)["strip"] == "counts"
+    assert not news.listeners

@@ -111,7 +111,8 @@ def test_waiting_job_can_be_dropped_and_running_job_continues(blocked):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such priorities")
 def test_counting_process_has_the_lowest_priority(counts):
     counts.request([DIRECT], SHAPE, {}).result(60)
-    assert os.getpriority(os.PRIO_PROCESS, counts._worker._child.pid) == 19
+    pid = counts._worker._child.pid
+    assert os.getpriority(os.PRIO_PROCESS, pid) == 19 and os.getsid(pid) == pid
 
 
 def test_broken_rule_is_a_job_error(counts):

@@ -152,3 +152,13 @@ def test_a_request_is_sent_when_the_shape_has_rested(counting, monkeypatch):
     assert request.watch.due_s() == pytest.approx(0.05)
     request.watch.read()
     assert request.job and request.watch.due_s() is None
+
+
+def test_a_request_that_was_left_is_not_sent(counting, monkeypatch):
+    monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
+    at = open_at(K="6")
+    first = at.session_state["wish"]
+    at.number_input(key="K").set_value(3.0).run()
+    assert at.session_state["wish"] is not first and first.left
+    first.since -= 3600
+    assert first.watch.read()["gone"] and first.job is None

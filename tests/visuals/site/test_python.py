@@ -13,7 +13,7 @@ from visuals.site.crawl import walk
 
 CODE = """
 import json, os, sys
-for missing in ('streamlit', 'plotly', 'numba', 'PIL', 'cupy', 'starlette', 'anyio', 'psutil', 'playwright'):
+for missing in ('streamlit', 'plotly', 'numba', 'PIL', 'cupy', 'starlette', 'anyio', 'psutil', 'playwright', 'multiprocessing.connection', '_multiprocessing'):
     sys.modules[missing] = None  # as where it is not installed
 from visuals.site.browser import Recorder
 one = Recorder()

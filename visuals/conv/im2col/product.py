@@ -110,12 +110,17 @@ class Product:
         block = (int(number[0]) // self.tile, int(rows[0]) // self.tile)
         spread = self._place(rows, cols)
         total = np.zeros((len(rows), len(cols)))
+        of_rows, of_cols = slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)
+        w, D, y = self.w[of_rows].astype(np.float64), self.D[:, of_cols], self.y[of_rows, of_cols]
         for k in (k_tiles := _runs(np.arange(crs) // self.tile)):
-            total = total + self.w[np.ix_(rows, k)].astype(np.float64) @ self.D[np.ix_(k, cols)]
+            of_k = slice(k[0], k[-1] + 1)
+            total = total + w[:, of_k] @ D[of_k]
             last = k is k_tiles[-1] and self.part.C == self.s.C
-            sums, at = self.y[np.ix_(rows, cols)] if last else total, spread
+            sums, at = y if last else total, spread
             if k is k_tiles[0] and self.whole:  # threads outside the matrix add zeros
-                unused = np.setdiff1d(np.arange(self.shape[0] * self.shape[1]), spread)
+                free = np.ones(self.shape[0] * self.shape[1], bool)
+                free[spread] = False
+                unused = np.flatnonzero(free)
                 sums, at = np.append(sums, np.zeros(len(unused))), np.append(spread, unused)
             args = (*block, k[0], k[-1], number[0], number[-1])
             tiles = _cells(rows, k, crs), _cells(k, cols, width)
@@ -125,7 +130,7 @@ class Product:
             yield Step(captions.MULTIPLY[len(cols) == 1], args, *tiles, at, np.ravel(sums), added=added)
             yield Step("read", block)
         if self.part.C < self.s.C:
-            yield Step("rest", at=spread, sums=self.y[np.ix_(rows, cols)].ravel())
+            yield Step("rest", at=spread, sums=y.ravel())
         yield Step("store", block, stores=_cells(rows, cols, width))
 
     def _call(self) -> Step:

@@ -1,0 +1,102 @@
+"""Messages that go to the browser together are those that Streamlit would send, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from types import SimpleNamespace
+
+import pytest
+from streamlit.cursor import RunningCursor
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.NewSession_pb2 import CustomThemeConfig
+from streamlit.runtime.scriptrunner import ScriptRunnerEvent
+from uvicorn.protocols.utils import ClientDisconnected
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+
+from pages import _cheaper_sending as cheaper
+from pages import _cheaper_streamlit
+
+
+class Transport:
+    def __init__(self):
+        self.written = []
+
+    def write(self, data):
+        self.written.append(data)
+
+    def is_closing(self):
+        return False
+
+
+def a_protocol(loop, **more):
+    conn = ServerProtocol(state=OPEN)
+    writable = asyncio.Event()
+    writable.set()
+    fields = {
+        "handshake_complete": True,
+        "close_sent": False,
+        "initial_response": None,
+        "disconnected": False,
+    }
+    return SimpleNamespace(conn=conn, transport=Transport(), writable=writable, loop=loop, **(fields | more))
+
+
+def test_messages_of_one_turn_are_one_write():
+    async def run():
+        protocol = a_protocol(asyncio.get_running_loop())
+        for n in range(3):
+            await cheaper._send(protocol, {"type": "websocket.send", "bytes": bytes([n])})
+        assert protocol.transport.written == []
+        await asyncio.sleep(0)
+        await cheaper._send(protocol, {"type": "websocket.send", "bytes": b"later"})
+        await asyncio.sleep(0)
+        return protocol.transport.written
+
+    frames, later = asyncio.run(run())
+    assert frames == b"".join(b"\x82\x01" + bytes([n]) for n in range(3)) and later.endswith(b"later")
+
+
+def test_a_browser_that_has_gone_is_told_as_before():
+    async def run():
+        protocol = a_protocol(asyncio.get_running_loop(), disconnected=True)
+        with pytest.raises(ClientDisconnected):
+            await cheaper._send(protocol, {"type": "websocket.send", "bytes": b"1"})
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("section", ["theme", "theme.light", "theme.dark"])
+def test_the_theme_is_streamlits(section):
+    for _ in range(2):
+        mine, streamlits = CustomThemeConfig(), CustomThemeConfig()
+        cheaper._theme(mine, section)
+        cheaper.streamlit_theme(streamlits, section)
+        assert mine == streamlits
+
+
+def test_messages_of_a_page_that_was_left_are_dropped():
+    queue, calls, runner = [], [], object()
+    session = SimpleNamespace(
+        _call_soon_on_event_loop=calls.append, _enqueue_forward_msg=queue.append, _scriptrunner=runner
+    )
+    one, two, three = (ForwardMsg(hash=str(n)) for n in range(3))
+    event = ScriptRunnerEvent.ENQUEUE_FORWARD_MSG
+    cheaper._event(session, runner, event=event, forward_msg=one)
+    cheaper._event(session, object(), event=event, forward_msg=two)
+    cheaper._event(session, runner, event=event, forward_msg=(two, three))
+    for call in calls:
+        call()
+    assert queue == [one, two, three]
+
+
+def test_the_copy_of_a_place_is_pythons():
+    cursor = RunningCursor(0, (3, 1))
+    cursor.lock_element()
+    mine = _cheaper_streamlit._copied(cursor, {})
+    assert mine.delta_path == deepcopy(cursor).delta_path == [0, 3, 1, 1]
+    mine.lock_element()
+    assert cursor.index == 1 and mine.index == 2
+    cursor.get_transient_cursor()
+    assert _cheaper_streamlit._copied(cursor, {}).transient_index == cursor.transient_index == 0
