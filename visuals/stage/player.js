@@ -265,7 +265,7 @@ class Player {
     if (this.layout && this.sizeKey === key) return;
     this.sizeKey = key;
     this.forgetLayout();
-    this.layOutWithin(width, space - (this.data.still ? 0 : KEY * scale), scale, fits || (tall && this.data.fit) || (this.data.still && scene.diagram));
+    this.layOutWithin(width, space - (this.data.still ? 0 : KEY * scale), scale, fills || (tall && this.data.fit) || (this.data.still && scene.diagram));
     const { shrink } = this;
     if (!this.data.still) this.layout.height += KEY * scale * shrink;
     if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space * shrink : Math.min(space, 400));
