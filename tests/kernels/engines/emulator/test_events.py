@@ -101,7 +101,8 @@ def test_events_follow_their_causes(rung, tiles):
             assert number == phases.get(at, 0) % 2 and not expected.get(at, 0)
             phases[at] = phases.get(at, 0) + 1
         elif kind == Kind.WAIT:
-            assert not warps & waiting
+            # The lanes of a warp may come to the barrier of the cluster one after the other, and pass it together.
+            assert at == (NONE, NONE) or not warps & waiting
             waiting |= warps
         elif kind == Kind.PASS:
             assert warps <= waiting
