@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from types import SimpleNamespace
 
@@ -30,6 +31,12 @@ class Transport:
         return False
 
 
+def in_a_loop(coroutine):
+    """Runs it in a thread of its own: a browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
 def a_protocol(loop, **more):
     conn = ServerProtocol(state=OPEN)
     writable = asyncio.Event()
@@ -54,7 +61,7 @@ def test_messages_of_one_turn_are_one_write():
         await asyncio.sleep(0)
         return protocol.transport.written
 
-    frames, later = asyncio.run(run())
+    frames, later = in_a_loop(run())
     assert frames == b"".join(b"\x82\x01" + bytes([n]) for n in range(3)) and later.endswith(b"later")
 
 
@@ -64,7 +71,7 @@ def test_a_browser_that_has_gone_is_told_as_before():
         with pytest.raises(ClientDisconnected):
             await cheaper._send(protocol, {"type": "websocket.send", "bytes": b"1"})
 
-    asyncio.run(run())
+    in_a_loop(run())
 
 
 @pytest.mark.parametrize("section", ["theme", "theme.light", "theme.dark"])
