@@ -14,6 +14,19 @@ from tests.helpers.emulated import Outcome, emulate
 
 COMPILER = (OPTIONS[0], f"--gpu-architecture={HOPPER}", *OPTIONS[2:])
 
+# The beginning of a kernel: bytes 16 to 111 of x go to the shared memory `s`, and the mbarrier `full` counts them.
+LOAD_96_BYTES = """
+  extern __shared__ __align__(128) char s[]; __shared__ Barrier full;
+  if (threadIdx.x == 0) { init_barrier(&full, 1); publish_barriers(); }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    arrive_expecting(&full, 96);
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :: "r"(shared_address(s)), "l"(x + 16), "r"(96), "r"(shared_address(&full)) : "memory");
+  }
+  wait(&full, 0);
+"""
+
 
 def run_hopper(
     body: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -14,7 +15,7 @@ from kernels.records.database.tables import ENTRY, ROWS, c, entry, storable, ter
 from kernels.records.entry import Entry, Filter
 
 
-class Database:
+class Database(ABC):
     """Safe to use from any thread. Each failure is a StoreError."""
 
     name: str  # of the database, in sentences
@@ -63,16 +64,17 @@ class Database:
         return []
 
     # -- opening ---------------------------------------------------------------------------------
+    @abstractmethod
     def opened(self, reading: bool = False) -> AbstractContextManager[Connection]:
         """Opens a transaction for one call; its errors become a StoreError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _begin(self, reading: bool) -> AbstractContextManager[Connection]:
-        raise NotImplementedError
+        """Returns a context that yields a connection with an open transaction."""
 
+    @abstractmethod
     def _check(self, db: Connection, version: int) -> None:
         """StoreError if the database is of another program, or cannot be used."""
-        raise NotImplementedError
 
     @contextlib.contextmanager
     def _current(self, reading: bool) -> Iterator[Connection]:

@@ -82,9 +82,9 @@ def test_a_run_begins_again_within_two_seconds_after_its_machine_ended(
     for name in "abc":  # each machine has a child from now on
         (tmp_path / name).touch()
     assert all(job.result(PATIENCE_S) for job in jobs)
-    asked = time.monotonic()
+    begin = time.monotonic()
     (job,) = running(pool, f"await {tmp_path / 'd'}")
-    usual = time.monotonic() - asked
+    usual = time.monotonic() - begin
     ended = time.monotonic()
     end(machines, *pool._busy)
     until(lambda: job.text.startswith(AGAIN) and "verifying" in job.text)

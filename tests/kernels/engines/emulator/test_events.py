@@ -1,4 +1,4 @@
-"""The events of bulk copies, mbarriers and wgmma in a trace: complete, in the order of execution, and free if not asked for."""
+"""The events of bulk copies, mbarriers and wgmma in a trace: complete, in the order of execution, without cost if there is no trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
 from kernels.model.program import INPUT
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.hopper import run_hopper
+from tests.helpers.hopper import LOAD_96_BYTES, run_hopper
 from tests.kernels.gemm.test_hopper import emulated
 
 SMALL = {"BM": 64, "BN": 64, "STAGES": 2}
@@ -146,21 +146,14 @@ def test_copies_of_a_later_barrier_are_not_done_early():
 
 @needs_nvrtc
 def test_copies_of_adjacent_bytes_have_their_bytes():
-    body = """
-  extern __shared__ __align__(128) char s[]; __shared__ Barrier full;
-  if (threadIdx.x == 0) { init_barrier(&full, 1); publish_barriers(); }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    arrive_expecting(&full, 96);
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-      :: "r"(shared_address(s)), "l"(x + 16), "r"(96), "r"(shared_address(&full)) : "memory");
-  }
-  wait(&full, 0);
-  if (threadIdx.x == 0) {
+    body = (
+        LOAD_96_BYTES
+        + """  if (threadIdx.x == 0) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
       :: "l"(y + 32), "r"(shared_address(s + 16)), "r"(64) : "memory");
     close_stores(); wait_stores_read<0>();
   }"""
+    )
     outcome = run_hopper(
         body, {"char* y": "y", "const char* x": "x"}, {"x": np.arange(128, dtype=np.uint8)}, {"y": (96, np.uint8)},
         shared=128, trace_block=0,

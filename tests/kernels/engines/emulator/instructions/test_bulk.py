@@ -13,7 +13,7 @@ from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.swizzle import swizzled
 from kernels.model.tensor_map import ELEMENTS, TensorMap
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.hopper import run_hopper
+from tests.helpers.hopper import LOAD_96_BYTES, run_hopper
 
 i32, u8, f32 = np.int32, np.uint8, np.float32
 SHARED = 64 * 1024
@@ -181,17 +181,9 @@ def test_counts_the_bytes_of_the_tensor_only():
 
 @needs_nvrtc
 def test_adjacent_bytes_both_ways():
-    body = """
-  extern __shared__ __align__(128) char s[]; __shared__ Barrier full;
-  if (threadIdx.x == 0) { init_barrier(&full, 1); publish_barriers(); }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    arrive_expecting(&full, 96);
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-      :: "r"(shared_address(s)), "l"(x + 16), "r"(96), "r"(shared_address(&full)) : "memory");
-  }
-  wait(&full, 0);
-  s[threadIdx.x] += 1;
+    body = (
+        LOAD_96_BYTES
+        + """  s[threadIdx.x] += 1;
   publish_writes();
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -199,6 +191,7 @@ def test_adjacent_bytes_both_ways():
       :: "l"(y), "r"(shared_address(s)), "r"(96) : "memory");
     close_stores(); wait_stores_read<0>();
   }"""
+    )
     x = np.arange(128, dtype=u8)
     y = run_hopper(body, {"char* y": "y", "const char* x": "x"}, {"x": x}, {"y": (96, u8)}, shared=128)["y"]
     np.testing.assert_array_equal(y, x[16:112] + (np.arange(96) < 32))
