@@ -62,7 +62,7 @@ class Waits:
     """Counts the samples of one kernel whose threads waited for a core for more than MAX_WAIT of their time.
 
     Reading the time that threads waited moves data out of the caches: 12 us became 14 us. In samples below SHORT_S any
-    interruption counts instead, which one cheap call tells; it takes more than MAX_WAIT of such a sample.
+    interruption counts instead, which one cheap call returns; it takes more than MAX_WAIT of such a sample.
     """
 
     def __init__(self):

@@ -73,7 +73,7 @@ CHAPTERS = (
         mark("One thread starts the copy"),
         (
             mark("One thread gives the copy engine (TMA) a map of [A](input) and a position. The engine computes every address and copies a whole box to shared memory."),
-            mark("The thread also tells an mbarrier, a barrier in shared memory, to expect {expected} bytes. The barrier counts what arrives: at the last byte the waiting threads go on."),
+            mark("The thread also sets an mbarrier, a barrier in shared memory, to expect {expected} bytes. The barrier counts what arrives: at the last byte the waiting threads go on."),
         ),
         {},
         loop=(START, ARRIVED),
@@ -103,7 +103,7 @@ CHAPTERS = (
         (
             mark("The copy engine stores the pieces of each row in another order, the swizzle: piece j of row r goes to column j XOR r."),
             mark("A column of [A](input) is now spread over all 32 banks. One pass delivers its 8 pieces."),
-            mark("The tensor map tells the copy engine the swizzle, and a descriptor tells wgmma the same."),
+            mark("The copy engine reads the swizzle from the tensor map, and wgmma reads it from a descriptor."),
         ),
         {},
         step=READ,
@@ -149,7 +149,7 @@ CHAPTERS = (
         mark("Two consumers, a larger tile"),
         (
             mark("Two consumers share a tile of {BM} × {BN}. A larger tile needs fewer bytes: {map_l2} leave L2, and {before_map_l2} in the kernel before."),
-            mark("The consumers need more registers, and the producer gives most of its own to them (setmaxnreg). {stage_against_wgmma_ring}"),
+            mark("The consumers need more registers, and the producer releases most of its own (setmaxnreg). {stage_against_wgmma_ring}"),
         ),
         MAP | {"rung": "wgmma-consumers"},
         step=1,
@@ -196,7 +196,7 @@ CHAPTERS = (
             mark("How close do these six steps come to the speed of cuBLAS?"),
             SHARES,
             within((0.8, 0.95), _of_library),
-            mark("{of_library} of its speed. And where L2 keeps up, as here, fewer reads save no time."),
+            mark("{of_library} of its speed. Fewer bytes from L2 save time only if L2 is the limit."),
             ("gemm/cublas-fp16",),
         ),
         nudge=mark("Next, [precision](/precision) counts what FP16 loses, and [attention](/attention) needs two products at once."),

@@ -72,7 +72,7 @@ class Slot:
     """`doers` execute it. `waits`: the tile that each waiting warpgroup waits for. `copies` begin in it; `products` are the
     wgmma of each consumer. After it, `stages` has the state and the tile of each stage that is not empty, and `ended` the
     number of phases of each barrier that have ended. `line`: of the source. `folded`: the first and the last tile whose
-    slots it stands for."""
+    slots it replaces."""
 
     kind: str
     tile: int

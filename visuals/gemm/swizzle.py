@@ -192,7 +192,7 @@ def _captions(kind: np.ndarray, passes: list, expected: int, launch: Launch, swi
 def _templates(swizzle: int) -> tuple[str, ...]:
     start = (
         tr(
-            "Thread {0} starts the copy of one box of [A](input): {1} rows, k 0 to 63. It tells the barrier to expect {2} "
+            "Thread {0} starts the copy of one box of [A](input): {1} rows, k 0 to 63. It sets the barrier to expect {2} "
             "bytes, with those of [B](filter)."
         ),
         "" if swizzle else tr("Here the box is stored without swizzle. No kernel of this ladder does that."),
