@@ -17,6 +17,7 @@ from tests.pages.parts.test_run_browser import (  # noqa: F401
     run,
     run_button,
     stop_button,
+    suspended,
 )
 from visuals.charts import bars as bar_charts
 
@@ -176,15 +177,16 @@ def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa:
 
 
 @pytest.mark.slow
-def test_progress_keeps_the_charts(lesson, page):  # noqa: F811
+def test_progress_keeps_the_charts(lesson, page, app):  # noqa: F811
     """What a run tells while it goes on does not draw the charts anew."""
     lesson("N=4&C=8&H=40&W=40&K=8&size=stage")
     plot = page.locator(".st-key-chart_times_nearest .js-plotly-plot")
     expect(plot).to_be_visible()
     run_button(page).click()
-    expect(stop_button(page)).to_be_visible()
-    idle(page)  # the press on Run draws the cards once more
-    plot.evaluate("plot => { plot.mark = 'the same'; }")
-    expect(page.locator(".strip-run")).to_contain_text("timing", timeout=RUN_MS)
+    with suspended(app):
+        expect(stop_button(page)).to_be_visible()
+        idle(page)  # the press on Run draws the cards once more
+        plot.evaluate("plot => { plot.mark = 'the same'; }")
+    page.locator(".strip-run", has_text="timing").wait_for(timeout=RUN_MS)  # looks at each frame
     assert plot.evaluate("plot => plot.mark") == "the same"
     expect(measured(page)).to_be_visible(timeout=RUN_MS)

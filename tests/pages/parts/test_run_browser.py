@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -80,6 +82,23 @@ def runners(app):
     ]
 
 
+@contextmanager
+def suspended(app):
+    """Suspends the process that runs jobs as soon as there is one, so that the page shows its run during the block.
+
+    A run of the smallest shape lasts about a second, which a busy machine may let pass between two looks at the page.
+    """
+    while not (found := runners(app)):
+        time.sleep(0.01)
+    for process in found:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in found:
+            process.resume()
+
+
 def choose(page, name, choice):
     page.get_by_role("button", name="options").click()
     pills = page.get_by_role("dialog").locator(f".st-key-{name}")
@@ -90,22 +109,24 @@ def choose(page, name, choice):
 
 
 @pytest.mark.slow
-def test_run_is_shown_beside_recordings_and_downloaded(lesson):
+def test_run_is_shown_beside_recordings_and_downloaded(lesson, app):
     page = lesson("step=5&BLOCK=512")  # no other test requests this, so it is really run
     expect(measured(page)).to_have_count(0)
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
     page.locator(".stage").evaluate("root => { root.mark = 'the same'; }")
 
     run_button(page).click()
-    expect(stop_button(page)).to_be_visible()
-    expect(run_button(page)).to_have_count(0)  # one run at a time
-    expect(page.locator(".strip-progress")).to_be_visible()
+    with suspended(app):
+        expect(stop_button(page)).to_be_visible()
+        expect(run_button(page)).to_have_count(0)  # one run at a time
+        expect(page.locator(".strip-progress")).to_be_visible()
     expect(measured(page)).to_be_visible(timeout=RUN_MS)
     expect(stop_button(page)).to_have_count(0)
     expect(page.locator(".strip-progress")).to_have_count(0)
 
     device = re.escape(device_name())
-    expect(measured(page)).to_have_text(re.compile(rf"^measured {device}, cold, n = \d+$"))
+    # Beside other tests the times are marked: "n = 100, disturbed: other programs used the cores".
+    expect(measured(page)).to_have_text(re.compile(rf"^measured {device}, cold, n = \d+(, disturbed: [\w ]+)?$"))
     expect(bars(page, "chart_times_measured")).to_have_count(3)
     for title in TITLES:
         expect(page.locator(".st-key-chart_times_measured")).to_contain_text(
@@ -135,7 +156,7 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson):
     ]
     assert [row["rung"] for row in rows] == RUNGS * 2 and rows[3:] == recorded
     chart_text = page.locator(".st-key-chart_times_measured").inner_text()
-    n = int(measured(page).inner_text().rpartition("= ")[2])
+    n = int(re.search(r"n = (\d+)", measured(page).inner_text())[1])
     for row in rows[:3]:
         assert row["shape"] == shape.params() and row["engine"] == "cpu" and row["mode"] == "cold"
         assert row["device"] == device_name() and row["n"] == len(row["samples_ms"]) == n >= 3
@@ -256,12 +277,13 @@ def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
 
 
 @pytest.mark.slow
-def test_preset_can_change_during_a_run(lesson):
+def test_preset_can_change_during_a_run(lesson, app):
     page = lesson("K=5")
     run_button(page).click()
-    expect(stop_button(page)).to_be_visible()
-    preset(page, "LeNet conv1").click()
-    expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
+    with suspended(app):
+        expect(stop_button(page)).to_be_visible()
+        preset(page, "LeNet conv1").click()
+        expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
     # The run continues, ends, and is marked as a run of the toy.
     expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text(
         "measured at N1 C1 8x8 K5", timeout=RUN_MS
