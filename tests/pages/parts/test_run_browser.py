@@ -126,7 +126,9 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson, app):
 
     device = re.escape(device_name())
     # Beside other tests the times are marked: "n = 100, disturbed: other programs used the cores".
-    expect(measured(page)).to_have_text(re.compile(rf"^measured {device}, cold, n = \d+(, disturbed: [\w ]+)?$"))
+    expect(measured(page)).to_have_text(
+        re.compile(rf"^measured {device}, cold, n = \d+(, disturbed: [\w ]+)?$")
+    )
     expect(bars(page, "chart_times_measured")).to_have_count(3)
     for title in TITLES:
         expect(page.locator(".st-key-chart_times_measured")).to_contain_text(
