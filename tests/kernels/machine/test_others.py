@@ -140,7 +140,7 @@ class NVMLError(Exception):
     pass
 
 
-class NVMLError_NotFound(NVMLError):  # noqa: N801  # the name in pynvml
+class NVMLError_NotFound(NVMLError):  # the name in pynvml
     pass
 
 
