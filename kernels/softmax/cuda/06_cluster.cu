@@ -1,13 +1,13 @@
 // Softmax by a cluster of blocks per row: a long row is read once.
 //
-// Idea: a row that does not fit into the registers of one block is
-// spread over those of CLUSTER blocks. They run at the same time and
-// can read each other's shared memory. A thread keeps PER floats: it
-// replaces them by exp(x - m), with its own maximum m, and adds them.
-// Each warp puts its m and l into its block's shared memory. After one
-// barrier of the cluster, each warp reads m and l of all warps of all
-// blocks. A thread then only multiplies its exponentials by
-// exp(own m - m) / l. x is read once, 16 bytes at a time.
+// Idea: a row that does not fit into the registers of one block is cut
+// into parts for the CLUSTER blocks of a cluster. They run at the same
+// time and can read each other's shared memory. A thread keeps PER
+// floats. It replaces them by exp(x - m), with its own maximum m, and
+// adds them. Each warp stores its m and l in its block's shared memory.
+// After one barrier of the cluster, each warp reads m and l of all
+// warps of all blocks. A thread then only multiplies its exponentials
+// by exp(own m - m) / l. x is read once, 16 bytes at a time.
 // What limits it: HBM alone. And a row, with up to 3 floats before it,
 // must fit into the registers: N + 3 <= CLUSTER * BLOCK * PER.
 //
@@ -17,9 +17,8 @@
 #include "../../cuda/cluster.cuh"
 #include "long_rows.cuh"
 
-constexpr int FOURS = PER / 4;                // of a thread
-constexpr int TURN = 4 * CLUSTER * BLOCK;     // columns of all threads
-constexpr int ALL_WARPS = CLUSTER * WARPS;    // of the cluster
+constexpr int FOURS = PER / 4;              // of a thread
+constexpr int ALL_WARPS = CLUSTER * WARPS;  // of the cluster
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
 __launch_bounds__(BLOCK) cluster(
@@ -27,15 +26,16 @@ __launch_bounds__(BLOCK) cluster(
     float* __restrict__ y,        // [M, N]
     int N) {
   __shared__ __align__(8) Running of_warp[WARPS];
-  int rank = rank_in_cluster(), thread = threadIdx.x;
+  int thread = threadIdx.x;
   size_t row = blockIdx.x / CLUSTER;
   x += row * N, y += row * N;  // [N]
-  int first = 4 * (rank * BLOCK + thread) - floats_before(x);
+  Part part = part_of(x, N, rank_in_cluster(), CLUSTER);
+  int first = part.start + 4 * thread;
 
   float4 values[FOURS];
 #pragma unroll
   for (int i = 0; i < FOURS; ++i)
-    values[i] = load_four(x, first + i * TURN, N);
+    values[i] = load_four(x, first + i * 4 * BLOCK, part.end);
 
   Running own = {-INFINITE, 0.0f};
 #pragma unroll
@@ -52,8 +52,8 @@ __launch_bounds__(BLOCK) cluster(
   wait_for_cluster();
   all = {-INFINITE, 0.0f};
   for (int warp = thread % 32; warp < ALL_WARPS; warp += 32) {
-    float2 part = load_from(warp / WARPS, of_warp + warp % WARPS);
-    all = merge(all, {part.x, part.y});
+    float2 m_l = load_from(warp / WARPS, of_warp + warp % WARPS);
+    all = merge(all, {m_l.x, m_l.y});
   }
   all = over_warp(all);
   arrive_at_cluster();
@@ -61,6 +61,6 @@ __launch_bounds__(BLOCK) cluster(
   float factor = __expf(own.m - finite(all.m)) / all.l;
 #pragma unroll
   for (int i = 0; i < FOURS; ++i)
-    store_four(y, first + i * TURN, N, values[i], factor);
+    store_four(y, first + i * 4 * BLOCK, part.end, values[i], factor);
   wait_for_cluster();  // no block ends while others read its memory
 }

@@ -2,7 +2,7 @@
 //
 // Idea: a row of any length is cut into parts of equal length, one for
 // each block. A block reads its part once and stores its maximum m and
-// its sum l. Blocks of a launch cannot wait for each other, so a second
+// its sum l. The blocks of a grid have no common barrier, so a second
 // launch uses these numbers. A thread begins LOADS loads of 16 bytes
 // before it uses the first.
 // What limits it: HBM, and the second launch, which reads x again.
@@ -21,18 +21,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK) split_parts(
   int row = blockIdx.x / splits, split = blockIdx.x % splits;
   int thread = threadIdx.x;
   x += (size_t)row * N;  // [N]
-  int before = floats_before(x);
-  int length = 4 * (((before + N - 1) / 4 + splits) / splits);
-  int start = split * length - before;
-  int end = min(N, start + length);  // of this part
+  Part part = part_of(x, N, split, splits);
 
   Running own = {-INFINITE, 0.0f};
-  for (int first = start + 4 * thread; first < end;
+  for (int first = part.start + 4 * thread; first < part.end;
        first += 4 * BLOCK * LOADS) {
     float4 values[LOADS];
 #pragma unroll
     for (int i = 0; i < LOADS; ++i)
-      values[i] = load_four(x, first + i * 4 * BLOCK, end);
+      values[i] = load_four(x, first + i * 4 * BLOCK, part.end);
     float old_m = own.m;
 #pragma unroll
     for (int i = 0; i < LOADS; ++i)

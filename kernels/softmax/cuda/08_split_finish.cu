@@ -21,26 +21,23 @@ extern "C" __global__ void __launch_bounds__(BLOCK) split_finish(
   int thread = threadIdx.x;
   x += (size_t)row * N, y += (size_t)row * N;  // [N]
   part_m += (size_t)row * splits, part_l += (size_t)row * splits;
-  int before = floats_before(x);
-  int length = 4 * (((before + N - 1) / 4 + splits) / splits);
-  int start = split * length - before;
-  int end = min(N, start + length);  // of this part
+  Part part = part_of(x, N, split, splits);
 
   Running all = {-INFINITE, 0.0f};
-  for (int part = thread % 32; part < splits; part += 32)
-    all = merge(all, {part_m[part], part_l[part]});
+  for (int i = thread % 32; i < splits; i += 32)
+    all = merge(all, {part_m[i], part_l[i]});
   all = over_warp(all);
 
   float inverse_l = 1.0f / all.l;
-  for (int first = start + 4 * thread; first < end;
+  for (int first = part.start + 4 * thread; first < part.end;
        first += 4 * BLOCK * LOADS) {
     float4 values[LOADS];
 #pragma unroll
     for (int i = 0; i < LOADS; ++i)
-      values[i] = load_four(x, first + i * 4 * BLOCK, end);
+      values[i] = load_four(x, first + i * 4 * BLOCK, part.end);
 #pragma unroll
     for (int i = 0; i < LOADS; ++i)
-      store_four(y, first + i * 4 * BLOCK, end,
+      store_four(y, first + i * 4 * BLOCK, part.end,
                  exp_of(values[i], all.m), inverse_l);
   }
 }

@@ -11,10 +11,20 @@
 
 constexpr int WARPS = BLOCK / 32;
 
-// Returns how many floats lie between a multiple of 16 bytes and the
-// row.
-__device__ inline int floats_before(const float* row) {
-  return (int)((size_t)row % 16 / 4);
+// Columns start .. end - 1 of a row. In the first part of a row, start
+// may be up to 3 columns before the row.
+struct Part {
+  int start, end;
+};
+
+// Returns the part of x [N] with this number: whole groups of four, as
+// many for each of so many parts. Only the last parts may have fewer.
+__device__ inline Part part_of(const float* x, int N, int number,
+                               int parts) {
+  int before = (int)((size_t)x % 16 / 4);  // floats in the first group
+  int length = 4 * (((before + N - 1) / 4 + parts) / parts);
+  int start = number * length - before;
+  return {start, min(N, start + length)};
 }
 
 // Returns columns col .. col + 3 of x [N]. Columns outside the row are
