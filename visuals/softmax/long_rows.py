@@ -1,8 +1,8 @@
 # ruff: noqa: E741  # l is the name of the paper
 """The steps of one row in several blocks: in a cluster that exchanges m and l, or in parts over two launches.
 
-Threads of all blocks are numbered through. A tensor of registers or of shared memory belongs to one block: m_1 is m of
-block 1. The values are computed here as in the kernels, in float32, thread by thread.
+Threads of all blocks are numbered through. A tensor of registers belongs to one block: m_1 is m of block 1. One of shared
+memory has a row for each block. The values are computed here as in the kernels, in float32, thread by thread.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class PartSteps(RowSteps):
     def state_writes(self, row: int, state: State) -> Writes:
         return {t: w for name, values in state.items() for t, w in self.by_block(name, row, values).items()}
 
-    def warp_cells(self) -> dict[str, np.ndarray]:
-        """Returns the cells of shared memory in which the warps' m and l are, of each block."""
-        warps = np.arange(self.block // LANES)
-        return {f"warp_{name}_{b}": warps for b in range(self.blocks) for name in "ml"}
+    def of_warps(self) -> dict[str, np.ndarray]:
+        """Returns the cells of shared memory in which the m and l of all warps are: a row for each block."""
+        warps = np.arange(self.threads // LANES)
+        return {"warp_m": warps, "warp_l": warps}
 
     # -- steps that both rungs have --------------------------------------------------------------------------
     def exchanges(self, state: State) -> Generator[Step, None, State]:
@@ -95,12 +95,8 @@ class PartSteps(RowSteps):
     def stored_by_warps(self, kind: str, state: State) -> Generator[Step, None, State]:
         """Yields the step in which the first lane of each warp stores m and l. Returns them, one a warp."""
         heads = np.arange(0, self.threads, LANES)
-        of_warp, cells = part(state, heads), np.arange(self.block // LANES)
-        writes = {
-            f"warp_{name}_{b}": (cells, values)
-            for name, all_values in of_warp.items()
-            for b, values in enumerate(all_values.reshape(self.blocks, -1))
-        }
+        of_warp = part(state, heads)
+        writes = {f"warp_{name}": (np.arange(len(heads)), values) for name, values in of_warp.items()}
         yield Step(kind, (self.blocks, len(heads)), heads, {}, writes, **totals(state))
         return of_warp
 
@@ -156,7 +152,7 @@ def cluster(w: PartSteps) -> Iterator[Step]:
     k = int(np.argmax(parts["m"]))
     block, warp = divmod(k, w.block // LANES)
     args = (k % LANES, warp, block, float(parts["m"][k]), float(parts["l"][k]))
-    yield Step("fetch_ml", args, every, w.warp_cells(), w.state_writes(row, state), **now)
+    yield Step("fetch_ml", args, every, w.of_warps(), w.state_writes(row, state), **now)
     reads = {name: cells for name, (cells, _) in w.state_writes(row, state).items()}
     state = w.merged(state, every)
     m, l = state["m"], state["l"]
@@ -214,7 +210,7 @@ def split(w: PartSteps) -> Iterator[Step]:
     now, every_part = totals(parts), np.arange(w.blocks)
     writes = {f"part_{name}": (every_part, values) for name, values in parts.items()}
     args = (w.blocks, float(parts["m"][0]), float(parts["l"][0]))
-    yield Step("store_parts", args, every_part * w.block, w.warp_cells(), writes, **now)
+    yield Step("store_parts", args, every_part * w.block, w.of_warps(), writes, **now)
 
     every = np.arange(w.threads)
     state = w.spread(parts, every)

@@ -116,6 +116,7 @@ def _tensors(
         cols = {"y": x.size, "warp_m": threads // LANES, "part_m": blocks}.get(base.replace("_l", "_m"), threads)
         rows = last[name] // cols + 1
         title, note = _title_and_note(rung, base, rows, tiles.get("PER", 0))
+        note = note if name in (base, f"{base}_0") else ""
         symbol = "partial" if name in PARTIAL and rung != ONLINE else base
         tensors[name] = Tensor(name, symbol, title, ROLES[base], 1, rows, cols, note=note)
     return tensors
@@ -175,16 +176,15 @@ def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
 
 
 def _part_groups(tensors: Mapping[str, Tensor], blocks: int) -> tuple[Group, ...]:
-    """Returns global memory, then registers and shared memory of each block."""
+    """Returns global memory, the registers of each block, then the shared memory of all."""
     groups = [Group((("x",), ("y",)), "global", tr("global memory"))]
     if "part_m" in tensors:
         groups.append(Group((("part_m", "part_l"),), "workspace", tr("workspace in global memory")))
     for b in range(blocks):
         names = [f"{name}_{b}" for name in ("values", "m", "l")]
         rows = tuple((name,) for name in names if name in tensors)
-        groups.append(Group(rows, "registers", tr("block {n}: registers", n=b)))
-        shared = ((f"warp_m_{b}", f"warp_l_{b}"),)
-        groups.append(Group(shared, "shared", tr("block {n}: shared memory", n=b), column=False))
+        groups.append(Group(rows, "registers", tr("registers of block {n}", n=b)))
+    groups.append(Group((("warp_m", "warp_l"),), "shared", tr("shared memory, one row per block")))
     return tuple(groups)
 
 
