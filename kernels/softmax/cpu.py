@@ -11,6 +11,7 @@ import numpy as np
 
 TILE = 1024  # numbers of a row at a time for a running maximum and sum
 IN_CACHE = 2**16  # numbers of whole rows at a time that stay in a cache: 256 KB
+SCRATCH = 2**13  # exponentials of whole rows at a time that are not kept: 32 KB
 QUIET = {"invalid": "ignore", "over": "ignore", "divide": "ignore"}  # infinities give NaN, which is correct
 
 
@@ -68,7 +69,7 @@ def _parts(x: np.ndarray, splits: int) -> Iterator[tuple[slice, slice, slice]]:
     multiple of four floats from the beginning of x."""
     M, N = x.shape
     if splits == 1:
-        rows = max(1, IN_CACHE // N)
+        rows = max(1, SCRATCH // N)
         yield from ((slice(i, i + rows), slice(0, 1), slice(0, N)) for i in range(0, M, rows))
         return
     for row in range(M):

@@ -139,9 +139,7 @@ def cluster_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
     )
     yield from index_rules({tr("{formula} (grid.x)", formula="M*CLUSTER"): s.M * tiles["CLUSTER"]}, 0)
     if per + OTHER_REGISTERS > REGISTERS // block:
-        yield too_many_registers(
-            f"PER + {OTHER_REGISTERS}", per + OTHER_REGISTERS, REGISTERS // block, block
-        )
+        yield too_many_registers(f"PER + {OTHER_REGISTERS}", per + OTHER_REGISTERS, REGISTERS // block, block)
 
 
 def split_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
@@ -159,7 +157,16 @@ def library_rules(s: SoftmaxShape, tiles: Tiles) -> tuple[str, ...]:
 
 def _rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, **facts) -> Rung:
     return Rung(
-        f"softmax/{name}", title, idea, build, _cost(*WORK[name]), rules, TOLERANCE, tiles, sets=sets or None, **facts
+        f"softmax/{name}",
+        title,
+        idea,
+        build,
+        _cost(*WORK[name]),
+        rules,
+        TOLERANCE,
+        tiles,
+        sets=sets or None,
+        **facts,
     )
 
 

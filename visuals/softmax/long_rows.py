@@ -16,7 +16,7 @@ from visuals.scene.requests import BITS, LANES
 from visuals.softmax.rows import RowSteps, State, Step, empty, example, merge, part, put, totals
 
 FOUR = 4  # floats of a load
-HEADER = "long_rows.cuh"  # its functions load x and store y
+FUNCTIONS = {"ld": "load_four(", "st": "store_four("}  # that load x and store y
 # By rung: the tile size that is the number of blocks of a row, if x has no other.
 BLOCKS: Mapping[str, str] = {"softmax/cluster": "CLUSTER", "softmax/split": "BLOCKS"}
 Writes = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -236,7 +236,15 @@ def _running(w: PartSteps) -> Generator[Step, None, State]:
             state = put(state, t, merge(part(state, t), {"m": x, "l": np.ones_like(x)}))
         k = int(np.argmax(np.where(np.isnan(w.x[f.cols]), np.inf, w.x[f.cols])))
         t = f.thread[k]
-        args = (turn + 1, w.turns, w.blocks, w.length, *w.place(t), float(state["m"][t]), float(state["l"][t]))
+        args = (
+            turn + 1,
+            w.turns,
+            w.blocks,
+            w.length,
+            *w.place(t),
+            float(state["m"][t]),
+            float(state["l"][t]),
+        )
         yield Step("part_fours", args, f.active, {"x": f.cols}, w.state_writes(0, state), **totals(state))
     return state
 
@@ -249,5 +257,3 @@ def _again(w: PartSteps, m: float, l: float) -> Iterator[Step]:
         args = (turn + 1, w.turns, *w.place(f.thread[k]), float(w.x[f.cols[k]]), m, l, float(w.y[f.cols[k]]))
         kind = "again_nan" if np.isnan(args[-1]) else "again"
         yield Step(kind, args, f.active, {"x": f.cols}, {"y": (f.cols, w.y[f.cols])}, m=m, l=l)
-
-

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from kernels import sources
 from kernels.engines import emulator
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
@@ -23,6 +24,7 @@ from visuals.scene.requests import BITS, LANES
 from visuals.softmax import long_rows
 from visuals.softmax.rows import QUIET, RowSteps, State, Step, totals
 
+
 @dataclass(frozen=True)
 class RunResult:
     """A rung executed at one row: its launches, output and counters."""
@@ -32,12 +34,20 @@ class RunResult:
     counters: Counters
 
     def moved(self, op: str) -> int:
-        """Returns the bytes of x that threads load ("ld"), or the bytes of y that they store ("st"). Of a rung whose parts of
-        a row are stored too, only the functions of its header access x and y."""
+        """Returns the bytes of x that threads load ("ld"), or the bytes of y that they store ("st"). Of a rung that also moves
+        parts of rows, only the lines that call the functions for rows are counted."""
         if len(self.launches) == 1:
             return self.counters.total[f"bytes_{op}"]
-        lines = self.counters.lines.items()
-        return sum(count[f"bytes_{op}"] for line, count in lines if line.file == long_rows.HEADER)
+        text = {name.rpartition("/")[2]: sources.text(name).splitlines() for name in self._files}
+        return sum(
+            count[f"bytes_{op}"]
+            for line, count in self.counters.lines.items()
+            if line.file in text and long_rows.FUNCTIONS[op] in text[line.file][line.number - 1]
+        )
+
+    @property
+    def _files(self) -> tuple[str, ...]:
+        return tuple(launch.source for launch in self.launches)
 
 
 @lru_cache(maxsize=128)

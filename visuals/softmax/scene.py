@@ -113,7 +113,9 @@ def _tensors(
     tensors = {"x": Tensor("x", "x", "x", "input", 1, 1, x.size, x, note=x_note)}
     for name in sorted(last, key=lambda name: list(ROLES).index(_base(name))):
         base = _base(name)
-        cols = {"y": x.size, "warp_m": threads // LANES, "part_m": blocks}.get(base.replace("_l", "_m"), threads)
+        cols = {"y": x.size, "warp_m": threads // LANES, "part_m": blocks}.get(
+            base.replace("_l", "_m"), threads
+        )
         rows = last[name] // cols + 1
         title, note = _title_and_note(rung, base, rows, tiles.get("PER", 0))
         note = note if name in (base, f"{base}_0") else ""
