@@ -255,11 +255,11 @@ RUNGS = (
         ),
         build_split,
         split_rules,
-        {"BLOCKS": (264, 132, 528, 8, 4), "BLOCK": (512, 1024, 256, 128, 32), "LOADS": (8, 4, 2, 1)},
+        {"BLOCKS": (264, 132, 512, 8, 4), "BLOCK": (512, 1024, 256, 128, 32), "LOADS": (8, 4, 2, 1)},
         {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1},
         {"BLOCKS": 8, "BLOCK": 32, "LOADS": 1},
         {"BLOCKS": 132, "BLOCK": 1024},
-        {"BLOCKS": 528, "BLOCK": 256},
+        {"BLOCKS": 512, "BLOCK": 256},
         cpu_title=mark("parts of the rows, then merged"),
     ),
 )
