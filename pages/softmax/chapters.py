@@ -109,7 +109,7 @@ CHAPTERS = (
         mark("One row, several blocks"),
         (
             mark("A long row has too many numbers for the registers of one block. A cluster is a group of blocks that run at the same time and reach each other’s shared memory."),
-            mark("Each block keeps a part of the row. After one barrier, each warp reads [m](filter) and [l](workspace) of all blocks. x is still read once."),
+            mark("Each block keeps a part of the row. After one barrier, each warp reads [m](filter) and [l](workspace) of all blocks, and x is read only once."),
         ),
         {"rung": "cluster"},
         readable=("warp_m", "warp_l"),
@@ -121,6 +121,7 @@ CHAPTERS = (
             "softmax/library", "real",
             mark("It takes {real_time}. {real_against_library}"),
         ),
+        nudge=mark("Even longer rows are split over many blocks: the kernel [a row in many blocks](/softmax?rung=split) merges the parts in a second launch."),
     ),
     Chapter(
         mark("What is left to gain?"),
