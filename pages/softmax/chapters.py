@@ -121,7 +121,7 @@ CHAPTERS = (
             "softmax/library", "real",
             mark("It takes {real_time}. {real_against_library}"),
         ),
-        nudge=mark("Even longer rows are split over many blocks: the kernel [a row in many blocks](/softmax?rung=split) merges the parts in a second launch."),
+        nudge=mark("A row of any length can be split over many blocks; a second launch then merges their parts."),
     ),
     Chapter(
         mark("What is left to gain?"),

@@ -97,7 +97,7 @@ class PartSteps(RowSteps):
         heads = np.arange(0, self.threads, LANES)
         of_warp = part(state, heads)
         writes = {f"warp_{name}": (np.arange(len(heads)), values) for name, values in of_warp.items()}
-        yield Step(kind, (self.blocks, len(heads)), heads, {}, writes, **totals(state))
+        yield Step(kind, (self.blocks, len(heads)), heads, {}, writes, **totals(of_warp))
         return of_warp
 
     def spread(self, parts: State, lanes: np.ndarray) -> State:

@@ -151,7 +151,7 @@ def _title_and_note(rung: str, name: str, rows: int, per: int) -> tuple[str, str
             return name, note
         return (tr("partial, for m") if name == "partial_m" else tr("partial, for l")), note
     if name in ("part_m", "part_l"):
-        return name, tr("one value per part of the row")
+        return name, tr("one value per part")
     return {"y": ("y = softmax(x)", "")}.get(name, (name, tr("one value per warp")))
 
 

@@ -161,6 +161,19 @@ def test_each_blocks_shared_memory_equals_its_stores(rung, n, order):
             np.testing.assert_allclose(own, values, rtol=3e-6)
 
 
+@pytest.mark.parametrize("rung", long_rows.BLOCKS)
+@pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
+def test_m_and_l_so_far_are_those_of_the_row_once_it_is_read(rung, n):
+    x = softmax_inputs.row(softmax_inputs.SMALL, n)
+    scene = softmax_scene(rung, SMALL[rung], x)
+    readings = {r.label: r.values for r in scene.readings}
+    m, l = merged(x)  # noqa: E741
+    read = np.flatnonzero(readings["bytes of x read"] >= x.nbytes)
+    first = read[0] + (2 if rung == "softmax/cluster" else 0)  # maxima, then exponentials
+    np.testing.assert_array_equal(readings["m so far"][first:], np.float32(m))
+    np.testing.assert_allclose(readings["l so far"][first:], l, rtol=1e-5)
+
+
 @pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
 def test_parts_of_a_row_equal_what_the_first_launch_stores(n):
     x = softmax_inputs.row(softmax_inputs.SMALL, n)
