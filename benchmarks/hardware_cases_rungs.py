@@ -309,7 +309,7 @@ SOFTMAX = tuple(
     for shape, tiles in (
         (SoftmaxShape(16, 512), {}),
         (SoftmaxShape(7, 333), {"BLOCK": 128, "WARPS": 4}),
-        (SoftmaxShape(3, 77), {"BLOCK": 32, "WARPS": 1}),
+        (SoftmaxShape(3, 77), {"BLOCK": 32, "WARPS": 1, "BLOCKS": 8}),
     )
     for case in steps(rung, shape, **{name: value for name, value in tiles.items() if name in rung.tiles})
 )

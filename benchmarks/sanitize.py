@@ -100,6 +100,7 @@ NARROW = AttentionShape(1, 1, 70, 16)  # few sums: a warp may own 32 keys with 6
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
+SOFTMAX_LONG = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
 # Maps in each layout, whose rows are whole float4 or not; rows of both sorts. For the ladders of maps and of rows.
 NORM_MAPS = tuple(
@@ -221,7 +222,12 @@ def _fusion():
 
 
 def _softmax():
-    yield from ((rung, *SOFTMAX) for rung in softmax_ladder.RUNGS)
+    yield from ((rung, *SOFTMAX) for rung in softmax_ladder.RUNGS if rung not in softmax_ladder.LONG)
+
+
+def _softmax_long():
+    """Yields rungs of several blocks a row. The rows begin at all distances from a multiple of 16 bytes."""
+    yield from ((rung, *SOFTMAX_LONG) for rung in softmax_ladder.LONG)
 
 
 def _elementwise():
@@ -285,6 +291,7 @@ RUNS = {
     "memory": _memory,
     "fusion": _fusion,
     "softmax": _softmax,
+    "softmax-long": _softmax_long,
     "elementwise": _elementwise,
     "optimizer": _optimizer,
     "cross-entropy": _cross_entropy,

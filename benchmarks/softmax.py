@@ -32,6 +32,7 @@ SHAPES = (
     SoftmaxShape(8192, 1024),
     SoftmaxShape(32768, 1024),
     SoftmaxShape(64, 50257),
+    SoftmaxShape(256, 128256),
     SoftmaxShape(65536, 128),
     SoftmaxShape(4096, 8192),
     SoftmaxShape(1001, 777),
@@ -44,6 +45,13 @@ SETS = {  # of tile sizes, besides the default
     "softmax/registers": [
         {"PER": 2}, {"PER": 8}, {"PER": 16}, {"PER": 32}, {"BLOCK": 128}, {"BLOCK": 128, "PER": 8}, {"BLOCK": 512},
         {"BLOCK": 1024}, {"BLOCK": 1024, "PER": 8}, {"BLOCK": 32}, {"BLOCK": 32, "PER": 32},
+    ],
+    "softmax/cluster": [
+        {"CLUSTER": 4, "BLOCK": 512}, {"CLUSTER": 8, "BLOCK": 256}, {"CLUSTER": 4, "PER": 16}, {"CLUSTER": 8, "PER": 32},
+        {"BLOCK": 128, "PER": 8},
+    ],
+    "softmax/split": [
+        {"BLOCKS": 132, "BLOCK": 1024}, {"BLOCKS": 512, "BLOCK": 256}, {"BLOCKS": 132}, {"LOADS": 4}, {"BLOCK": 1024},
     ],
 }  # fmt: skip
 BUDGET = Budget(samples=100, seconds=3.0, warm_up_s=0.05)

@@ -12,6 +12,7 @@ from kernels.model.tokens import tokens
 ROOT = Path(__file__).parent
 SHARED = "cuda"
 HOPPER_HEADER = "cuda/hopper.cuh"
+CLUSTER_HEADER = "cuda/cluster.cuh"
 MAX_CACHED = 1024  # texts: more than there are files, fewer than there are chains
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
@@ -67,6 +68,12 @@ def translation_unit(path: str) -> str:
 def needs_hopper(path: str) -> bool:
     """Returns whether a source uses instructions that only Hopper has (sm_90a): whether it includes their header."""
     return HOPPER_HEADER in _all_headers(path)
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def needs_clusters(path: str) -> bool:
+    """Returns whether a source uses instructions of clusters (sm_90 and later): whether it includes their header."""
+    return CLUSTER_HEADER in _all_headers(path)
 
 
 def _all_headers(path: str) -> set[str]:

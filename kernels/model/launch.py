@@ -44,6 +44,11 @@ def hopper(shape: Any) -> tuple[int, int]:
     return HOPPER
 
 
+def clusters(shape: Any) -> tuple[int, int]:
+    """Returns the compute capability that brought clusters (PTX ISA, "mapa", "Target ISA notes"). Later ones have them."""
+    return 9, 0
+
+
 def ampere_for(*dtypes: str) -> Callable[[Any], tuple[int, int]]:
     """Returns the capability of a rung that needs `ampere` only for these element types."""
     return lambda shape: ampere(shape) if shape.dtype in dtypes else any_gpu(shape)

@@ -11,6 +11,7 @@ import numpy as np
 
 TILE = 1024  # numbers of a row at a time for a running maximum and sum
 IN_CACHE = 2**16  # numbers of whole rows at a time that stay in a cache: 256 KB
+SCRATCH = 2**13  # exponentials of whole rows at a time that are not kept: 32 KB
 QUIET = {"invalid": "ignore", "over": "ignore", "divide": "ignore"}  # infinities give NaN, which is correct
 
 
@@ -44,6 +45,39 @@ def registers(x: np.ndarray, y: np.ndarray, N) -> None:
     """Compute a few rows at a time, with each number read from memory once."""
     for row, out in _few_rows(x, y):
         three_pass(row, out, N)
+
+
+def split_parts(x: np.ndarray, part_m: np.ndarray, part_l: np.ndarray, N, splits) -> None:
+    """Compute the maximum and the sum of each of the parts [M, splits] of all rows."""
+    for rows, split, cols in _parts(x, int(splits)):
+        part = x[rows, cols]
+        part_m[rows, split], part_l[rows, split] = running(part, np.empty_like(part))
+
+
+def split_finish(x: np.ndarray, part_m: np.ndarray, part_l: np.ndarray, y: np.ndarray, N, splits) -> None:
+    """Merge the parts of each row, then compute its results part by part."""
+    with np.errstate(**QUIET):
+        m = np.fmax.reduce(part_m, axis=1, keepdims=True)
+        base = np.where(m == -np.inf, np.float32(0), m)
+        l = (part_l * np.exp(part_m - base)).sum(axis=1, keepdims=True)  # noqa: E741
+    for rows, _, cols in _parts(x, int(splits)):
+        _finish(x[rows, cols], y[rows, cols], m[rows], l[rows])
+
+
+def _parts(x: np.ndarray, splits: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Yields (rows, the column of part_m, columns) of each part. As in the kernel, a part after the first begins at a
+    multiple of four floats from the beginning of x."""
+    M, N = x.shape
+    if splits == 1:
+        rows = max(1, SCRATCH // N)
+        yield from ((slice(i, i + rows), slice(0, 1), slice(0, N)) for i in range(0, M, rows))
+        return
+    for row in range(M):
+        before = row * N % 4
+        length = 4 * -(-(before + N) // (4 * splits))
+        for split in range(splits):
+            start = split * length - before
+            yield slice(row, row + 1), slice(split, split + 1), slice(max(start, 0), max(start + length, 0))
 
 
 def running(x: np.ndarray, scratch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

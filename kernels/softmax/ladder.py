@@ -1,4 +1,5 @@
-"""Softmax along the rows of a matrix: from the definition, which overflows, to a row that is read once, and PyTorch's."""
+"""Softmax along the rows of a matrix: from the definition, which overflows, to a row that is read once; long rows over
+several blocks; and PyTorch's."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ import numpy as np
 
 from kernels.i18n import mark, tr
 from kernels.libraries import torch as torch_library
-from kernels.model.launch import ceil, launch
-from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import index_rules, max_rules
+from kernels.model.launch import ceil, clusters, launch
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program, Tiles
+from kernels.model.rules import OTHER_REGISTERS, REGISTERS, index_rules, max_rules, too_many_registers
 from kernels.model.rung import Cost, Ladder, Rung
 from kernels.softmax import cpu, library
 from kernels.softmax.presets import SOFTMAX_PRESETS
@@ -26,7 +27,10 @@ WORK = {
     "online": (2, 9),
     "warp-shuffle": (2, 9),
     "registers": (1, FLOPS),
+    "cluster": (1, FLOPS),
+    "split": (2, 7),
 }
+FLOATS_BEFORE = 3  # at most, between a multiple of 16 bytes and a row
 WRITES = 1  # all of them write y once
 
 
@@ -59,6 +63,39 @@ def build_warp(s: SoftmaxShape, tiles: Tiles) -> Program:
     return Program(buffers(s), (step,))
 
 
+def build_cluster(s: SoftmaxShape, tiles: Tiles) -> Program:
+    """Returns a launch of a cluster for each row."""
+    args = "x", "y", np.int32(s.N)
+    step = launch(
+        "softmax/06_cluster.cu", (s.M * tiles["CLUSTER"],), tiles["BLOCK"], args, cpu.registers, tiles,
+        cpu_name="few_rows",
+    )  # fmt: skip
+    return Program(buffers(s), (step,))
+
+
+def splits_of(s: SoftmaxShape, tiles: Tiles) -> int:
+    """Returns how many blocks share a row: those of the grid, divided by the rows."""
+    return max(1, tiles["BLOCKS"] // s.M)
+
+
+def build_split(s: SoftmaxShape, tiles: Tiles) -> Program:
+    """Returns the two launches, with a maximum and a sum for each part of a row between them."""
+    splits = splits_of(s, tiles)
+    parts = tuple(Buffer(name, WORKSPACE, (s.M, splits)) for name in ("part_m", "part_l"))
+    grid, block, extents = (s.M * splits,), tiles["BLOCK"], (np.int32(s.N), np.int32(splits))
+    defines = {name: tiles[name] for name in ("BLOCK", "LOADS")}
+    steps = (
+        launch(
+            "softmax/07_split_parts.cu", grid, block, ("x", "part_m", "part_l", *extents), cpu.split_parts, defines
+        ),
+        launch(
+            "softmax/08_split_finish.cu", grid, block, ("x", "part_m", "part_l", "y", *extents), cpu.split_finish,
+            defines,
+        ),
+    )  # fmt: skip
+    return Program(buffers(s) + parts, steps)
+
+
 def build_library(s: SoftmaxShape, tiles: Tiles) -> Program:
     return Program(buffers(s), (LibraryCall("torch_softmax", ("x", "y"), None, library.Softmax),))
 
@@ -67,7 +104,8 @@ def build_library(s: SoftmaxShape, tiles: Tiles) -> Program:
 def _cost(passes: int, operations: int):
     def cost(s: SoftmaxShape, program: Program) -> Cost:
         """Returns the cost with the bytes of every pass over x and of y. Cache hits in later passes are not subtracted."""
-        return Cost(operations * s.elements, 4 * (passes + WRITES) * s.elements, 0)
+        workspace = program.nbytes(WORKSPACE)
+        return Cost(operations * s.elements, 4 * (passes + WRITES) * s.elements, workspace)
 
     return cost
 
@@ -91,13 +129,45 @@ def registers_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
     yield from max_rules(tr("N (a row in BLOCK*PER registers)"), s.N, tiles["BLOCK"] * tiles["PER"])
 
 
+def cluster_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules on N, on the grid and on the registers of a thread."""
+    block, per = tiles["BLOCK"], tiles["PER"]
+    yield from max_rules(
+        tr("N + {floats} (a row in CLUSTER*BLOCK*PER registers)", floats=FLOATS_BEFORE),
+        s.N + FLOATS_BEFORE,
+        tiles["CLUSTER"] * block * per,
+    )
+    yield from index_rules({tr("{formula} (grid.x)", formula="M*CLUSTER"): s.M * tiles["CLUSTER"]}, 0)
+    if per + OTHER_REGISTERS > REGISTERS // block:
+        yield too_many_registers(f"PER + {OTHER_REGISTERS}", per + OTHER_REGISTERS, REGISTERS // block, block)
+
+
+def split_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules on N and on the grid: the last index of a thread may be a turn of its block and a group of four
+    columns in each part beyond the row."""
+    splits = splits_of(s, tiles)
+    yield from index_rules({"N": s.N}, 4 * (tiles["BLOCK"] * tiles["LOADS"] + splits))
+    yield from index_rules({tr("{formula} (grid.x)", formula="M*splits"): s.M * splits}, 0)
+
+
 def library_rules(s: SoftmaxShape, tiles: Tiles) -> tuple[str, ...]:
     """Returns no rule: PyTorch says itself what it supports."""
     return ()
 
 
-def _rung(name: str, title: str, idea: str, build, rules, tiles, **on_cpu: str) -> Rung:
-    return Rung(f"softmax/{name}", title, idea, build, _cost(*WORK[name]), rules, TOLERANCE, tiles, **on_cpu)
+def _rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, **facts) -> Rung:
+    return Rung(
+        f"softmax/{name}",
+        title,
+        idea,
+        build,
+        _cost(*WORK[name]),
+        rules,
+        TOLERANCE,
+        tiles,
+        sets=sets or None,
+        **facts,
+    )
 
 
 RUNGS = (
@@ -155,7 +225,45 @@ RUNGS = (
         {"BLOCK": (256, 128, 512, 1024, 32), "PER": (4, 8, 16, 32, 2)},
         cpu_title=mark("three passes, a few rows at a time in the cache"),
     ),
+    _rung(
+        "cluster",
+        mark("a row in a cluster"),
+        mark(
+            "Several blocks keep one long row in their registers and read it once, 16 bytes at a time. They exchange "
+            "maximum and sum through shared memory."
+        ),
+        build_cluster,
+        cluster_rules,
+        {"CLUSTER": (2, 4, 8), "BLOCK": (1024, 512, 256, 128, 32), "PER": (28, 32, 16, 8, 4)},
+        {"BLOCK": 32, "PER": 4},
+        {"CLUSTER": 4, "BLOCK": 32, "PER": 4},
+        {"BLOCK": 128, "PER": 4},
+        {"CLUSTER": 4, "BLOCK": 128, "PER": 4},
+        {"CLUSTER": 4, "BLOCK": 512},
+        {"CLUSTER": 8, "BLOCK": 256},
+        capability=clusters,
+        not_on_cpu=mark(
+            "a processor has no clusters of blocks; without them this is three passes, a few rows at a time in the cache"
+        ),
+    ),
+    _rung(
+        "split",
+        mark("a row in many blocks"),
+        mark(
+            "For rows of any length: each block computes maximum and sum of a part. A second launch merges the parts "
+            "and reads x again."
+        ),
+        build_split,
+        split_rules,
+        {"BLOCKS": (264, 132, 512, 8, 4), "BLOCK": (512, 1024, 256, 128, 32), "LOADS": (8, 4, 2, 1)},
+        {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1},
+        {"BLOCKS": 8, "BLOCK": 32, "LOADS": 1},
+        {"BLOCKS": 132, "BLOCK": 1024},
+        {"BLOCKS": 512, "BLOCK": 256},
+        cpu_title=mark("parts of the rows, then merged"),
+    ),
 )
+LONG = RUNGS[-2:]  # several blocks share a row
 
 LIBRARY = Rung(
     name="softmax/library",

@@ -22,7 +22,8 @@ from pages.parts import rung_address
 from pages.parts.address import MAX_TEXT_CHARS, Number, Values, fewest_resets
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 from visuals.softmax import inputs
-from visuals.softmax.scene import softmax_scene, visible_columns
+from visuals.softmax.plan import blocks_of, threads_of
+from visuals.softmax.scene import MAX_THREADS, softmax_scene, visible_columns
 
 LADDER = LADDERS["softmax"]
 STAGE_RUNGS = LADDER.only(
@@ -59,16 +60,23 @@ def default_tiles_for(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
     """Returns precompiled tile sizes for a row: the defaults if its threads then run TURNS loop iterations.
 
     Otherwise the largest BLOCK below the default with as many iterations, else the smallest. For a rung that keeps the
-    row in registers: the fewest registers that hold it."""
+    row in registers: the fewest registers that hold it. For a rung of many blocks: its default grid, or the smallest."""
     n, defaults = shape.N, rung.default_tiles
     sets = [t for t in rung.tile_sets(shape.with_(N=1)) if not any(rung.rules(shape, t))]
     if "PER" in defaults:
-        return min(sets, key=lambda t: (t["BLOCK"] * t["PER"], -t["BLOCK"]), default=defaults)
+        return min(sets, key=lambda t: (_threads(t) * t["PER"], -t["BLOCK"]), default=defaults)
+    if "BLOCKS" in defaults:
+        return defaults if shape.elements >= MIN_ITERATIONS * _threads(defaults) else min(sets, key=_threads)
     if "BLOCK" not in defaults or n >= MIN_ITERATIONS * defaults["BLOCK"]:
         return defaults
     smaller = [t for t in sets if t["BLOCK"] < defaults["BLOCK"]]
     busy = [t for t in smaller if n >= MIN_ITERATIONS * t["BLOCK"]]
     return max(busy, key=lambda t: t["BLOCK"]) if busy else min(smaller, key=lambda t: t["BLOCK"])
+
+
+def _threads(tiles: Mapping[str, int]) -> int:
+    """Returns how many threads share a row, or all rows of a grid of BLOCKS."""
+    return tiles["BLOCK"] * tiles.get("CLUSTER", 1) * tiles.get("BLOCKS", 1)
 
 
 ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT, fit=default_tiles_for)
@@ -130,8 +138,11 @@ def logits_kind(name: str | None) -> str:
 
 
 def tiles_at(query: rung_address.Selection, n: int) -> dict[str, int]:
-    """Returns the tile sizes for a row of n numbers: the page's if the rung can run the row with them."""
-    fits = not any(query.rung.rules(SoftmaxShape(1, n), query.tiles))
+    """Returns the tile sizes for a row of n numbers: the page's if the rung can run the row with them, in no more blocks
+    than the stage shows."""
+    broken = any(query.rung.rules(SoftmaxShape(1, n), query.tiles))
+    name = query.rung.name
+    fits = not broken and (blocks_of(name, query.tiles) == 1 or threads_of(name, query.tiles) <= MAX_THREADS)
     return dict(query.tiles) if fits else default_tiles_for(query.rung, SoftmaxShape(1, n))
 
 

@@ -92,7 +92,7 @@ CHAPTERS = (
     Chapter(
         mark("Read the row once"),
         (
-            mark("The last kernel loads the row into registers and keeps it there. Maximum, sum and results all come from registers."),
+            mark("This kernel loads the row into registers and keeps it there. Maximum, sum and results all come from registers."),
             mark("x is read once and y written once. Fewer bytes are not possible."),
         ),
         {"rung": "registers"},
@@ -104,6 +104,24 @@ CHAPTERS = (
             "softmax/three-pass", "real",
             mark("It takes {real_time}. {real_against_three_pass}"),
         ),
+    ),
+    Chapter(
+        mark("One row, several blocks"),
+        (
+            mark("A long row has too many numbers for the registers of one block. A cluster is a group of blocks that run at the same time and reach each other’s shared memory."),
+            mark("Each block keeps a part of the row. After one barrier, each warp reads [m](filter) and [l](workspace) of all blocks, and x is read only once."),
+        ),
+        {"rung": "cluster"},
+        readable=("warp_m", "warp_l"),
+        step=8,
+        loop=(7, 11),
+        size="real",
+        question=faster(
+            mark("Take long rows now: {real_shape}. Your guess: is it faster than PyTorch’s softmax?"),
+            "softmax/library", "real",
+            mark("It takes {real_time}. {real_against_library}"),
+        ),
+        nudge=mark("A row of any length can be split over many blocks; a second launch then merges their parts."),
     ),
     Chapter(
         mark("What is left to gain?"),

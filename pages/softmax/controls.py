@@ -39,11 +39,16 @@ def read(page: str, visible: bool) -> tuple[Selection, address.Row, Link]:
 
 
 REAL = SOFTMAX_PRESETS["softmax-large"].shape
+# Of the rungs for rows that are too long for one block.
+REAL_LONG = {
+    "softmax/cluster": SOFTMAX_PRESETS["softmax-gpt2"].shape,
+    "softmax/split": SOFTMAX_PRESETS["softmax-long"].shape,
+}
 
 
 def sizes(query: Selection) -> Sizes:
     """Returns how the strip names a shape, and one beyond the caches."""
-    return Sizes(name, lambda shape: REAL, ADDRESS.chosen_tiles(query))
+    return Sizes(name, lambda shape: REAL_LONG.get(query.rung.name, REAL), ADDRESS.chosen_tiles(query))
 
 
 def name(s: SoftmaxShape) -> str:

@@ -17,7 +17,9 @@ from kernels.records import availability
 AMPERE, HOPPER = (8, 0), (9, 0)
 # By the PTX ISA's "Target ISA notes" each requires sm_80.
 NEEDS_AMPERE = re.compile(r"cp\.async|m16n8k(?:16|32)|cvt\.\S*(?:f16x2|bf16x2)\.f32|mma\.\S*\.bf16|\.tf32")
-NEEDS_HOPPER = re.compile(r"wgmma\.|cp\.async\.bulk|setmaxnreg|mbarrier\.try_wait")  # these sm_90
+NEEDS_HOPPER = re.compile(
+    r"wgmma\.|cp\.async\.bulk|setmaxnreg|mbarrier\.try_wait|barrier\.cluster|mapa\."
+)  # these sm_90
 needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
 
 

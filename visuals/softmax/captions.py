@@ -72,6 +72,28 @@ TEMPLATES = IN_A_PASS | {
     "whole_l": mark("Each thread adds the values that the warps stored. The sum of the row is [l](workspace) = {1}."),
     "put": mark("Store {0} of {1}, from registers to [y](output). Thread {2} writes {3} · (1 / l) = {5}, with l = {4}."),
     "put_nan": mark("Store {0} of {1}, from registers to [y](output). Thread {2} has {3}, and l = {4}. Its y is NaN (not a number)."),
+    # -- a row in several blocks ---------------------------------------------------------------------------
+    "load_fours": mark("Load {0} of {1}. The row is cut into {2} parts of {3} columns, one for each block. Each thread loads four numbers of [x](input) at once into registers."),
+    "load_fours_rest": mark("Load {0} of {1}. The row is cut into {2} parts of {3} columns, one for each block. Threads that load up to four numbers of [x](input) at once: {4}. Threads that set their registers to −∞: {5}."),
+    "own_max": mark("Each thread finds the largest number in its registers: its [m](filter). Thread {0} of block {1} has m = {2}. x is not read again."),
+    "own_exp": mark("Each thread replaces its numbers by exp(x − m), with its own maximum [m](filter), and adds them. "
+    "Thread {0} of block {1} has m = {2}. Its first result is {3}, and its sum is [l](workspace) = {4}."),
+    "cluster_ml": mark("The first lane of each warp stores [m](filter) and [l](workspace) in the shared memory of its block. Blocks: {0}, warps: {1}. "
+    "Then all threads of the cluster wait at its barrier."),
+    "fetch_ml": mark("Each warp reads [m](filter) and [l](workspace) of all warps of the cluster, also from the shared memory of the other blocks. "
+    "Lane {0} reads those of warp {1} of block {2}: m = {3} and l = {4}."),
+    "whole_ml": mark("The lanes of each warp merge these values in five exchanges. All threads then have the maximum of the row [m](filter) = {0} and the sum [l](workspace) = {1}."),
+    "put_own": mark("Store {0} of {1}, from registers to [y](output). Thread {2} of block {3} multiplies {4} by exp(own m − m) / l = {5}. It writes {6}."),
+    "put_own_nan": mark("Store {0} of {1}, from registers to [y](output). Thread {2} of block {3} multiplies {4} by exp(own m − m) / l = {5}. Its y is NaN (not a number)."),
+    "part_fours": mark("First launch, loop iteration {0} of {1}. The row is cut into {2} parts of {3} columns, one for each block. Each active thread loads up to four numbers of [x](input) at once. "
+    "Thread {4} of block {5} now has [m](filter) = {6} and [l](workspace) = {7}."),
+    "block_ml": mark("The first lane of each warp stores [m](filter) and [l](workspace) in the shared memory of its block. Blocks: {0}, warps: {1}. "
+    "Then the threads of each block wait at its barrier."),
+    "store_parts": mark("Warp 0 of each block merges the values of its warps. Thread 0 stores them as part_m and part_l in global memory. Parts: {0}. "
+    "Block 0 stores m = {1} and l = {2}. The first launch ends."),
+    "read_parts": mark("Second launch. Each warp reads [m](filter) and [l](workspace) of all parts. Parts: {0}. Lane {1} reads those of part {2}: m = {3} and l = {4}."),
+    "again": mark("Second read of [x](input), loop iteration {0} of {1}. Thread {2} of block {3} writes [y](output) = exp({4} − m) · (1 / l) = {7}, with m = {5} and l = {6}."),
+    "again_nan": mark("Second read of [x](input), loop iteration {0} of {1}. Thread {2} of block {3} reads {4}, with m = {5} and l = {6}. Its y is NaN (not a number)."),
 }  # fmt: skip
 
 
@@ -114,4 +136,18 @@ MARKS: dict[str, dict[str, str]] = {
         "whole_m": "value = COMBINE(value, warp_values[warp])", "whole_l": "value = COMBINE(value, warp_values[warp])", "put": "y[col] = ",
         "put_nan": "y[col] = ",
     },
+    "softmax/cluster": {
+        "load_fours": "values[i] = load_four", "load_fours_rest": "values[i] = load_four", "own_max": "own.m = fmaxf(own.m",
+        "own_exp": "values[i] = exp_of", "swap_ml": "all = over_warp(own)", "cluster_ml": "wait_for_cluster();",
+        "fetch_ml": "load_from(warp / WARPS", "whole_ml": "all = over_warp(all)", "put_own": "store_four(y",
+        "put_own_nan": "store_four(y",
+    },
+    "softmax/split": {
+        "part_fours": "values[i] = load_four", "swap_ml": "all = over_warp(own)", "block_ml": "__syncthreads();",
+        "store_parts": "part_m[blockIdx.x] = all.m",
+        "read_parts": "merge(all, {part_m[i]", "whole_ml": "all = over_warp(all)", "again": "store_four(y",
+        "again_nan": "store_four(y",
+    },
 }  # fmt: skip
+# The kinds of steps of the second launch.
+SECOND_LAUNCH = {"softmax/split": ("read_parts", "whole_ml", "again", "again_nan")}

@@ -3,20 +3,22 @@ all threads' values. Infinities and NaN are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
 
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
-from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
+from visuals.scene.parts import Annotation, Captions, Group, Reading, Source, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import BITS, LANES, mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
-from visuals.softmax.captions import MARKS, template
-from visuals.softmax.plan import Step, run_rung, steps_of, threads_of
+from visuals.softmax import long_rows
+from visuals.softmax.captions import MARKS, SECOND_LAUNCH, template
+from visuals.softmax.plan import RunResult, blocks_of, run_rung, steps_of, threads_of
+from visuals.softmax.rows import Step
 
 ORDER = mark("step by step")
 ORDER_NOTE = mark(
@@ -33,8 +35,9 @@ MAX_ANNOTATED = 32  # threads; with more, cells have no notes
 # Every tensor but x, and its role.
 ROLES = {
     "values": "input", "m": "filter", "l": "workspace", "partial_m": "filter", "partial_l": "workspace", "warp_m": "filter",
-    "warp_l": "workspace", "y": "output",
+    "warp_l": "workspace", "part_m": "filter", "part_l": "workspace", "y": "output",
 }  # fmt: skip
+MAX_THREADS = 1024  # shown of a row in several blocks
 
 
 def visible_columns(N: int) -> int:
@@ -51,12 +54,13 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, row_note
     r = _record(rung, steps)
     threads = threads_of(rung, tiles)
     tensors = _tensors(rung, tiles, x, steps, row_note)
+    first_source, *next_sources = _sources(rung, result, steps)
     sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
     return Scene(
         key=f"{rung} {sizes} {_digest(x)} {row_note}",
         title=tr(find(rung).title),
         tensors=tuple(tensors.values()),
-        groups=_groups(tensors, threads),
+        groups=_part_groups(tensors, blocks_of(rung, tiles)) if rung in long_rows.BLOCKS else _groups(tensors, threads),
         steps=r.steps,
         step_name=tr("step"),
         order_name=tr(ORDER),
@@ -66,13 +70,27 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, row_note
         captions=r.captions(),
         readings=_readings(rung, steps, r, x.size),
         annotations=tuple(_annotations(tensors, threads, steps)),
-        source=source_of(
-            result.launch.source, tuple(MARKS[rung].values()), r.marks(),
-            notes=margin(result.counters, result.launch.source.rpartition("/")[2]), detail=resources(result.launch),
-        ),
+        source=first_source,
+        next_sources=tuple(next_sources),
         lanes=r.lanes(),
         finite=False,
     )  # fmt: skip
+
+
+def _sources(rung: str, result: RunResult, steps: Sequence[Step]) -> Iterator[Source]:
+    """Yields the source of each launch, from its first step on."""
+    second = [step.kind in SECOND_LAUNCH.get(rung, ()) for step in steps]
+    starts = [0, second.index(True)] if True in second else [0]
+    for launch, start, stop in zip(result.launches, starts, [*starts[1:], len(steps)], strict=True):
+        kinds = list(dict.fromkeys(step.kind for step in steps[start:stop]))
+        yield source_of(
+            launch.source,
+            [MARKS[rung][kind] for kind in kinds],
+            np.array([kinds.index(step.kind) for step in steps[start:stop]]),
+            notes=margin(result.counters, launch.source.rpartition("/")[2]),
+            detail=resources(launch),
+            since=start,
+        )
 
 
 def _digest(x: np.ndarray) -> str:
@@ -85,20 +103,30 @@ def _tensors(
     rung: str, tiles: Mapping[str, int], x: np.ndarray, steps: Sequence[Step], row_note: str
 ) -> dict[str, Tensor]:
     """Returns x and the tensors that the steps write, by name."""
-    threads = threads_of(rung, tiles)
+    blocks = blocks_of(rung, tiles)
+    threads = threads_of(rung, tiles) // blocks  # of a block
     last: dict[str, int] = {}
     for step in steps:
         for name, (cells, _) in step.writes.items():
             last[name] = max(last.get(name, 0), int(cells.max()))
     x_note = row_note or trn("{n} number", "{n} numbers", x.size)
     tensors = {"x": Tensor("x", "x", "x", "input", 1, 1, x.size, x, note=x_note)}
-    for name in [n for n in ROLES if n in last]:
-        cols = x.size if name == "y" else threads // LANES if name in ("warp_m", "warp_l") else threads
+    for name in sorted(last, key=lambda name: list(ROLES).index(_base(name))):
+        base = _base(name)
+        cols = {"y": x.size, "warp_m": threads // LANES, "part_m": blocks}.get(
+            base.replace("_l", "_m"), threads
+        )
         rows = last[name] // cols + 1
-        title, note = _title_and_note(rung, name, rows, tiles.get("PER", 0))
-        symbol = "partial" if name in PARTIAL and rung != ONLINE else name
-        tensors[name] = Tensor(name, symbol, title, ROLES[name], 1, rows, cols, note=note)
+        title, note = _title_and_note(rung, base, rows, tiles.get("PER", 0))
+        note = note if name in (base, f"{base}_0") else ""
+        symbol = "partial" if name in PARTIAL and rung != ONLINE else base
+        tensors[name] = Tensor(name, symbol, title, ROLES[base], 1, rows, cols, note=note)
     return tensors
+
+
+def _base(name: str) -> str:
+    """Returns the name of a tensor without the number of its block: "warp_m" for "warp_m_1"."""
+    return name.rstrip("0123456789").rstrip("_")
 
 
 def _title_and_note(rung: str, name: str, rows: int, per: int) -> tuple[str, str]:
@@ -122,6 +150,8 @@ def _title_and_note(rung: str, name: str, rows: int, per: int) -> tuple[str, str
         if rung == ONLINE:
             return name, note
         return (tr("partial, for m") if name == "partial_m" else tr("partial, for l")), note
+    if name in ("part_m", "part_l"):
+        return name, tr("one value per part")
     return {"y": ("y = softmax(x)", "")}.get(name, (name, tr("one value per warp")))
 
 
@@ -145,6 +175,19 @@ def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
         Group(register_rows, "registers", registers),
     ]
     return (*groups, *([Group(shared, "shared", tr("shared memory of the block"))] if shared else []))
+
+
+def _part_groups(tensors: Mapping[str, Tensor], blocks: int) -> tuple[Group, ...]:
+    """Returns global memory, the registers of each block, then the shared memory of all."""
+    groups = [Group((("x",), ("y",)), "global", tr("global memory"))]
+    if "part_m" in tensors:
+        groups.append(Group((("part_m", "part_l"),), "workspace", tr("workspace in global memory")))
+    for b in range(blocks):
+        names = [f"{name}_{b}" for name in ("values", "m", "l")]
+        rows = tuple((name,) for name in names if name in tensors)
+        groups.append(Group(rows, "registers", tr("registers of block {n}", n=b)))
+    groups.append(Group((("warp_m", "warp_l"),), "shared", tr("shared memory, one row per block")))
+    return tuple(groups)
 
 
 # -- steps -----------------------------------------------------------------------------------------------

@@ -146,13 +146,12 @@ def outcomes(x: np.ndarray, tiles: Mapping[str, Mapping[str, int]]) -> list[Outc
             result = run_rung(name, tuple(sizes.items()), np.ascontiguousarray(x).tobytes())
         except RuleError:  # no compiler here for these tile sizes: the page says so in place of the scene
             continue
-        total = result.counters.total
         words, right = verdict(result.output, ref, scale, find(name).tolerance)
         results.append(
             Outcome(
                 name,
-                total["bytes_ld"] / x.nbytes,
-                total["bytes_st"] / x.nbytes,
+                result.moved("ld") / x.nbytes,
+                result.moved("st") / x.nbytes,
                 ladder.reads(name),
                 words,
                 right,

@@ -13,6 +13,7 @@ from kernels.engines.emulator import ptx_archive
 from kernels.engines.emulator.compiler import compile
 
 HOPPER = "compute_90a"  # the target of sources with instructions that only Hopper has
+CLUSTERS = "compute_90"  # the oldest target that has clusters
 FOLDER = Path(__file__).parents[2]  # a folder for each topic
 Defines = tuple[tuple[str, int], ...]
 
@@ -22,6 +23,8 @@ def options(defines: Defines, source: str = "") -> tuple[str, ...]:
     standard, target, *others = compile.OPTIONS
     if source and sources.needs_hopper(source):
         target = f"--gpu-architecture={HOPPER}"
+    elif source and sources.needs_clusters(source):
+        target = f"--gpu-architecture={CLUSTERS}"
     return (standard, target, *others, *(f"-D{name}={value}" for name, value in defines))
 
 

@@ -30,8 +30,18 @@ RUNGS = {rung.name: rung for rung in softmax_ladder.RUNGS}
 SAFE = [name for name in RUNGS if name != "softmax/unsafe"]
 ENGINES = (emulator, cpu)
 UNSAFE = RUNGS["softmax/unsafe"]
+# Few threads, of the rungs whose default grid fills a GPU: (the tile sizes of a short row, of a long one).
+FEW = {
+    "softmax/cluster": ({"BLOCK": 32, "PER": 8}, {"CLUSTER": 8, "BLOCK": 32, "PER": 16}),
+    "softmax/split": ({"BLOCKS": 8, "BLOCK": 32, "LOADS": 1}, {"BLOCKS": 8, "BLOCK": 32, "LOADS": 2}),
+}
 extents = st.one_of(st.integers(1, 9), st.integers(1, 70))
 shapes = st.builds(SoftmaxShape, st.integers(1, 6), extents)
+
+
+def few(name: str) -> dict[str, int]:
+    """Returns tile sizes of few threads for a short row; the default ones of a rung whose block has a row."""
+    return FEW[name][0] if name in FEW else {}
 
 
 def make_inputs(kind: str, s: SoftmaxShape) -> dict[str, np.ndarray]:
@@ -80,7 +90,7 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
 @pytest.mark.parametrize("name", RUNGS)
 def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
     shape = SoftmaxShape(3, 2500)
-    tiles = {"PER": 32} if "PER" in RUNGS[name].tiles else {}
+    tiles = FEW[name][1] if name in FEW else {"PER": 32} if "PER" in RUNGS[name].tiles else {}
     both = [rung_runs.verified_output(engine, RUNGS[name], shape, tiles) for engine in ENGINES]
     np.testing.assert_allclose(*both, rtol=3e-6)
 
@@ -91,7 +101,7 @@ def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
 def test_hard_rows_stay_finite_and_right(name, kind):
     shape = SoftmaxShape(2, 75)
     for engine in ENGINES:
-        y = rung_runs.verified_output(engine, RUNGS[name], shape, inputs=make_inputs(kind, shape))
+        y = rung_runs.verified_output(engine, RUNGS[name], shape, few(name), make_inputs(kind, shape))
         np.testing.assert_allclose(y.sum(axis=1, dtype="f8"), 1, rtol=1e-6)
 
 
@@ -110,7 +120,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, case, at):
     assert np.isnan(ref).any(axis=1).tolist() == [False, True, False]
     for engine in ENGINES:
         with np.errstate(all="ignore"):
-            y, _ = rung_runs.computed(engine, RUNGS[name], shape, inputs=inputs)
+            y, _ = rung_runs.computed(engine, RUNGS[name], shape, few(name), inputs)
         np.testing.assert_array_equal(np.isnan(y), np.isnan(ref))
         np.testing.assert_allclose(y, ref, rtol=2e-6)
 
@@ -175,6 +185,7 @@ def test_run_verifies_the_unsafe_kernel(engine):
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     tiles = {"BLOCK": 128} if "BLOCK" in RUNGS[name].tiles else {"WARPS": 4}
+    tiles |= {"BLOCKS": 132, "BLOCK": 32} if name == "softmax/split" else {}
     rung_runs.same_in_any_order(
         lambda options: rung_runs.verified_output(
             emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options
@@ -194,6 +205,19 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "the row's rest read": ("registers", "? x[col] : -INFINITE", "? x[col] : 0.0f"),
     "a warp's part left out": ("registers", "int warp = 1; warp < WARPS", "int warp = 2; warp < WARPS"),
     "the parts' barrier": ("registers", "  __syncthreads();\n", ""),
+    "the cluster's barrier": ("cluster", "arrive_at_cluster();\n  wait_for_cluster();\n  all", "all"),
+    "the other blocks left out": ("cluster", "warp < ALL_WARPS", "warp < WARPS"),
+    "columns of the next row": ("cluster", "if (col >= 0 && col + 4 <= N) return", "if (col >= 0 && col + 3 <= N) return"),
+    "columns of the row before": ("cluster", "four[j] = col + j >= 0 && ", "four[j] = "),
+    "the own maximum not taken off": ("cluster", "__expf(own.m - finite(all.m))", "1.0f"),
+}  # fmt: skip
+SPLIT_FAULTS = {  # what is wrong: (the launch, original code, faulty code)
+    "a part's last turn": (0, "first < part.end;", "first + 4 * BLOCK * LOADS < part.end;"),
+    "the sum not rescaled": (0, "own.l *= __expf(old_m - finite(own.m));", ""),
+    "the barrier of the block": (0, "  __syncthreads();\n", ""),
+    "only 32 parts merged": (1, "i < splits; i += 32", "i < splits && i < 32; i += 32"),
+    "parts of another row": (1, "part_m += (size_t)row * splits, ", ""),
+    "the maximum not taken off": (1, "exp_of(values[i], all.m)", "exp_of(values[i], 0.0f)"),
 }  # fmt: skip
 
 
@@ -203,11 +227,23 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
 def test_fault_in_the_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault."""
     which, right, wrong = FAULTS[fault]
-    rung, shape = RUNGS[f"softmax/{which}"], SoftmaxShape(2, 300)
+    rung, shape = RUNGS[f"softmax/{which}"], SoftmaxShape(2, 303)
     program = rung.build(shape, rung.check(shape, {"BLOCK": 128} if "BLOCK" in rung.tiles else None))
     inputs = seeded_inputs(program.of_role("input"))
     inputs["x"][1, :130] = -np.inf if "-infinity" in fault else inputs["x"][1, :130]
     rung_runs.assert_fault_is_detected(rung, shape, program, inputs, right, wrong)
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("fault", SPLIT_FAULTS)
+def test_fault_in_a_launch_is_detected(fault):
+    nth, right, wrong = SPLIT_FAULTS[fault]
+    rung, shape = RUNGS["softmax/split"], SoftmaxShape(2, 1801)
+    program = rung.build(shape, rung.check(shape, {"BLOCKS": (4, 132)[nth], "BLOCK": 128, "LOADS": 1}))
+    inputs = seeded_inputs(program.of_role("input"))
+    inputs["x"][1] += np.linspace(0, 50, shape.N, dtype=np.float32)
+    rung_runs.assert_fault_in_launch_is_detected(rung, shape, program, inputs, nth, right, wrong)
 
 
 # -- rules, cost, bytes ----------------------------------------------------------------------------------
@@ -232,6 +268,19 @@ RULES = [
     ("softmax/online", SoftmaxShape(1, HUGE), {}, r"N must stay below 2\^31 - 256, got 2147483647"),
     ("softmax/warp-shuffle", SoftmaxShape(HUGE, 1), {}, r"M must stay below 2\^31 - 8, got 2147483647"),
     ("softmax/warp-shuffle", SoftmaxShape(1, HUGE), {}, r"N must stay below 2\^31 - 32, got 2147483647"),
+    (
+        "softmax/cluster",
+        SoftmaxShape(4, 2**20),
+        {},
+        r"N \+ 3 \(a row in CLUSTER\*BLOCK\*PER registers\) <= 57344, got 1048579",
+    ),
+    (
+        "softmax/cluster",
+        SoftmaxShape(2**30, 8),
+        {},
+        r"M\*CLUSTER \(grid.x\) must stay below 2\^31, got 2147483648",
+    ),
+    ("softmax/split", SoftmaxShape(1, HUGE), {}, r"N must stay below 2\^31 - 17440, got 2147483647"),
     ("softmax/three-pass", SoftmaxShape(1, 1), {"BLOCK": 5}, "BLOCK must be one of 4, 8, 32"),
     ("softmax/unsafe", SoftmaxShape(1, 1), {"WARPS": 4}, "no tile size 'WARPS'"),
 ]
@@ -260,13 +309,19 @@ def test_text_is_parsed_or_refused():
 def test_predicted_bytes_equal_counted_bytes(name, shape):
     """Three reads and one write, two and one, or one and one, exact to the byte."""
     rung = RUNGS[name]
-    program = rung.build(shape, rung.default_tiles)
+    program_tiles = rung.check(shape, few(name) if shape.N < 100 else {})
+    program = rung.build(shape, program_tiles)
     session = emulator.open(program, seeded_inputs(program.of_role("input")))
     session.verify_run()
     total, cost = session.counters.total, rung.cost(shape, program)
-    assert total["bytes_ld"] == 4 * softmax_ladder.reads(name) * shape.elements
-    assert total["bytes_ld"] + total["bytes_st"] == cost.bytes
-    assert cost.workspace_bytes == program.nbytes("workspace") == 0
+    parts = program.nbytes("workspace")  # of a row in many blocks: each is written once
+    assert cost.workspace_bytes == parts and bool(parts) == (name == "softmax/split")
+    if parts:  # and each warp of the second launch reads all parts of its row
+        parts_read = softmax_ladder.splits_of(shape, program_tiles) * program.steps[1].block[0] // 32 * parts
+    else:
+        parts_read = 0
+    assert total["bytes_ld"] == 4 * softmax_ladder.reads(name) * shape.elements + parts_read
+    assert total["bytes_ld"] + total["bytes_st"] == cost.bytes + parts + parts_read
 
 
 def test_one_read_and_one_write_is_the_minimum():
@@ -279,6 +334,8 @@ def test_one_read_and_one_write_is_the_minimum():
         "softmax/online": 1.5,
         "softmax/warp-shuffle": 1.5,
         "softmax/registers": 1,
+        "softmax/cluster": 1,
+        "softmax/split": 1.5,
     }
     assert costs["softmax/registers"].flops == shape.flops
 

@@ -55,9 +55,9 @@ def test_every_kind_of_logits_runs_on_every_rung(name):
     assert len(stages(at)) == 1 and "kt-note" not in html
     row = html[html.index("This row in every kernel") :]
     row = row[: row.index("</table>")]  # a table of changed lines follows
-    assert row.count("right, error") == (4 if name in (inputs.LARGE, inputs.OWN_NUMBERS) else 5)
+    assert row.count("right, error") == (6 if name in (inputs.LARGE, inputs.OWN_NUMBERS) else 7)
     assert ("<b>NaN in " in row) == (name in (inputs.LARGE, inputs.OWN_NUMBERS))
-    assert row.count("<td>3</td>") == 1 and row.count("<td>2</td>") == 3 and ", predicted" not in row
+    assert row.count("<td>3</td>") == 1 and row.count("<td>2</td>") == 4 and ", predicted" not in row
 
 
 def test_custom_numbers_are_the_row():
@@ -79,7 +79,7 @@ def test_invalid_numbers_are_reported_and_replaced(numbers):
 @pytest.mark.slow
 @pytest.mark.parametrize(("params", "words"), [
     ({"M": "0"}, "M must be 1 to 1,048,576"), ({"N": "x"}, "N must be a whole number"),
-    ({"rung": "fast"}, "rung must be one of unsafe, three-pass, online, warp-shuffle, registers"),
+    ({"rung": "fast"}, "rung must be one of unsafe, three-pass, online, warp-shuffle, registers, cluster, split"),
     ({"M": 2**20, "N": 2**20}, "x may have at most 268,435,456 elements on this page, and M*N is 1,099,511,627,776"), ({"BLOCK": 7}, "BLOCK must be one of 4, 8, 32"),
 ])  # fmt: skip
 def test_invalid_parameters_are_named(params, words):
@@ -132,5 +132,5 @@ def test_missing_compiler_is_reported_and_precompiled_tiles_still_run(monkeypatc
     at = open_at(rung="registers", N=100, BLOCK=128, PER=32)
     html = texts(at)
     assert "05_registers.cu with BLOCK=128, PER=32 is not among the compiled kernels" in html
-    assert not stages(at) and html.count("right, error") == 4
+    assert not stages(at) and html.count("right, error") == 6
     assert len(stages(open_at(rung="registers", N=100, BLOCK=32, PER=4))) == 1

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines import emulator
+from kernels.engines.emulator.launch import Options
 from kernels.ladders import find
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
@@ -18,7 +19,8 @@ from pages.parts.rung_address import Selection
 from pages.softmax import address as softmax_address
 from visuals.scene.payload import payload
 from visuals.softmax import inputs as softmax_inputs
-from visuals.softmax import plan
+from visuals.softmax import long_rows, plan
+from visuals.softmax import rows as softmax_rows
 from visuals.softmax import story as softmax_story
 from visuals.softmax.captions import MARKS, TEMPLATES
 from visuals.softmax.scene import MAX_COLUMNS, softmax_scene
@@ -29,7 +31,10 @@ SMALL = {
     "softmax/online": {"BLOCK": 8},
     "softmax/warp-shuffle": {"WARPS": 1},
     "softmax/registers": {"BLOCK": 128, "PER": 4},
+    "softmax/cluster": {"CLUSTER": 2, "BLOCK": 32, "PER": 4},
+    "softmax/split": {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1},
 }
+ONE_BLOCK = [rung for rung in SMALL if rung not in long_rows.BLOCKS]
 LOGITS = [name for name in softmax_inputs.LOGITS if name != softmax_inputs.OWN_NUMBERS]
 numbers = st.one_of(
     st.floats(-8, 8, width=32),
@@ -67,8 +72,11 @@ def test_last_step_equals_the_kernels_output(rung, x):
     np.testing.assert_array_equal(scene.cells("y"), out)
     np.testing.assert_array_equal(scene.cells("x"), x)
     readings = {r.label: r.values for r in scene.readings}
-    assert readings["bytes of x read"][-1] == session.counters.total["bytes_ld"]
-    assert readings["bytes of y written"][-1] == session.counters.total["bytes_st"]
+    result = plan.run_rung(rung, tuple(SMALL[rung].items()), x.tobytes())
+    assert readings["bytes of x read"][-1] == result.moved("ld") <= session.counters.total["bytes_ld"]
+    assert readings["bytes of y written"][-1] == result.moved("st") <= session.counters.total["bytes_st"]
+    if rung != "softmax/split":  # it also moves parts
+        assert result.moved("ld") == session.counters.total["bytes_ld"]
     assert readings["passes over x"][-1] == softmax_ladder.reads(rung)
 
 
@@ -93,7 +101,7 @@ def test_m_and_l_equal_those_of_the_numbers_read_so_far(rung, x):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rung", SMALL)
+@pytest.mark.parametrize("rung", ONE_BLOCK)
 @settings(max_examples=8)
 @given(x=rows)
 def test_shared_memory_equals_the_kernels_stores(rung, x):
@@ -122,19 +130,67 @@ def test_shared_memory_equals_the_kernels_stores(rung, x):
 def test_a_wrong_merge_is_detected(monkeypatch):
     """A deliberate fault: sums that are not rescaled."""
     x = softmax_inputs.row(softmax_inputs.SMALL, 40)
-    original = plan.merge
+    original = softmax_rows.merge
 
     def unscaled(a, b):
         result = original(a, b)
         return result | ({"l": a["l"] + b["l"]} if "l" in a and "m" in a else {})
 
-    monkeypatch.setattr(plan, "merge", unscaled)
+    monkeypatch.setattr(softmax_rows, "merge", unscaled)
     with pytest.raises(AssertionError):
         test_shared_memory_equals_the_kernels_stores.hypothesis.inner_test("softmax/online", x)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rung", SMALL)
+@pytest.mark.parametrize("rung", long_rows.BLOCKS)
+@pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
+@pytest.mark.parametrize("order", ["forward", "reversed"])
+def test_each_blocks_shared_memory_equals_its_stores(rung, n, order):
+    """m and l of each warp, of all blocks: the trace is of one block at a time."""
+    x = softmax_inputs.row(softmax_inputs.SMALL, n)
+    scene = softmax_scene(rung, SMALL[rung], x)
+    for block in range(scene.tensor("warp_m").rows):
+        program = find(rung).build(SoftmaxShape(1, n), SMALL[rung])
+        session = emulator.Session(program, {"x": x[None]}, Options(order=order).tracing(block))
+        session.verify_run()
+        trace = session.trace[0]
+        stored = trace.write & (np.array(trace.buffers)[trace.buffer] == "of_warp")
+        for name, values in (("warp_m", trace.value[stored][::2]), ("warp_l", trace.value[stored][1::2])):
+            cols = scene.tensor(name).cols
+            own = scene.cells(name)[block * cols : (block + 1) * cols]
+            np.testing.assert_allclose(own, values, rtol=3e-6)
+
+
+@pytest.mark.parametrize("rung", long_rows.BLOCKS)
+@pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
+def test_m_and_l_so_far_are_those_of_the_row_once_it_is_read(rung, n):
+    x = softmax_inputs.row(softmax_inputs.SMALL, n)
+    scene = softmax_scene(rung, SMALL[rung], x)
+    readings = {r.label: r.values for r in scene.readings}
+    m, l = merged(x)  # noqa: E741
+    read = np.flatnonzero(readings["bytes of x read"] >= x.nbytes)
+    first = read[0] + (2 if rung == "softmax/cluster" else 0)  # maxima, then exponentials
+    np.testing.assert_array_equal(readings["m so far"][first:], np.float32(m))
+    np.testing.assert_allclose(readings["l so far"][first:], l, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
+def test_parts_of_a_row_equal_what_the_first_launch_stores(n):
+    x = softmax_inputs.row(softmax_inputs.SMALL, n)
+    scene = softmax_scene("softmax/split", SMALL["softmax/split"], x)
+    program = find("softmax/split").build(SoftmaxShape(1, n), SMALL["softmax/split"])
+    session = emulator.open(program, {"x": x[None]}, None)
+    session.verify_run()
+    for name in ("part_m", "part_l"):
+        np.testing.assert_allclose(scene.cells(name), session.fetch(name).ravel(), rtol=3e-6)
+    assert [s.file for s in (scene.source, *scene.next_sources)] == [
+        "07_split_parts.cu",
+        "08_split_finish.cu",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rung", ONE_BLOCK)
 @pytest.mark.parametrize("name", LOGITS)
 def test_last_m_and_l_give_the_results(rung, name):
     """y = exp(x - m) / l with the m and l that every thread ends with."""
@@ -194,11 +250,11 @@ def test_number_of_turns_levels_and_exchanges(rung, passes, middle):
 @given(x=rows)
 def test_every_step_has_a_caption_and_a_line_and_a_small_payload(rung, x):
     scene = softmax_scene(rung, SMALL[rung], x)
-    lines = scene.source.text.splitlines()
     for t in range(scene.steps):
+        source = [s for s in (scene.source, *scene.next_sources) if s.since <= t][-1]
         assert "{" not in scene.caption(t) and len(scene.caption(t)) < 330
         assert not t or scene.caption(t) != scene.caption(t - 1)
-        assert lines[int(scene.source.lines[t]) - scene.source.first].strip()
+        assert source.text.splitlines()[int(source.lines[t - source.since]) - source.first].strip()
     meta, block = payload(scene)
     assert len(block) < 100_000 and meta["steps"] == scene.steps
 
@@ -208,7 +264,7 @@ def test_templates_and_marks_have_the_same_kinds():
     assert marked == set(TEMPLATES)
 
 
-@pytest.mark.parametrize("rung", SMALL)
+@pytest.mark.parametrize("rung", ONE_BLOCK)
 def test_notes_name_the_two_cells_that_were_merged(rung):
     tiles = SMALL[rung] | ({"BLOCK": 32} if "PER" in SMALL[rung] else {})
     scene = softmax_scene(rung, tiles, softmax_inputs.row(softmax_inputs.SMALL, 40))
@@ -236,11 +292,11 @@ def test_every_preset_has_a_scene_or_breaks_a_rule(rung, key):
     scene, instead = softmax_address.scene(rung_settings, softmax_address.row(shape, softmax_inputs.SMALL))
     assert not instead
     if rung_settings.broken:
-        assert scene is None and "registers" in rung.name and shape.N > 8192
+        assert scene is None and ("registers" in rung.name or "cluster" in rung.name) and shape.N > 8192
         return
     assert scene.tensor("x").size == min(shape.N, MAX_COLUMNS)
     assert ("its first" in scene.tensor("x").note) == (shape.N > MAX_COLUMNS)
-    if "BLOCK" in tiles and "PER" not in tiles:
+    if "BLOCK" in tiles and "PER" not in tiles and "BLOCKS" not in tiles:
         assert shape.N // tiles["BLOCK"] >= softmax_address.MIN_ITERATIONS or tiles["BLOCK"] == 4
     assert len(payload(scene)[1]) < 400_000
 
@@ -370,7 +426,7 @@ def test_the_sentence_on_a_row_fits_its_largest_number(largest, says):
 def test_the_number_of_right_kernels_is_told():
     x = softmax_inputs.row(softmax_inputs.LARGE, 40)
     outcomes = softmax_story.outcomes(x, SMALL)
-    assert softmax_story.outcomes_sentence(outcomes) == "4 of 5 kernels give the right result for this row."
+    assert softmax_story.outcomes_sentence(outcomes) == "6 of 7 kernels give the right result for this row."
     assert softmax_story.outcomes_sentence(outcomes[1:]).startswith("All kernels give the right result")
 
 
