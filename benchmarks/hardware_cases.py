@@ -28,6 +28,9 @@ NOT_YET = {
     "gemm/16_wgmma_persistent.cu",
     "gemm/17_wgmma_store.cu",
     "gemm/18_wgmma_cluster.cu",
+    "gemm/30_mma_bytes.cu",
+    "gemm/31_wgmma_bytes.cu",
+    "gemm/32_wgmma_promoted.cu",
 }
 
 
@@ -35,7 +38,7 @@ NOT_YET = {
 def cases() -> dict[str, Case]:
     """Returns every case by name, in the order of the launches."""
     all_cases = (
-        *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION,
+        *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.EIGHT_BIT, *rungs.CONV, *rungs.ATTENTION,
         *rungs.SOFTMAX, *rungs.FUSION, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
         *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING,
         *rungs.CONV_BACKWARD, *rungs.ATTENTION_LSE, *rungs.HEADS, *rungs.INSTRUCTION_RATE, *wmma.CASES,
