@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from kernels.gemm.hopper import BARRIER, BOX_COLS, BOX_ROWS, NO_WGMMA, SWIZZLE, 
 from kernels.gemm.tensor_cores import copy_rules, warps
 from kernels.i18n import mark, tr
 from kernels.libraries import torch as torch_library
-from kernels.model import program
+from kernels.model import fp8_sums, program
 from kernels.model.launch import WARP, ampere, ceil, hopper, launch
 from kernels.model.program import Arg, Buffer, LibraryCall, Program, Tiles
 from kernels.model.rules import (
@@ -38,10 +38,9 @@ ROW = 128  # bytes of a row of a tile: k at a time
 MMA_K = 32  # products that one mma.sync adds
 CONSUMERS = 2  # warpgroups
 EXACT = 0.0  # whole numbers, exact in any order
-# The tensor core aligns the products of FP8 with the largest of them and with the sum, and cuts them off after 13 bits of
-# fraction (arXiv 2412.19437, 3.3.2).
-PROMOTED_TOLERANCE = 2.0**-9
-FAST_TOLERANCE = 2.0**-7
+# Tensor cores cut off 33 numbers of every 32 k after 13 bits (kernels.model.fp8_sums). If all have one sign, that loses
+# 2^-9 of the sum on average, and 2^-11 of the result where sums are promoted every 128 k.
+TOLERANCE = {INT8: EXACT, FP8: 2.0**-9}
 
 
 # -- programs -------------------------------------------------------------------------------------------
@@ -121,6 +120,12 @@ def with_type(s: EightBitShape) -> tuple[int, int]:
     return ampere(s) if s.dtype == INT8 else (8, 9)
 
 
+def fast_scale(s: EightBitShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the error scale of sums that stay in the tensor cores: with every 32 k they lose a part of what they are."""
+    ref, scale = eight_bit(s, **inputs)
+    return scale + s.K / fp8_sums.DEPTH * np.abs(ref)
+
+
 # -- rules ----------------------------------------------------------------------------------------------
 def _extent_rules(s: EightBitShape, tiles: Tiles, depth: int) -> Iterator[str]:
     for name, extent, tile in (("M", s.M, tiles["BM"]), ("N", s.N, tiles["BN"]), ("K", s.K, depth)):
@@ -189,20 +194,20 @@ SMALL = {"BN": 64, "STAGES": 3}
 
 
 def _hopper(
-    name: str, title: str, idea: str, source: str, dtype: str, tolerance: float, tiles, *sets: Tiles
+    name: str, title: str, idea: str, source: str, dtype: str, tiles, *sets: Tiles, scale=None
 ) -> Rung:
     return Rung(
-        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, ring_rules(dtype), tolerance, tiles,
-        sets=sets, units=TENSOR_CORES, capability=hopper, last_capability=HOPPER,
+        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, ring_rules(dtype), TOLERANCE[dtype], tiles,
+        sets=sets, units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, scale=scale,
         not_on_cpu=NO_INT8 if dtype == INT8 else NO_WGMMA, no_scene=NO_SCENE,
     )  # fmt: skip
 
 
-def _library(name: str, title: str, idea: str, bind: Callable, rules, tolerance: float) -> Rung:
+def _library(name: str, title: str, idea: str, bind: Callable, dtype: str, rules, scale=None) -> Rung:
     return Rung(
-        f"gemm-8bit/{name}", title, idea, _call(f"{name.replace('-', '_')}", bind), cost, rules, tolerance,
+        f"gemm-8bit/{name}", title, idea, _call(name.replace("-", "_"), bind), cost, rules, TOLERANCE[dtype],
         library="PyTorch", find_library=lambda: torch_library.find(), engines=("cuda",), units=TENSOR_CORES,
-        capability=with_type,
+        capability=with_type, scale=scale,
     )  # fmt: skip
 
 
@@ -224,7 +229,7 @@ LADDER = Ladder(
             build=build_mma,
             cost=cost,
             rules=mma_rules,
-            tolerance=EXACT,
+            tolerance=TOLERANCE[INT8],
             units=TENSOR_CORES,
             tiles={
                 "BM": (256, 64, 128), "BN": (128, 64, 256), "BK": (64, 128), "WM": (64, 32), "WN": (64, 32),
@@ -239,32 +244,32 @@ LADDER = Ladder(
             "wgmma-int8",
             mark("wgmma: INT8"),
             mark("A warpgroup multiplies INT8 tiles in shared memory, 32 k at once. Blocks are persistent."),
-            "gemm/31_wgmma_bytes.cu", INT8, EXACT, PERSISTENT, SMALL,
+            "gemm/31_wgmma_bytes.cu", INT8, PERSISTENT, SMALL,
         ),
         _library(
             "torch-int8", "torch._int_mm", mark("PyTorch’s INT8 product, by cuBLAS. Sums are INT32."),
-            library.Int8, library_rules(INT8, 8, 17), EXACT,
+            library.Int8, INT8, library_rules(INT8, 8, 17),
         ),
         _hopper(
             "wgmma-fp8",
             mark("wgmma: FP8"),
             mark("The same kernel with FP8 numbers (e4m3). The tensor cores keep about 14 bits of each sum."),
-            "gemm/31_wgmma_bytes.cu", FP8, FAST_TOLERANCE, PERSISTENT, SMALL,
+            "gemm/31_wgmma_bytes.cu", FP8, PERSISTENT, SMALL, scale=fast_scale,
         ),
         _hopper(
             "wgmma-fp8-promoted",
             mark("wgmma: FP8, FP32 sums"),
             mark("The tensor cores add only 128 products. Threads then add the result to sums in FP32."),
-            "gemm/32_wgmma_promoted.cu", FP8, PROMOTED_TOLERANCE, PERSISTENT | {"WN": (128, 64)}, SMALL | {"WN": 64},
+            "gemm/32_wgmma_promoted.cu", FP8, PERSISTENT | {"WN": (128, 64)}, SMALL | {"WN": 64},
         ),
         _library(
             "torch-fp8-fast", mark("torch._scaled_mm, fast sums"),
             mark("PyTorch’s FP8 product, by cuBLAS. Sums stay in the tensor cores (use_fast_accum)."),
-            library.FastFp8, library_rules(FP8, 16), FAST_TOLERANCE,
+            library.FastFp8, FP8, library_rules(FP8, 16), scale=fast_scale,
         ),
         _library(
             "torch-fp8", "torch._scaled_mm", mark("PyTorch’s FP8 product, by cuBLAS, with more exact sums."),
-            library.Fp8, library_rules(FP8, 16), PROMOTED_TOLERANCE,
+            library.Fp8, FP8, library_rules(FP8, 16),
         ),
     ),
 )  # fmt: skip
