@@ -1,10 +1,10 @@
 // int8 on tensor cores: 4,096 multiply-adds in one instruction.
 //
-// Idea: with int8, mma.sync multiplies 16 x 32 by 32 x 8. A register of
-// a fragment holds four int8 along k. ldmatrix moves 16 bytes of a row
-// without knowing their type. So a Half stands for two int8, and
-// tiles, swizzles and fragments are as in 11_mma_sync.cu. B is given
-// as [N, K]: its rows are along k, as those of A. Sums are INT32 and
+// Idea: with int8, mma.sync multiplies 16 x 32 by 32 x 8. A register
+// of a fragment holds four int8 along k. ldmatrix loads 16 bytes of a
+// row, whatever their type. So a Half stands for two int8, and tiles,
+// swizzles and fragments are as in 11_mma_sync.cu. B is given as
+// [N, K]: its rows are along k, as those of A. Sums are INT32 and
 // exact in any order.
 // What limits it: Hopper's tensor cores reach their full rate only
 // with wgmma. wgmma reads its matrices from shared memory.

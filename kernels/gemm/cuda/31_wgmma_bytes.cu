@@ -1,12 +1,12 @@
 // 8-bit numbers on Hopper: int8 or FP8 (e4m3) by wgmma.
 //
-// Idea: with 8-bit numbers a wgmma multiplies 32 k at once, in the time
-// of 16 k in FP16. Tiles have as many bytes as in FP16 and twice as
-// many numbers. wgmma reads 8-bit matrices only along k, so B is given
-// as [N, K]. Sums of int8 are INT32 and exact. Sums of FP8 are FP32
-// registers, but the tensor core adds with about 14 bits.
-// What limits it: power, and the store of C. A tile is multiplied in
-// half the time of FP16, and its sums have as many bytes.
+// Idea: with 8-bit numbers a wgmma multiplies 32 k at once, in FP16
+// only 16. Tiles have as many bytes as in FP16 and twice as many
+// numbers. wgmma reads 8-bit matrices only along k, so B is given as
+// [N, K]. Sums of int8 are INT32 and exact. Sums of FP8 are in FP32
+// registers, but the tensor core keeps only 14 bits of them.
+// What limits it: the store of C. A tile has as many sums as in FP16
+// and takes less time to multiply. The tensor cores wait for a store.
 //
 // Launch: grid (at most BLOCKS), block 384 threads: two consumer
 // warpgroups and the producer. Dynamic shared memory: STAGES times

@@ -37,6 +37,7 @@ from kernels.model.tensor_map import TensorMap
 ROW = 128  # bytes of a row of a tile: k at a time
 MMA_K = 32  # products that one mma.sync adds
 CONSUMERS = 2  # warpgroups
+TURNS_SOURCE = "gemm/32_wgmma_turns.cu"
 EXACT = 0.0  # whole numbers, exact in any order
 # Tensor cores cut off 33 numbers of every 32 k after 13 bits (kernels.model.fp8_sums). If all have one sign, that loses
 # 2^-9 of the sum on average, and 2^-11 of the result where sums are promoted every 128 k.
@@ -76,8 +77,9 @@ def mma_bytes(tiles: Tiles) -> int:
 
 
 def ring_bytes(tiles: Tiles) -> int:
-    """Returns the bytes of STAGES tiles of A and B with two barriers each, and of two boxes of C for each consumer."""
-    ring = tiles["STAGES"] * (ROW * (tiles["BM"] + tiles["BN"]) + 2 * BARRIER)
+    """Returns the bytes of STAGES tiles of A and B with two barriers each, of two boxes of C for each consumer, and of a
+    barrier for each consumer's turn."""
+    ring = tiles["STAGES"] * (ROW * (tiles["BM"] + tiles["BN"]) + 2 * BARRIER) + CONSUMERS * BARRIER
     return ring + CONSUMERS * 2 * 4 * BOX_ROWS * BOX_COLS
 
 
@@ -152,8 +154,8 @@ def mma_rules(s: EightBitShape, tiles: Tiles) -> Iterator[str]:
     yield from shared_rules("STAGES*(BM+BN)*BK", mma_bytes(tiles), MAX_SHARED)
 
 
-def ring_rules(dtype: str):
-    """Returns the rules of a kernel with wgmma for this type of A and B."""
+def ring_rules(dtype: str, sharing: int):
+    """Returns the rules of a kernel with wgmma for this type of A and B, whose tiles `sharing` consumers share."""
 
     def check(s: EightBitShape, tiles: Tiles) -> Iterator[str]:
         yield from dtype_rules(s, dtype)
@@ -161,12 +163,12 @@ def ring_rules(dtype: str):
             if extent % multiple:
                 yield broken(f"{name} % {multiple} == 0", f"{extent} % {multiple}")
         yield from _extent_rules(s, tiles, ROW)
-        sums = tiles["BM"] * tiles["BN"] // WARPGROUP // CONSUMERS
+        sums = tiles["BM"] * tiles["BN"] // WARPGROUP // sharing
         if sums > 128:
             yield tr("a thread keeps at most 128 sums, got {sums}", sums=sums)
         if tiles["BN"] % tiles.get("WN", 1):
             yield broken("BN % WN == 0", f"{tiles['BN']} % {tiles['WN']}")
-        yield from shared_rules("STAGES*(128*(BM+BN) + 16) + 32768", ring_bytes(tiles), MAX_SHARED)
+        yield from shared_rules("STAGES*(128*(BM+BN) + 16) + 32784", ring_bytes(tiles), MAX_SHARED)
 
     return check
 
@@ -190,6 +192,7 @@ NO_INT8 = mark("NumPy has no tensor cores; without them this is a blocked produc
 PERSISTENT = {
     "BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
 }  # fmt: skip
+TURNS = PERSISTENT | {"BM": (128, 64), "BN": (128, 256, 64), "STAGES": (6, 5, 4, 3), "BLOCKS": (132, 128)}
 SMALL = {"BN": 64, "STAGES": 3}
 
 
@@ -197,7 +200,7 @@ def _hopper(
     name: str, title: str, idea: str, source: str, dtype: str, tiles, *sets: Tiles, scale=None
 ) -> Rung:
     return Rung(
-        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, ring_rules(dtype), TOLERANCE[dtype], tiles,
+        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, ring_rules(dtype, 1 if source == TURNS_SOURCE else CONSUMERS), TOLERANCE[dtype], tiles,
         sets=sets, units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, scale=scale,
         not_on_cpu=NO_INT8 if dtype == INT8 else NO_WGMMA, no_scene=NO_SCENE,
     )  # fmt: skip
@@ -246,6 +249,12 @@ LADDER = Ladder(
             mark("A warpgroup multiplies INT8 tiles in shared memory, 32 k at once. Blocks are persistent."),
             "gemm/31_wgmma_bytes.cu", INT8, PERSISTENT, SMALL,
         ),
+        _hopper(
+            "wgmma-int8-turns",
+            mark("wgmma: INT8, in turns"),
+            mark("Each consumer has tiles of its own. One multiplies while the other one stores."),
+            TURNS_SOURCE, INT8, TURNS, SMALL,
+        ),
         _library(
             "torch-int8", "torch._int_mm", mark("PyTorch’s INT8 product, by cuBLAS. Sums are INT32."),
             library.Int8, INT8, library_rules(INT8, 8, 17),
@@ -257,10 +266,16 @@ LADDER = Ladder(
             "gemm/31_wgmma_bytes.cu", FP8, PERSISTENT, SMALL, scale=fast_scale,
         ),
         _hopper(
+            "wgmma-fp8-turns",
+            mark("wgmma: FP8, in turns"),
+            mark("Each consumer has tiles of its own. One multiplies while the other one stores."),
+            TURNS_SOURCE, FP8, TURNS, SMALL, scale=fast_scale,
+        ),
+        _hopper(
             "wgmma-fp8-promoted",
             mark("wgmma: FP8, FP32 sums"),
             mark("The tensor cores add only 128 products. Threads then add the result to sums in FP32."),
-            "gemm/32_wgmma_promoted.cu", FP8, PERSISTENT | {"WN": (128, 64)}, SMALL | {"WN": 64},
+            "gemm/33_wgmma_promoted.cu", FP8, PERSISTENT | {"WN": (128, 64)}, SMALL | {"WN": 64},
         ),
         _library(
             "torch-fp8-fast", mark("torch._scaled_mm, fast sums"),

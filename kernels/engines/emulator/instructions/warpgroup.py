@@ -1,7 +1,7 @@
 """Instructions of a warpgroup, four warps: wgmma, the product of matrices in shared memory, and setmaxnreg.
 
 Each warp computes 16 of the product's 64 rows. Products are summed in float64 and rounded once to the accumulator's
-type. The hardware's intermediate sums have fewer bits. Those of FP8 with FP32 accumulators have as few bits here
+type. The hardware's intermediate sums have fewer bits. Those of e4m3 with FP32 accumulators have as few bits here
 (kernels.model.fp8_sums).
 """
 
@@ -140,8 +140,8 @@ class _Product:
 
     def _added(self, sums: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Returns sums [16, columns] plus the product of a [16, depth] and b [columns, depth], as float64."""
-        if self.a_type in fp8.DTYPES and self.to == "f32":
-            return fp8_sums.added(sums, self.sign * a[:, None] * b)
+        if (self.a_type, self.b_type, self.to) == ("e4m3", "e4m3", "f32"):
+            return fp8_sums.added(sums, self.sign * a[:, None], b)
         return sums + self.sign * (a @ b.T)
 
     def _event(self, a: int | None, b: int) -> Product:

@@ -12,12 +12,14 @@ from kernels.engines import cuda
 from kernels.gemm.eight_bit import ladder as eight_bit
 from kernels.gemm.eight_bit.presets import EIGHT_BIT_PRESETS
 from kernels.gemm.eight_bit.shape import FP8, INPUT, INT8, EightBitShape
+from kernels.model import fp8_sums
 from kernels.model.program import Launch
 from kernels.records import availability
 from kernels.runner import compare, run
 
 pytestmark = pytest.mark.gpu
 LADDER = eight_bit.LADDER
+FLOAT8 = ml_dtypes.float8_e4m3fn
 EXTENTS = ((61, 45, 37), (1, 4, 16), (17, 16, 16), (257, 132, 1040), (300, 520, 464), (130, 264, 4096))
 
 
@@ -60,12 +62,9 @@ def test_fp8_from_its_smallest_to_its_largest_numbers():
     """Subnormals and numbers up to 448, of both signs."""
     shape = EightBitShape(70, 80, 528, FP8)
     bits = np.arange(256, dtype=np.uint8)
-    finite = bits[np.isfinite(bits.view(ml_dtypes.float8_e4m3fn).astype(np.float32))]
+    finite = bits[np.isfinite(bits.view(FLOAT8).astype(np.float32))]
     rng = np.random.default_rng(3)
-    inputs = {
-        name: rng.choice(finite, (n, shape.K)).view(ml_dtypes.float8_e4m3fn)
-        for name, n in (("A", 70), ("B", 80))
-    }
+    inputs = {name: rng.choice(finite, (n, shape.K)).view(FLOAT8) for name, n in (("A", 70), ("B", 80))}
     assert len(compare(supported(shape), shape, inputs, engine="cuda", measure=False)) == len(
         supported(shape)
     )
@@ -78,6 +77,23 @@ def test_promotion_keeps_what_long_sums_of_the_tensor_cores_lose():
     names = ["gemm-8bit/wgmma-fp8-promoted"]
     (promoted,) = compare(names, shape, ones, engine="cuda", measure=False)
     assert (promoted.output == shape.K).all()
+
+
+@pytest.mark.parametrize("K", [16, 48, 256, 1040])
+@pytest.mark.parametrize("spread", [0, 6])
+def test_tensor_cores_add_fp8_as_the_emulator_does(K, spread):
+    """Every bit of every sum, of numbers of one size and of many."""
+    rng = np.random.default_rng(K)
+    shape = EightBitShape(24, 24, K, FP8)
+    inputs = {
+        name: (rng.standard_normal((24, K)) * 2.0 ** rng.integers(-spread, spread + 1, (24, K))).astype(
+            FLOAT8
+        )
+        for name in "AB"
+    }
+    for name, depth in (("wgmma-fp8", 0), ("wgmma-fp8-turns", 0), ("wgmma-fp8-promoted", eight_bit.ROW)):
+        result = run(f"gemm-8bit/{name}", shape, inputs, engine="cuda", measure=False)
+        np.testing.assert_array_equal(result.output, fp8_sums.product(*inputs.values(), depth))
 
 
 @pytest.mark.parametrize("key", [key for key in EIGHT_BIT_PRESETS if "8192" not in key])

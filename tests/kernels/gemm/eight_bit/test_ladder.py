@@ -30,6 +30,8 @@ SMALL = {
     "mma-int8": {"BM": 64, "BN": 64, "WM": 32, "WN": 32},
     "wgmma-int8": {"BN": 64, "STAGES": 3},
     "wgmma-fp8": {"BN": 64, "STAGES": 3},
+    "wgmma-int8-turns": {"BM": 64, "BN": 64, "STAGES": 3},
+    "wgmma-fp8-turns": {"BM": 64, "BN": 64, "STAGES": 3},
     "wgmma-fp8-promoted": {"BN": 64, "WN": 64, "STAGES": 3},
 }
 WGMMA = [name for name in OURS if name.startswith("wgmma")]
@@ -129,9 +131,21 @@ FAULTS = [
 ]
 
 
+@needs_nvrtc
+def test_a_consumer_needs_its_turn():
+    """Without it, a consumer takes the phase before the one that it waits for to be this one: both have its parity."""
+
+    def change(text: str) -> str:
+        assert "wait(turn + warpgroup, turn_parity);" in text
+        return text.replace("wait(turn + warpgroup, turn_parity);", "")
+
+    with pytest.raises(EmulatorError, match="before the copy that writes it was waited for"):
+        emulated("wgmma-int8-turns", EightBitShape(200, 132, 640), {"STAGES": 4}, change, blocks=1)
+
+
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("name", ["wgmma-int8", "wgmma-fp8-promoted"])
+@pytest.mark.parametrize("name", ["wgmma-int8", "wgmma-int8-turns", "wgmma-fp8-promoted"])
 @pytest.mark.parametrize("old, new, message", FAULTS)
 def test_every_wait_of_the_ring_is_needed(name, old, new, message):
     def change(text: str) -> str:

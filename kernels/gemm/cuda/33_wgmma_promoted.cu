@@ -22,15 +22,13 @@ constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr int FOR_PRODUCER = 40, FOR_CONSUMER = 232;
 constexpr int STAGE = (BM + BN) * ROW;  // bytes of both tiles
 
-// Adds a piece to the sums in FP32; if not `add`, replaces them.
+// Adds a piece to the sums, in FP32.
 __device__ inline void promote(Sum (&sum)[WN / 8][4],
-                               const Sum (&piece)[WN / 8][4],
-                               bool add) {
+                               const Sum (&piece)[WN / 8][4]) {
 #pragma unroll
   for (int j = 0; j < WN / 8; ++j)
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      sum[j][e] = add ? sum[j][e] + piece[j][e] : piece[j][e];
+    for (int e = 0; e < 4; ++e) sum[j][e] += piece[j][e];
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -77,10 +75,10 @@ wgmma_promoted(
   }
 
   take_registers<FOR_CONSUMER>();
-  Sum sum[WM / 64][BN / WN][WN / 8][4];
   for (int tile = blockIdx.x; tile < rows * cols;
        tile += gridDim.x) {
     TilePosition at = tile_position(tile, rows, cols, GROUP);
+    Sum sum[WM / 64][BN / WN][WN / 8][4] = {};
     for (int k_tile = 0; k_tile < K; k_tile += ROW) {
       char* tile_a = tiles + stage * STAGE;
       char* tile_b = tile_a + BM * ROW;
@@ -98,7 +96,7 @@ wgmma_promoted(
                            part_of(tile_b, j * WN, k), k > 0);
           close_products();
           wait_products<0>();
-          promote(sum[i][j], piece, k_tile > 0);
+          promote(sum[i][j], piece);
         }
       if (threadIdx.x % 128 == 0) arrive(empty + stage);
       if (++stage == STAGES) stage = 0, parity ^= 1;
