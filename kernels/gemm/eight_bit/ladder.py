@@ -224,6 +224,7 @@ LADDER = Ladder(
     parse=parse_eight_bit,
     reference=eight_bit,
     presets=EIGHT_BIT_PRESETS,
+    swept=("8bit-4096-int8", "8bit-4096-fp8"),
     rungs=(
         Rung(
             name="gemm-8bit/mma-int8",
