@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kernels import sources
 from kernels.engines import emulator
+from kernels.engines.cuda.session import bits, stored
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.errors import EmulatorError
@@ -16,6 +17,7 @@ from kernels.engines.emulator.launch import Options, Run, device_memory, launch
 from kernels.gemm.eight_bit import ladder as eight_bit
 from kernels.gemm.eight_bit.cpu import tiled
 from kernels.gemm.eight_bit.shape import FP8, INPUT, INT8, MAX_INT8_K, EightBitShape, parse_eight_bit
+from kernels.model import values
 from kernels.model.program import INPUT as INPUT_ROLE
 from kernels.model.program import OUTPUT, RuleError
 from kernels.model.shape import ShapeError
@@ -218,3 +220,21 @@ def test_the_numpy_steps_are_the_definition(dtype):
     np.testing.assert_allclose(
         out, expected, atol=1e-5 * np.abs(A).max() * np.abs(B).max() * s.K * (dtype == FP8)
     )
+
+
+def test_eight_bit_floats_are_bytes_on_a_gpu():
+    """CuPy does not know their type."""
+    A = seeded_inputs(eight_bit.buffers(EightBitShape(3, 4, 5, FP8))[:1])["A"]
+    assert A.dtype == "float8_e4m3fn" and stored(A.dtype) == np.uint8 and stored("float32") == np.float32
+    np.testing.assert_array_equal(bits(A).view(A.dtype).astype(float), A.astype(float))
+
+
+def test_given_inputs_are_rounded_and_must_be_finite():
+    (a, *_) = eight_bit.buffers(EightBitShape(1, 1, 3, FP8))
+    assert values.checked(a, np.array([[1.06, -447, 2.0**-9]])).astype(float).tolist() == [
+        [1.0, -448, 2.0**-9]
+    ]
+    again = values.checked(a, np.ones((1, 3)).astype(a.dtype))
+    assert again.dtype == a.dtype
+    with pytest.raises(RuleError, match="A must be finite in float8_e4m3fn"):
+        values.checked(a, np.array([[1, 2, 1000.0]]))
