@@ -242,7 +242,7 @@ LADDER = Ladder(
             sets=({"BM": 64, "BN": 64, "WM": 32, "WN": 32},),
             capability=ampere,
             not_on_cpu=NO_INT8,
-            no_scene=NO_SCENE,
+            no_scene=mark("its tiles and fragments are those of mma.sync in FP16, which the lesson tiling shows"),
         ),
         _hopper(
             "wgmma-int8",
