@@ -18,7 +18,9 @@ from kernels.model.program import INPUT, Launch, Program, buffer_of
 from kernels.model.rung import Rung
 from kernels.runner import inputs_of
 
-STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # relative to the largest number: two roundings of the type
+# Relative to the largest number: two roundings of the type, or the sums of FP8 that tensor cores cut off.
+STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+FP8, FP8_STEP = "float8_e4m3fn", 2.0**-8
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Case:
 
     def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
         """Returns a message about wrong outputs; "" if all are correct."""
+        step = FP8_STEP if any(a.dtype.name == FP8 for a in self.arrays().values()) else 1e-4
         for name, expected in self.expected().items():
             actual = outputs[name].astype(np.float64)
             unwritten = (
@@ -56,7 +59,7 @@ class Case:
             limit = (
                 0.0
                 if expected.dtype.kind in "iu"
-                else STEP.get(expected.dtype.name, 1e-4)
+                else STEP.get(expected.dtype.name, step)
                 * float(np.abs(expected, where=~unwritten, out=np.zeros_like(expected)).max())
             )
             wrong = ~(np.abs(actual - expected) <= limit)  # NaN is wrong too

@@ -31,6 +31,10 @@ NOT_YET = {
     "softmax/06_cluster.cu",
     "softmax/07_split_parts.cu",
     "softmax/08_split_finish.cu",
+    "gemm/30_mma_bytes.cu",
+    "gemm/31_wgmma_bytes.cu",
+    "gemm/32_wgmma_turns.cu",
+    "gemm/33_wgmma_promoted.cu",
 }
 
 
@@ -38,7 +42,7 @@ NOT_YET = {
 def cases() -> dict[str, Case]:
     """Returns every case by name, in the order of the launches."""
     all_cases = (
-        *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION,
+        *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.EIGHT_BIT, *rungs.CONV, *rungs.ATTENTION,
         *rungs.SOFTMAX, *rungs.FUSION, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
         *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING,
         *rungs.CONV_BACKWARD, *rungs.ATTENTION_LSE, *rungs.HEADS, *rungs.INSTRUCTION_RATE, *wmma.CASES,

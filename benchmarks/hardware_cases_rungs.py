@@ -22,6 +22,7 @@ from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
+from kernels.gemm.eight_bit import ladder as eight_bit_ladder
 from kernels.gemm.shape import GemmShape
 from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
@@ -67,6 +68,18 @@ GEMM = tuple(
     if not rung.library
     for dtype in DTYPES
     for case in _gemm(rung, dtype)
+)
+
+# 8-bit numbers: whole tiles; ragged ones whose rows begin at multiples of 16 bytes, or not if a rule allows that.
+EIGHT_BIT = tuple(
+    case
+    for rung in eight_bit_ladder.LADDER.rungs
+    if not rung.library
+    for dtype in eight_bit_ladder.INPUT
+    for extents in ((128, 128, 128), (72, 80, 208), (61, 45, 37))
+    for shape in (eight_bit_ladder.EightBitShape(*extents, dtype),)
+    if _allowed(rung, shape)
+    for case in steps(rung, shape, **({} if extents == (128, 128, 128) else _smallest(rung, shape)))
 )
 
 # -- threads and memory ------------------------------------------------------------------------------------

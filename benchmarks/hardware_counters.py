@@ -138,15 +138,15 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     import cupy
 
     from kernels.engines.cuda import compile_kernel
-    from kernels.engines.cuda.session import argument
+    from kernels.engines.cuda.session import argument, bits, stored
     from kernels.model.rules import MAX_STATIC_SHARED
 
     step = case.launch
     kernel = compile_kernel(step.source, step.entry, step.defines)
     on_gpu = {}
     for name, array in case.arrays().items():
-        on_gpu[name] = cupy.empty(array.shape, array.dtype)
-        on_gpu[name].set(np.ascontiguousarray(array))
+        on_gpu[name] = cupy.empty(array.shape, stored(array.dtype))
+        on_gpu[name].set(bits(array))
         if on_gpu[name].data.ptr % 256:
             raise RuntimeError(f"{name} starts at {on_gpu[name].data.ptr:#x}, not at a multiple of 256")
     args = tuple(argument(a, on_gpu) for a in step.args)

@@ -32,6 +32,7 @@ from kernels.runner import VerificationError, compare
 OTHERS = {
     "conv",
     "gemm",
+    "gemm-8bit",
     "attention",
     "softmax",
     "fusion",

@@ -45,6 +45,7 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import hopper as gemm_hopper
 from kernels.gemm import ladder as gemm_ladder
+from kernels.gemm.eight_bit import ladder as eight_bit_ladder
 from kernels.gemm.shape import GemmShape
 from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
@@ -68,6 +69,7 @@ GEMM = (
     ((61, 45, 37, -2, 3), (36, 72, 40)),
     ((1, 1, 1, 2, -1), (129, 130, 1)),
 )
+GEMM_EIGHT_BIT = ((300, 520, 464), (61, 45, 37), (1, 4, 16), (264, 328, 1040))
 GEMM_HOPPER = ((300, 520, 456), (61, 48, 40, -2, 3), (1, 8, 8), (264, 328, 1032, 1, 1))
 CONV = (
     (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), extra=(-1, 2), mode="convolution", bias=1, relu=1),),
@@ -171,6 +173,13 @@ def _gemm_hopper():
     for rung in gemm_hopper.RUNGS:
         for dtype in ("fp16", "bf16"):
             yield rung, [GemmShape(*shape, dtype=dtype) for shape in GEMM_HOPPER], ()
+
+
+def _gemm_eight_bit():
+    for rung in eight_bit_ladder.LADDER.rungs:
+        for dtype in eight_bit_ladder.INPUT:
+            shapes = [eight_bit_ladder.EightBitShape(*shape, dtype) for shape in GEMM_EIGHT_BIT]
+            yield rung, [s for s in shapes if not any(rung.rules(s, rung.default_tiles))], ()
 
 
 def _conv():
@@ -281,6 +290,7 @@ def _instruction_rate():
 
 RUNS = {
     "gemm": _gemm,
+    "gemm-8bit": _gemm_eight_bit,
     "gemm-hopper": _gemm_hopper,
     "conv": _conv,
     "conv-backward": _conv_backward,

@@ -15,6 +15,7 @@ from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
+from kernels.gemm.eight_bit import ladder as eight_bit_ladder
 from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
@@ -31,6 +32,7 @@ LADDERS: dict[str, Ladder] = {
     for ladder in (
         conv_ladder.LADDER,
         gemm_ladder.LADDER,
+        eight_bit_ladder.LADDER,
         attention_ladder.LADDER,
         attention_lse_ladder.LADDER,
         attention_backward_ladder.LADDER,

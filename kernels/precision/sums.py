@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+import ml_dtypes
 import numpy as np
 
+from kernels.model import fp8_sums
 from kernels.precision.formats import BF16, FP16, FP32, Format, rounded
 
 MAX_POWER = 14
@@ -49,3 +51,27 @@ def measured(seed: int = 0) -> dict[str, np.ndarray]:
     ends = 2 ** np.arange(MAX_POWER + 1) - 1
     found = {name: running(x, f)[ends] for name, f in FORMATS.items()}
     return {"exact": np.cumsum(x)[ends], **found, "parts": in_parts(x)[ends]}
+
+
+# -- products of FP8 -----------------------------------------------------------------------------------------
+FP8_WAYS = ("fp8", "promoted")  # tensor cores alone; their sums of PROMOTED products, added in FP32
+PROMOTED = 128
+
+
+def fp8_factors(seed: int = 0) -> np.ndarray:
+    """Returns 2^MAX_POWER pairs of e4m3 numbers in 0 .. 1, float64 [2, n]."""
+    factors = np.random.default_rng(seed).random((2, 2**MAX_POWER))
+    return factors.astype(ml_dtypes.float8_e4m3fn).astype(np.float64)
+
+
+@cache
+def fp8_measured(seed: int = 0) -> dict[str, np.ndarray]:
+    """Returns the sums of the first 1, 2, 4 ... 2^MAX_POWER products: exact, and by each of FP8_WAYS."""
+    a, b = fp8_factors(seed)
+    counts = 2 ** np.arange(MAX_POWER + 1)
+
+    def added(depth: int) -> np.ndarray:
+        found = [fp8_sums.product(a[None, :n], b[None, :n], depth)[0, 0] for n in counts]
+        return np.array(found, np.float64)
+
+    return {"exact": np.cumsum(a * b)[counts - 1], "fp8": added(0), "promoted": added(PROMOTED)}

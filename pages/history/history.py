@@ -56,7 +56,7 @@ JOIN = ": "
 # The lessons in their order: the ladders whose kernels each measures.
 LESSONS = {
     mark("threads"): ("add", "branch", "stride", "banks", "layout"),
-    mark("tiling"): ("gemm", "loops"),
+    mark("tiling"): ("gemm", "gemm-8bit", "loops"),
     mark("convolution"): ("conv",),
     mark("convolution backward"): ("conv-dinput", "conv-dweight", "conv-transpose"),
     mark("softmax"): ("softmax",),

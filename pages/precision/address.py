@@ -1,15 +1,17 @@
 """The URL of the lesson on precision: the topic on the stage, its fields, the rung of the strip. All functions are pure.
 
-Each topic has fields of its own. The strip always measures the ladder on instructions, with the rung that computes in the
-topic's format.
+Each topic has fields of its own. The strip measures the ladder on instructions, with the rung that computes in the topic's
+format. In the topic on 8-bit products it measures their ladder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kernels.i18n import cached, mark
+from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
 from kernels.precision import record
 from kernels.precision.integer import CHANNEL, LAYERS, TENSOR
@@ -17,13 +19,13 @@ from kernels.precision.ladder import LADDER
 from kernels.precision.presets import RATE_PRESETS
 from kernels.precision.quantize import CALIBRATIONS
 from pages.parts.address import Choice, Fields, Number, Values
-from visuals.precision import activations, bits, curves, histogram, int8, sums, weight
+from visuals.precision import activations, bits, curves, histogram, int8, products, sums, weight
 from visuals.precision.instructions import SHAPE, instruction_scene
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 TOPIC = "topic"
-BITS, GRADIENTS, SCALING, WEIGHTS, SUMS, INT8, INSTRUCTIONS = (
-    "bits", "gradients", "scaling", "weights", "sums", "int8", "instructions",
+BITS, GRADIENTS, SCALING, WEIGHTS, SUMS, INT8, INSTRUCTIONS, PRODUCTS = (
+    "bits", "gradients", "scaling", "weights", "sums", "int8", "instructions", "products",
 )  # fmt: skip
 TITLES = {
     BITS: mark("a number"),
@@ -33,12 +35,15 @@ TITLES = {
     SUMS: mark("sums"),
     INT8: "INT8",
     INSTRUCTIONS: mark("instructions"),
+    PRODUCTS: mark("8-bit products"),
 }
 MAX_X = 1e9
 ONE, RUNS = "one", "runs"  # pictures of the topic on weights
 OF_WEIGHTS, ACTIVATIONS = "weights", "activations"  # numbers that become INT8
 FORMATS = ("FP16", *(name for name in bits.NAMES if name != "FP16"))
 TENSORS = tuple(name.removeprefix("d ") for name in reversed(record.GRADIENTS))
+KERNELS = tuple(rung.name.partition("/")[2] for rung in products.LADDER.rungs if not rung.library)
+PROMOTED = "wgmma-fp8-promoted"
 RUNGS = tuple(rung.name.partition("/")[2] for rung in LADDER.rungs)
 FIELDS: Mapping[str, Mapping[str, Any]] = {
     BITS: {"format": Choice("FP16", FORMATS), "x": Number(0.1, -MAX_X, MAX_X, whole=False)},
@@ -58,6 +63,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
         "calibration": Choice("extremes", tuple(CALIBRATIONS)),
     },
     INSTRUCTIONS: {"rung": Choice("ffma", RUNGS)},
+    PRODUCTS: {"kernel": Choice(PROMOTED, (PROMOTED, *(name for name in KERNELS if name != PROMOTED)))},
 }  # fmt: skip
 # The rung that computes with a topic's numbers.
 RUNG_OF_FORMAT = {"FP32": "ffma", "FP16": "hfma2", bits.INT8: "dp4a"}  # else the tensor cores'
@@ -91,8 +97,29 @@ def outputs(layer: str) -> int:
     return int8.layer_weights(layer).shape[1]
 
 
+def ladder(topic: str) -> Ladder:
+    """Returns the ladder that the strip measures."""
+    return products.LADDER if topic == PRODUCTS else LADDER
+
+
+def stage_shape(topic: str, values: Values) -> Any:
+    """Returns the small shape of the strip's rung."""
+    if topic == PRODUCTS:
+        return products.LADDER.shape(64, 64, 64, "fp8" if "fp8" in values["kernel"] else "int8")
+    return STAGE_SHAPE
+
+
+def of_preset(topic: str, shape: Any) -> dict[str, str]:
+    """Returns the URL parameters of a link to a preset of the topic's ladder."""
+    if topic == PRODUCTS:
+        return {"topic": PRODUCTS, "kernel": PROMOTED if shape.dtype == "fp8" else "wgmma-int8"}
+    return {"topic": INSTRUCTIONS}
+
+
 def rung(topic: str, values: Values) -> str:
     """Returns the name of the rung whose times the strip shows."""
+    if topic == PRODUCTS:
+        return f"{products.LADDER.name}/{values['kernel']}"
     if topic == INSTRUCTIONS:
         name = values["rung"]
     elif topic == BITS:
@@ -146,6 +173,7 @@ SCENES: Mapping[str, Callable[[Values], Scene]] = {
     SUMS: lambda values: sums.sums_scene(),
     INT8: _int8,
     INSTRUCTIONS: _instructions,
+    PRODUCTS: lambda values: sums.fp8_scene(),
 }  # fmt: skip
 
 
@@ -162,7 +190,7 @@ def curve(topic: str) -> Mapping[str, Any] | None:
 
 def real(shape: Any) -> Any:
     """Returns the shape at which rates count."""
-    return REAL
+    return replace(shape, M=4096, N=4096, K=4096) if isinstance(shape, products.LADDER.shape) else REAL
 
 
 def card(params: Mapping[str, str]) -> Scene:

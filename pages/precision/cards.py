@@ -38,4 +38,6 @@ def _tables(topic: str, values: Values) -> Sequence[tuple[str, Table]]:
             return [(mark("Errors of sums"), tables.accumulation())]
         case address.INT8:
             return [(mark("The digits net in INT8"), tables.int8())]
+        case address.PRODUCTS:
+            return [(mark("Errors of FP8 sums"), tables.fp8_sums())]
     return [(mark("Instructions"), tables.instructions()), (mark("Control"), tables.control())]

@@ -1,10 +1,11 @@
-"""The chapters of the lesson on precision: a number, gradients, a training that dies and is rescued, sums, INT8, instructions."""
+"""The chapters of the lesson on precision: a number, gradients, a training that dies and is rescued, sums, FP8, INT8, instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from kernels.i18n import decimal, mark
+from kernels.model import fp8_sums
 from kernels.precision import energy, record, sums
 from kernels.precision.formats import BF16, FORMATS, FP16, losses, rounded
 from kernels.precision.ladder import INSTRUCTIONS as COUNTS
@@ -12,7 +13,7 @@ from kernels.precision.ladder import macs_of
 from pages.parts.chapters import Chapter, Question, Story
 from visuals import units
 from visuals.precision.int8 import layer_weights, quantizer
-from visuals.precision.sums import relative_errors
+from visuals.precision.sums import fp8_errors, relative_errors
 from visuals.strip.facts import Evidences, Facts, Right
 
 TIE = 2049.0  # between two numbers of FP16
@@ -22,6 +23,7 @@ FEW = 0.1  # of the gradients: the share that a scale should leave
 LAYER, STEP = "conv1.y", 150
 ACCURACIES = ("91 %", "60 %", "10 %")
 SUMS = ("8,175", "2,048", "0")
+FP8_LOST = ("1 %", "5 %", "25 %")
 ROW = {"layer": "fc2", "output": "3", "scales": "channel"}
 
 
@@ -31,7 +33,14 @@ def _whole_percent(part: float) -> str:
 
 def facts(evidences: Evidences) -> Facts:
     """Returns the figures of the sentences, all from data of the lesson."""
-    return {**_of_gradients(), **_of_trainings(), **_of_sums(), **_of_int8(), **_of_instructions()}
+    return {
+        **_of_gradients(),
+        **_of_trainings(),
+        **_of_sums(),
+        **_of_fp8(),
+        **_of_int8(),
+        **_of_instructions(),
+    }
 
 
 def _of_gradients() -> Facts:
@@ -79,6 +88,17 @@ def _of_sums() -> Facts:
     }
 
 
+def _of_fp8() -> Facts:
+    return {
+        "fp8_bits": str(fp8_sums.FRACTION + 1),
+        "fp8_depth": str(fp8_sums.DEPTH),
+        "fp8_products": units.whole(2**sums.MAX_POWER),
+        "fp8_promoted": str(sums.PROMOTED),
+        "fp8_lost": decimal(f"{fp8_errors('fp8')[-1]:.0f} %"),
+        "fp8_promoted_error": decimal(f"{fp8_errors('promoted')[-1]:.2f} %"),
+    }
+
+
 def _of_int8() -> Facts:
     first, *rows = record.facts()["int8"]
     output = int(ROW["output"])
@@ -122,6 +142,10 @@ def _stalls() -> bool:
     """Returns whether the sum in FP16 is the same from half of the terms on."""
     found = sums.measured()["fp16"]
     return bool(found[-1] == found[-2])
+
+
+def _promotion_helps() -> bool:
+    return bool(fp8_errors("promoted")[-1] < 0.01 * fp8_errors("fp8")[-1])
 
 
 def _dies() -> bool:
@@ -242,6 +266,25 @@ CHAPTERS = (
         ),
         holds=holds(_stalls),
         nudge=mark("In Explore, topic INT8: with one scale for each output, a row uses {used_channel} values instead of {used_tensor}."),
+    ),
+    Chapter(
+        mark("FP8 in tensor cores"),
+        (
+            mark("Hopper’s tensor cores multiply FP8 numbers, and keep {fp8_bits} bits of a [sum](workspace). The stage adds {fp8_products} products of numbers between 0 and 1."),
+            mark("They add {fp8_depth} products at a time. Each product is cut off below the last bit of the sum."),
+        ),
+        {"topic": "products"},
+        step=11,
+        loop=(0, sums.MAX_POWER),
+        size="real",
+        question=Question(
+            mark("Your guess: how much of this sum is lost?"),
+            FP8_LOST,
+            is_fact("fp8_lost", FP8_LOST),
+            mark("{fp8_lost}. If [FP32 adds the sums of {fp8_promoted} products](output), {fp8_promoted_error} is lost. Numbers of both signs lose less."),
+        ),
+        holds=holds(_promotion_helps),
+        nudge=mark("In Explore, compare the times of the kernels with and without promotion."),
     ),
     Chapter(
         mark("Control is shared"),

@@ -3,7 +3,6 @@
 import streamlit as st
 
 from kernels.i18n import mark, tr
-from kernels.precision.ladder import LADDER
 from pages.parts import card_choice, lesson, query, run, sources
 from pages.parts.address import Fields, Values
 from pages.parts.controls import Link, numbers, select
@@ -12,7 +11,7 @@ from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place, quiet
 from pages.precision import address, cards
 from pages.precision.chapters import STORY
-from visuals.precision.story import RATE, name
+from visuals.precision import products, story
 
 PAGE = "precision/page.py"
 IDEAS = {
@@ -65,6 +64,13 @@ IDEAS = {
             "32 for a warp to 4,096. Fetching and decoding is paid for each instruction."
         ),
     ),
+    address.PRODUCTS: (
+        mark("Products of 8-bit numbers"),
+        mark(
+            "Tensor cores multiply 8-bit numbers twice as fast as 16-bit ones. Sums of INT8 are INT32 and exact. Sums of FP8 keep "
+            "14 bits in Hopper’s tensor cores. FP32 sums of short pieces keep more (promotion)."
+        ),
+    ),
 }
 WIDTHS = {
     "format": 158,
@@ -74,6 +80,7 @@ WIDTHS = {
     "layer": 130,
     "scales": 190,
     "rung": 200,
+    "kernel": 220,
     "numbers": 170,
     "calibration": 190,
 }
@@ -84,6 +91,7 @@ LABELS = {
     "rung": mark("instruction"),
 }
 NUMBERS = {"x": 150, "output": 100}
+LADDERS = address.INSTRUCTIONS, address.PRODUCTS  # topics that are about a ladder
 
 
 def controls(topic: str, fields: Fields, values: Values) -> None:
@@ -109,7 +117,7 @@ def controls(topic: str, fields: Fields, values: Values) -> None:
 
 def about_strip(topic: str, values: Values) -> str:
     """Returns what the figures under the picture have to do with it."""
-    measured = tr(LADDER.rung(address.rung(topic, values)).title)
+    measured = tr(address.ladder(topic).rung(address.rung(topic, values)).title)
     if address.computes_in(topic, values):
         return tr(
             "The figures under the picture are those of {rung}, which computes with such numbers.",
@@ -133,9 +141,11 @@ with lesson.controls(visible):
     if visible:
         controls(topic, fields, values)
 note_in_place(*notes)
-rung = LADDER.rung(address.rung(topic, values))
-settings = run.options(LADDER, address.STAGE_SHAPE, (rung.name, rung.default_tiles), visible=False)
-sizes = Sizes(name, address.real)
+ladder, shape = address.ladder(topic), address.stage_shape(topic, values)
+rung = ladder.rung(address.rung(topic, values))
+settings = run.options(ladder, shape, (rung.name, rung.default_tiles), visible=False)
+own, sentences = (products.name, products.PRODUCTS) if topic == address.PRODUCTS else (story.name, story.RATE)
+sizes = Sizes(own, address.real)
 if "watch" in parts:
     Stage(
         "precision",
@@ -146,17 +156,16 @@ if "watch" in parts:
         chapter=chapter,
         curve=address.curve(topic),
     ).draw()
-    if visible and topic != address.INSTRUCTIONS:
+    if visible and topic not in LADDERS:
         quiet(about_strip(topic, values))
 if whole:
     idea(about)
     if not chapter:
         cards.draw(topic, values)
-measured = topic == address.INSTRUCTIONS or not whole
+measured = topic in LADDERS or not whole
 if {"run", "why"} & parts and measured:
-    run.run_section(
-        settings, RATE, Link(PAGE, {}, lambda shape: {"topic": address.INSTRUCTIONS}), sizes=sizes
-    )
+    link = Link(PAGE, {}, lambda shape: address.of_preset(topic, shape))
+    run.run_section(settings, sentences, link, sizes=sizes)
 if "kernel" in parts and measured:
-    sources.draw_tabs(LADDER, address.STAGE_SHAPE, lambda each: each.default_tiles, first=rung.name)
+    sources.draw_tabs(ladder, shape, lambda each: each.default_tiles, first=rung.name)
 lesson.load_deferred(parts)

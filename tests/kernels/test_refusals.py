@@ -70,7 +70,7 @@ def test_numbers_of_every_shape_are_in_ascii(ladder, capsys):
 
 
 SHAPES = {
-    "conv": "N=²", "gemm": "M=²", "loops": "M=²", "attention": "N=²", "attention-backward": "N=²",
+    "conv": "N=²", "gemm": "M=²", "gemm-8bit": "M=²", "loops": "M=²", "attention": "N=²", "attention-backward": "N=²",
     "attention-loops": "N=²", "softmax": "M=²", "fusion": "N=²", "add": "M=²", "stride": "n=²",
     "banks": "n=²", "branch": "n=²", "layout": "N=²", "relu": "N=²", "relu-backward": "N=²", "bias": "N=²",
     "gelu": "N=²", "gelu-backward": "N=²",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from kernels.i18n import mark, tr
+from kernels.model import fp8_sums
 from kernels.precision import sums
 from kernels.precision.formats import FP16
 from visuals.scene.parts import Captions, Group, Reading, Tensor, Write
@@ -31,10 +34,38 @@ CAPTIONS = (
     ),
 )
 
+FP8_TITLES = {
+    "exact": (mark("exact sum"), "input"),
+    "fp8": (mark("added in tensor cores"), "workspace"),
+    "promoted": (mark("{promoted} in tensor cores, then FP32"), "output"),
+}
+FP8_NOTE = mark(
+    "Each step doubles the number of products. The processor adds them as Hopper’s tensor cores do: {n} at a time, cut off "
+    "after {bits} bits."
+)
+FP8_CAPTIONS = (
+    mark(
+        "Products so far: {0}. The exact sum is [{1}](input). Tensor cores have [{2}](workspace), {4} % off. They cut off each "
+        "product after {bits} bits of the largest number."
+    ),
+    mark(
+        "Products so far: {0}. The exact sum is [{1}](input). Tensor cores have [{2}](workspace), {4} % off. With FP32 sums "
+        "after every {promoted} products, [{3}](output) is {5} % off."
+    ),
+)
+
 
 def relative_errors(name: str) -> np.ndarray:
     """Returns the relative error of a way of adding after each step, in %."""
-    found = sums.measured()
+    return _errors(sums.measured(), name)
+
+
+def fp8_errors(name: str) -> np.ndarray:
+    """Returns the same of a way of adding products of FP8."""
+    return _errors(sums.fp8_measured(), name)
+
+
+def _errors(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     return 100 * np.abs(found[name] - found["exact"]) / found["exact"]
 
 
@@ -62,6 +93,32 @@ def sums_scene() -> Scene:
             Reading(tr("error in FP16, %"), np.round(errors["fp16"], 3), "measured", "workspace"),
             Reading(tr("error in BF16, %"), np.round(errors["bf16"], 3), "measured", "filter"),
             Reading(tr("error of FP16 parts, %"), np.round(errors["parts"], 4), "measured", "output"),
+        ),
+    )  # fmt: skip
+
+
+def fp8_scene() -> Scene:
+    """Returns the scene of sums of FP8 products in tensor cores, alone and promoted to FP32."""
+    found = {name: values.astype(np.float32) for name, values in sums.fp8_measured().items()}
+    now = np.arange(STEPS)
+    errors = {name: fp8_errors(name) for name in FP8_TITLES}
+    kind = (2**now > sums.PROMOTED).astype(int)
+    columns = [2**now, *(np.round(found[name], 3) for name in FP8_TITLES)]
+    args = np.column_stack([*columns, np.round(errors["fp8"], 3), np.round(errors["promoted"], 3)])
+    words = {"n": fp8_sums.DEPTH, "bits": fp8_sums.FRACTION + 1, "promoted": sums.PROMOTED}
+    return Scene(
+        key="fp8 sums", title=tr("a sum of FP8 products in tensor cores"),
+        tensors=tuple(
+            Tensor(name, name, tr(title, **words), role, 1, 1, STEPS, timed=True, note=tr("of 1, 2, 4 … products") if name == "exact" else "")
+            for name, (title, role) in FP8_TITLES.items()
+        ),
+        groups=(Group(tuple((name,) for name in FP8_TITLES), "registers", tr("products of two numbers between 0 and 1")),),
+        steps=STEPS, step_name=tr("doubling"), order_name=tr("explaining order"), order_note=tr(FP8_NOTE, **words),
+        writes=tuple(Write(name, now, values) for name, values in found.items()),
+        captions=Captions(tuple(tr(text, **words) for text in FP8_CAPTIONS), kind, args),
+        readings=(
+            Reading(tr("error in tensor cores, %"), np.round(errors["fp8"], 4), "predicted", "workspace"),
+            Reading(tr("error if promoted, %"), np.round(errors["promoted"], 4), "predicted", "output"),
         ),
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from kernels.precision.ladder import INSTRUCTIONS, LADDER, macs_of
 from kernels.precision.presets import RATE_PRESETS
 from visuals import units
 from visuals.precision.curves import EPOCH, NAMES, SCALING, WEIGHTS, last_epoch
-from visuals.precision.sums import TITLES, relative_errors
+from visuals.precision.sums import FP8_TITLES, TITLES, fp8_errors, relative_errors
 
 FULL = RATE_PRESETS["rate-full"].shape
 REGISTERS = {
@@ -164,6 +164,24 @@ def accumulation() -> Table:
         units.badge("measured", tr("on this processor, against float64")),
         [tr(TITLES[name][0], n=sums.PART) for name in ways],
         [(units.whole(2**n), [_percent(errors[name][n] / 100, 3) for name in ways]) for n in range(0, last + 1, 2)],
+    )  # fmt: skip
+
+
+def fp8_sums() -> Table:
+    """Returns the errors of sums of FP8 products in tensor cores, by length and way of adding."""
+    ways = [name for name in FP8_TITLES if name != "exact"]
+    errors = {name: fp8_errors(name) for name in ways}
+    last = sums.MAX_POWER
+    return Table(
+        tr(
+            "At {n} products tensor cores have lost {error} of the sum. Promoted every {promoted} products, it is off by {parts}.",
+            n=units.whole(2**last), error=_percent(errors["fp8"][last] / 100), promoted=sums.PROMOTED,
+            parts=_percent(errors["promoted"][last] / 100, 3),
+        ),
+        units.badge("predicted", tr("from the bits that tensor cores keep")),
+        [tr(FP8_TITLES[name][0], promoted=sums.PROMOTED) for name in ways],
+        [(units.whole(2**n), [_percent(errors[name][n] / 100, 3) for name in ways]) for n in range(0, last + 1, 2)],
+        (tr("All factors are between 0 and 1. Of random signs, sums stay small and lose less."),),
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ class Session:
                 for i, b in enumerate(program.of_role(role)):
                     if i == 0:
                         self._hook.stage(at, role)
-                    self.arrays[b.name] = cupy.empty(b.shape, b.dtype)
+                    self.arrays[b.name] = cupy.empty(b.shape, stored(b.dtype))
         self.arrays |= {view.name: view.cut(self.arrays[view.of]) for view in program.views}
         self._allocations = len(self._hook.timeline)
         self._in_place = {b.name: inputs[b.name] for b in program.in_place}
@@ -88,7 +88,7 @@ class Session:
 
     def _set(self, arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items():
-            self.arrays[name].set(np.ascontiguousarray(array), stream=self.stream)
+            self.arrays[name].set(bits(array), stream=self.stream)
 
     def run(self) -> None:
         """Queue every step on the session's stream, which must be current."""
@@ -124,6 +124,17 @@ class Session:
         self._replay = None
         self.arrays.clear()
         self._pool.free_all_blocks()
+
+
+def stored(dtype: np.dtype | str) -> np.dtype:
+    """Returns the type of CuPy's array for elements of a type: bytes for 8-bit floats, which CuPy does not know."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.uint8) if dtype.name.startswith("float8") else dtype
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    """Returns an array as CuPy takes it, contiguous and of the stored type."""
+    return np.ascontiguousarray(array).view(stored(array.dtype))
 
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
@@ -166,15 +177,15 @@ def allocate_by_need(
     views, arrays, found = program.views, {}, []
     with refused_when_full(), stream, cupy.cuda.using_allocator(pool.malloc):
         for b in (*program.of_role(INPUT), *program.of_role(OUTPUT)):
-            arrays[b.name] = cupy.empty(b.shape, b.dtype)
+            arrays[b.name] = cupy.empty(b.shape, stored(b.dtype))
             if b.role == INPUT:
-                arrays[b.name].set(np.ascontiguousarray(inputs[b.name]), stream=stream)
+                arrays[b.name].set(bits(inputs[b.name]), stream=stream)
         for n, step in enumerate(program.steps):
             for name, (first, last) in lives.items():
                 if last < n:
                     arrays.pop(name, None)
                 elif first == n:
-                    arrays[name] = cupy.empty(buffers[name].shape, buffers[name].dtype)
+                    arrays[name] = cupy.empty(buffers[name].shape, stored(buffers[name].dtype))
                     poison(arrays[name], stream)
             sizes = {name: array.data.mem.size for name, array in arrays.items()}
             call = call_of(step, arrays | {v.name: v.cut(arrays[v.of]) for v in views if v.of in arrays})

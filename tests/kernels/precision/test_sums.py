@@ -47,6 +47,14 @@ def test_a_sum_in_fp16_stops_at_2048():
     assert found["fp32"][-1] == found["exact"][-1]
 
 
+def test_promotion_keeps_a_sum_of_fp8_products_exact_to_a_thousandth():
+    found = sums.fp8_measured()
+    off = {name: np.abs(found[name] - found["exact"]) / found["exact"] for name in sums.FP8_WAYS}
+    short = 2 ** np.arange(sums.MAX_POWER + 1) <= sums.PROMOTED
+    np.testing.assert_array_equal(off["fp8"][short], off["promoted"][short])
+    assert off["promoted"].max() < 1e-3 < 0.1 < off["fp8"][-1]
+
+
 def test_the_overheads_follow_from_the_energies():
     found = {one.name: round(100 * one.overhead) for one in energy.INSTRUCTIONS}
     assert found == {"HFMA": 2000, "HDP4A": 500, "HMMA": 27}

@@ -16,6 +16,7 @@ from pages import _cards
 from pages.parts.address import Choice
 from pages.precision import address, chapters
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
+from visuals.precision import products
 from visuals.precision.tables import FULL
 
 open_at = partial(open_page, "precision/page.py")
@@ -44,6 +45,12 @@ def test_every_choice_has_a_scene(topic, name, value):
     assert len(stages(at)) == 1 and "kt-note" not in texts(at)
 
 
+def test_eight_bit_products_have_the_cards_of_a_ladder():
+    html = texts(open_at(topic="products", kernel="wgmma-int8", view="explore"))
+    for part in ("Time", "Memory", "Roofline", "Why", "Kernel", "Errors of FP8 sums"):
+        assert re.search(rf'<h2 class="kt-card">{part}(</h2>| <small>)', html), part
+
+
 def test_instructions_have_the_cards_of_a_ladder():
     html = texts(open_at(topic="instructions", view="explore"))
     for part in ("Time", "Memory", "Roofline", "Why", "Kernel", "Instructions", "Control"):
@@ -70,6 +77,18 @@ def test_the_strip_is_about_the_instruction_that_computes_in_the_format(params, 
     assert not notes and address.rung(topic, values) == f"instruction-rate/{rung}"
     sizes = [size["shape"] for size in strip(open_at(**params, view="explore"))["sizes"]]
     assert sizes[0].startswith("67,584 warps, 1,024 turns") and address.real(address.STAGE_SHAPE) == FULL
+
+
+@pytest.mark.parametrize("kernel", address.KERNELS)
+def test_eight_bit_products_have_a_ladder_of_their_own(kernel):
+    values, notes = address.fields("products").read({"kernel": kernel})
+    shape = address.stage_shape("products", values)
+    rung = products.LADDER.rung(address.rung("products", values))
+    assert not notes and not list(rung.rules(shape, rung.default_tiles))
+    sizes = [size["shape"] for size in strip(open_at(topic="products", kernel=kernel))["sizes"]]
+    assert sizes[0].startswith("4,096 × 4,096 × 4,096 " + products.TYPES[shape.dtype])
+    preset = address.of_preset("products", shape)
+    assert address.stage_shape("products", address.fields("products").read(preset)[0]) == shape
 
 
 @pytest.mark.parametrize(("params", "words"), [

@@ -25,7 +25,7 @@ from visuals.precision.curves import EVERY, SCALING, WEIGHTS, curves_scene
 from visuals.precision.histogram import HIGH, LOW, ROWS, SCALES, fate, histogram_scene, ranges, shares
 from visuals.precision.instructions import GROUPS, SHAPE, instruction_scene, issues
 from visuals.precision.int8 import int8_scene, layer_weights, quantizer
-from visuals.precision.sums import TITLES, sums_scene
+from visuals.precision.sums import FP8_TITLES, TITLES, fp8_scene, sums_scene
 from visuals.precision.weight import weight_scene
 
 floats = st.one_of(
@@ -174,6 +174,14 @@ def test_the_sums_are_the_measured_ones():
     for name in TITLES:
         np.testing.assert_array_equal(scene.cells(name), found[name].astype(np.float32))
     assert "it stays at 2048" in scene.caption(scene.steps - 1)
+
+
+def test_the_sums_of_fp8_products_are_the_computed_ones():
+    scene, found = fp8_scene(), sums.fp8_measured()
+    for name in FP8_TITLES:
+        np.testing.assert_array_equal(scene.cells(name), found[name].astype(np.float32))
+    last = scene.caption(scene.steps - 1)
+    assert "after every 128 products" in last and "after 14 bits" in scene.caption(0)
 
 
 # -- INT8 ------------------------------------------------------------------------------------------

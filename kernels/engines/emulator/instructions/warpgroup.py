@@ -1,7 +1,8 @@
 """Instructions of a warpgroup, four warps: wgmma, the product of matrices in shared memory, and setmaxnreg.
 
 Each warp computes 16 of the product's 64 rows. Products are summed in float64 and rounded once to the accumulator's
-type. The hardware's intermediate sums have fewer bits.
+type. The hardware's intermediate sums have fewer bits. Those of e4m3 with FP32 accumulators have as few bits here
+(kernels.model.fp8_sums).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kernels.engines.emulator.operations.dtypes import from_bf16
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.swizzle import swizzled
+from kernels.model import fp8_sums
 
 WARPS = 4  # of a warpgroup
 ROWS = 16  # of a warp, of 64
@@ -128,13 +130,19 @@ class _Product:
 
             part = warp % WARPS * ROWS
             left = fragments[n] if a is None else matrix("a", a[n])[part : part + ROWS]
-            sums[n] += self.sign * (left @ matrix("b", b[n]).T)
+            sums[n] = self._added(sums[n], left, matrix("b", b[n]))
         if self.to == "s32":
             sums = self._whole(sums)
         self.write(warps, pack(sums[:, *self.at], self.to))
         if m.trace is not None:
             pairs = zip(a or [None] * len(b), b, strict=True)
             m.trace.events.issued(self.pc, warps.tolist(), [self._event(*pair) for pair in pairs])
+
+    def _added(self, sums: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Returns sums [16, columns] plus the product of a [16, depth] and b [columns, depth], as float64."""
+        if (self.a_type, self.b_type, self.to) == ("e4m3", "e4m3", "f32"):
+            return fp8_sums.added(sums, self.sign * a[:, None], b)
+        return sums + self.sign * (a @ b.T)
 
     def _event(self, a: int | None, b: int) -> Product:
         """Returns a product with these descriptors as the trace has it."""
