@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernels.gemm import common, cpu, hopper, tensor_cores
+from kernels.gemm import common, cpu, hopper, hopper_fp32, tensor_cores
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape, parse_gemm
@@ -56,6 +56,16 @@ def tiled(source: str, shared: Callable[[Tiles], int] = lambda tiles: 0):
         )
 
     return build
+
+
+def build_grouped_order(s: GemmShape, tiles: Tiles) -> Program:
+    """Returns the launch of one row of blocks, whose numbers are the order of their tiles."""
+    blocks = ceil(s.N, tiles["BN"]) * ceil(s.M, tiles["BM"])
+    cpu_function = cpu.tiled(tiles["BM"], tiles["BN"], tiles["BK"])
+    return common.one_launch(
+        s, "21_grouped_order.cu", (blocks,), (threads(tiles),), cpu_function, tiles, stages_bytes(tiles),
+        "blocked_product",
+    )  # fmt: skip
 
 
 def threads(tiles: Tiles) -> int:
@@ -151,6 +161,13 @@ SQUARE = {"BM": (128, 64, 32), "BN": (128, 64, 32), "BK": (16, 8, 32), "TM": (8,
 DEEP = SQUARE | {"BK": (32, 16, 8)}
 SMALL = {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4}
 MIDDLE = {"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}
+
+
+WARP_TILES = {
+    "BM": (128, 64, 32, 256), "BN": (256, 128, 64, 32), "BK": (16, 8, 32), "WM": (64, 32), "WN": (64, 32, 16),
+    "TM": (8, 4), "TN": (16, 8, 4), "STAGES": (3, 2, 4),
+}  # fmt: skip
+SMALL_WARPS = SMALL | {"WM": 32, "WN": 16, "STAGES": 2}
 
 
 NO_REGISTERS = mark("NumPy cannot keep sums in registers; without that this is the blocked product")
@@ -268,22 +285,38 @@ FP32_RUNGS = (
         ),
         tiled("09_warp_tile.cu", stages_bytes),
         warp_tile_rules,
-        {
-            "BM": (128, 64, 32, 256),
-            "BN": (256, 128, 64, 32),
-            "BK": (16, 8, 32),
-            "WM": (64, 32),
-            "WN": (64, 32, 16),
-            "TM": (8, 4),
-            "TN": (16, 8, 4),
-            "STAGES": (3, 2, 4),
-        },
-        SMALL | {"WM": 32, "WN": 16, "STAGES": 2},
+        WARP_TILES,
+        SMALL_WARPS,
         MIDDLE | {"WM": 32, "WN": 32, "TM": 8},
         {"BN": 128, "WN": 32, "TN": 8},
         capability=ampere,
         not_on_cpu=mark("a processor has no warps; without them this is the blocked product"),
     ),
+    fp32_rung(
+        "register-pipeline",
+        mark("operands loaded ahead"),
+        mark(
+            "The operands of the next step are loaded into registers before they are needed, also across the barrier."
+        ),
+        tiled("20_register_pipeline.cu", stages_bytes),
+        warp_tile_rules,
+        WARP_TILES,
+        SMALL_WARPS,
+        capability=ampere,
+        not_on_cpu=NO_REGISTERS,
+    ),
+    fp32_rung(
+        "grouped-order",
+        mark("grouped order of blocks"),
+        mark("Blocks that run together form a compact part of C. They share rows of A and columns of B."),
+        build_grouped_order,
+        warp_tile_rules,
+        WARP_TILES | {"GROUP": (8, 4, 16)},
+        SMALL_WARPS | {"GROUP": 4},
+        capability=ampere,
+        not_on_cpu=mark("a processor has no blocks that run together; without them this is the blocked product"),
+    ),
+    hopper_fp32.ring(TOLERANCE),
 )
 
 CUBLAS = Rung(
@@ -308,6 +341,6 @@ LADDER = Ladder(
     parse=parse_gemm,
     reference=gemm,
     presets=GEMM_PRESETS,
-    rungs=(*FP32_RUNGS, CUBLAS, *tensor_cores.before_library(), *hopper.RUNGS, *tensor_cores.from_library()),
+    rungs=(*FP32_RUNGS, CUBLAS, hopper_fp32.TF32X3, *tensor_cores.before_library(), *hopper.RUNGS, *tensor_cores.from_library()),
     swept=("square-4096", "square-4096-fp16", "square-4096-int8"),
 )
