@@ -58,16 +58,6 @@ def tiled(source: str, shared: Callable[[Tiles], int] = lambda tiles: 0):
     return build
 
 
-def build_grouped_order(s: GemmShape, tiles: Tiles) -> Program:
-    """Returns the launch of one row of blocks, whose numbers are the order of their tiles."""
-    blocks = ceil(s.N, tiles["BN"]) * ceil(s.M, tiles["BM"])
-    cpu_function = cpu.tiled(tiles["BM"], tiles["BN"], tiles["BK"])
-    return common.one_launch(
-        s, "21_grouped_order.cu", (blocks,), (threads(tiles),), cpu_function, tiles, stages_bytes(tiles),
-        "blocked_product",
-    )  # fmt: skip
-
-
 def threads(tiles: Tiles) -> int:
     return tiles["BM"] // tiles.get("TM", 1) * (tiles["BN"] // tiles.get("TN", 1))
 
@@ -309,7 +299,7 @@ FP32_RUNGS = (
         "grouped-order",
         mark("grouped order of blocks"),
         mark("Blocks that run together form a compact part of C. They share rows of A and columns of B."),
-        build_grouped_order,
+        tiled("21_grouped_order.cu", stages_bytes),
         warp_tile_rules,
         WARP_TILES | {"GROUP": (8, 4, 16)},
         SMALL_WARPS | {"GROUP": 4},

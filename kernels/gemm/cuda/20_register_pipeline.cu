@@ -123,7 +123,7 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) register_pipeline(
     for (int k = 0; k < BK; ++k) {
       if (k + 1 < BK) {
         load_fragments((k + 1) % 2, read_stage, k + 1);
-      } else {
+      } else if (k_tile + BK < K) {
         wait_groups<STAGES - 2>();
         __syncthreads();  // nobody reads the stage read_stage now
         load_fragments(0, next_stage, 0);

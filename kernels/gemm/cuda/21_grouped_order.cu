@@ -7,7 +7,7 @@
 // load the same tiles at nearly the same time, from the L2 cache.
 // What limits it: as before, the copies and the barrier of each tile.
 //
-// Launch: grid (ceil(M / BM) * ceil(N / BN)), block 32 lanes for each
+// Launch: grid (ceil(N / BN), ceil(M / BM)), block 32 lanes for each
 // WM x WN of the tile. Shared memory: 4 * STAGES * BK * (BM + 4 + BN)
 // bytes. BM, BN, BK, WM, WN, TM, TN, STAGES and GROUP are defines;
 // WM * WN == 32 * TM * TN. BK is even.
@@ -58,8 +58,8 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) grouped_order(
   auto tile_a = (float (*)[BK][BM + 4])shared;  // [STAGES]: transposed
   auto tile_b = (float (*)[BK][BN])&tile_a[STAGES];  // [STAGES]
   // The block's tile begins here in C.
-  TilePosition at = tile_position(blockIdx.x, (M + BM - 1) / BM,
-                                  (N + BN - 1) / BN, GROUP);
+  TilePosition at = tile_position(blockIdx.y * gridDim.x + blockIdx.x,
+                                  gridDim.y, gridDim.x, GROUP);
   int block_row = at.row * BM, block_col = at.col * BN;
   // The thread copies these elements of tile_a and tile_b first.
   int load_a_row = threadIdx.x / BK, load_a_col = threadIdx.x % BK;
@@ -122,7 +122,7 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) grouped_order(
     for (int k = 0; k < BK; ++k) {
       if (k + 1 < BK) {
         load_fragments((k + 1) % 2, read_stage, k + 1);
-      } else {
+      } else if (k_tile + BK < K) {
         wait_groups<STAGES - 2>();
         __syncthreads();  // nobody reads the stage read_stage now
         load_fragments(0, next_stage, 0);
