@@ -122,6 +122,7 @@ def ring(tolerance: float) -> Rung:
         tolerance,
         {"BM": 128, "BN": 128, "STAGES": 2},
         not_on_cpu=mark("a processor has no copy engine; without it this is the blocked product"),
+        no_scene=mark("no scene shows a producer that changes tiles on their way; the lesson Hopper shows a ring"),
     )
 
 
@@ -138,4 +139,5 @@ TF32X3 = _rung(
     units=TENSOR_CORES,
     rounds_to="two TF32 numbers",
     not_on_cpu=mark("NumPy has no tensor cores; without them this is three products in FP32"),
+    no_scene=mark("no scene shows a factor that is split in two; the lesson Hopper shows wgmma and its ring"),
 )  # fmt: skip
