@@ -114,15 +114,15 @@ def ring(tolerance: float) -> Rung:
     return _rung(
         "transposed-ring",
         mark("producer that transposes"),
-        mark(
-            "One warpgroup copies tiles and transposes A. The other warps only load operands and multiply."
-        ),
+        mark("One warpgroup copies tiles and transposes A. The other warps only load operands and multiply."),
         build_transposed_ring,
         rules("128*(2*BM + STAGES*(BM+BN)) + 8*(2*STAGES + 2)", ring_bytes),
         tolerance,
         {"BM": 128, "BN": 128, "STAGES": 2},
         not_on_cpu=mark("a processor has no copy engine; without it this is the blocked product"),
-        no_scene=mark("no scene shows a producer that changes tiles on their way; the lesson Hopper shows a ring"),
+        no_scene=mark(
+            "no scene shows a producer that changes tiles on their way; the lesson Hopper shows a ring"
+        ),
     )
 
 

@@ -304,7 +304,9 @@ FP32_RUNGS = (
         WARP_TILES | {"GROUP": (8, 4, 16)},
         SMALL_WARPS | {"GROUP": 4},
         capability=ampere,
-        not_on_cpu=mark("a processor has no blocks that run together; without them this is the blocked product"),
+        not_on_cpu=mark(
+            "a processor has no blocks that run together; without them this is the blocked product"
+        ),
     ),
     hopper_fp32.ring(TOLERANCE),
 )
@@ -331,6 +333,13 @@ LADDER = Ladder(
     parse=parse_gemm,
     reference=gemm,
     presets=GEMM_PRESETS,
-    rungs=(*FP32_RUNGS, CUBLAS, hopper_fp32.TF32X3, *tensor_cores.before_library(), *hopper.RUNGS, *tensor_cores.from_library()),
+    rungs=(
+        *FP32_RUNGS,
+        CUBLAS,
+        hopper_fp32.TF32X3,
+        *tensor_cores.before_library(),
+        *hopper.RUNGS,
+        *tensor_cores.from_library(),
+    ),
     swept=("square-4096", "square-4096-fp16", "square-4096-int8"),
 )

@@ -37,21 +37,18 @@ __device__ inline void transpose(const float* from, float* tile_a) {
 #pragma unroll 1
   for (int i = threadIdx.x % 128; i < BM * BK / 16; i += 128) {
     int column = i % (BM / 4), piece = i / (BM / 4);  // four of k
-    float4 row[4];
+    __align__(16) float rows[4][4];
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       int m = column + r * (BM / 4);
-      row[r] = *(float4*)&from[m * BK + (piece ^ m % 8) * 4];
+      *(float4*)rows[r] = *(float4*)&from[m * BK + (piece ^ m % 8) * 4];
     }
     float* to = tile_a + piece * 4 * BM + column * 4;
-    *(float4*)&to[0 * BM] =
-        make_float4(row[0].x, row[1].x, row[2].x, row[3].x);
-    *(float4*)&to[1 * BM] =
-        make_float4(row[0].y, row[1].y, row[2].y, row[3].y);
-    *(float4*)&to[2 * BM] =
-        make_float4(row[0].z, row[1].z, row[2].z, row[3].z);
-    *(float4*)&to[3 * BM] =
-        make_float4(row[0].w, row[1].w, row[2].w, row[3].w);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      float4 values = {rows[0][k], rows[1][k], rows[2][k], rows[3][k]};
+      *(float4*)&to[k * BM] = values;
+    }
   }
 }
 
