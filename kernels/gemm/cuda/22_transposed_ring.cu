@@ -72,8 +72,8 @@ transposed_ring(
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
-      init_barrier(full + stage, 1 + 4);  // the copy, four warps
-      init_barrier(empty + stage, CONSUMERS);
+      init_barrier(full + stage, 1 + 128);  // the copy, producers
+      init_barrier(empty + stage, 32 * CONSUMERS);
     }
     for (int slot = 0; slot < ARRIVALS; ++slot)
       init_barrier(arrived + slot, 1);
@@ -105,8 +105,7 @@ transposed_ring(
       }
       wait(arrived + slot, k_tile / BK / ARRIVALS % 2);
       transpose(arrived_a + slot * BM * BK, tile_a);
-      __syncwarp();
-      if (lane == 0) arrive(full + stage);
+      arrive(full + stage);
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }
     return;
@@ -154,8 +153,7 @@ transposed_ring(
           sum[i][j] += a[k % 2][i] * b[k % 2][j];
         }
     }
-    __syncwarp();  // all lanes have read the stage
-    if (lane == 0) arrive(empty + stage);
+    arrive(empty + stage);
     stage = next, parity = next_parity;
   }
 

@@ -73,8 +73,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tf32x3(
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
-      init_barrier(full + stage, 1 + 4);  // the copy, four warps
-      init_barrier(empty + stage, 4 * CONSUMERS);
+      init_barrier(full + stage, 1 + 128);  // the copy, producers
+      init_barrier(empty + stage, 128 * CONSUMERS);
     }
     for (int slot = 0; slot < RAW; ++slot)
       init_barrier(arrived + slot, 1);
@@ -107,8 +107,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tf32x3(
       wait(arrived + slot, k_tile / BK / RAW % 2);
       split_b(raw + slot * BK * BN, big, big + BN * BK);
       publish_writes();
-      __syncwarp();
-      if (lane == 0) arrive(full + stage);
+      arrive(full + stage);
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }
     return;
@@ -146,10 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tf32x3(
       }
       close_products();
       wait_products<1>();  // those of the k before have ended
-      if (k == 0 && k_tile > 0) {
-        __syncwarp();
-        if (lane == 0) arrive(empty + last);
-      }
+      if (k == 0 && k_tile > 0) arrive(empty + last);
     }
     last = stage;
     if (++stage == STAGES) stage = 0, parity ^= 1;

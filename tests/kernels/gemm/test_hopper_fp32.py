@@ -85,7 +85,7 @@ def test_order_of_warps_changes_nothing_and_no_races(name):
 
 FAULTS = [
     ("tf32x3", "wait(full + stage, parity);", "", "before the copy that writes it was waited for"),
-    ("tf32x3", "publish_writes();\n      __syncwarp", "__syncwarp", "no fence.proxy.async"),
+    ("tf32x3", "publish_writes();\n      arrive", "arrive", "no fence.proxy.async"),
     ("tf32x3", "wait_products<0>();\n", "\n", "may still run"),
     ("tf32x3", "begin_products();\n", "\n", "no wgmma.fence"),
     ("tf32x3", "BM * BK * 4);\n", "BM * BK * 2);\n", "deadlock: .* bytes that copies have already written"),
