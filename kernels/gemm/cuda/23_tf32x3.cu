@@ -6,9 +6,12 @@
 // fourth product, a_small b_small, is about 2^-22 of the first one and
 // is left out. wgmma wants the rows of B along k, but B is [K, N]. So
 // a warpgroup transposes the tile of B while it splits it. Consumers
-// split A in registers, which wgmma may read directly.
-// What limits it: the tensor cores do three times the work, and they
-// truncate their sums.
+// split A in registers, which wgmma may read directly. Tensor cores
+// truncate their sums, so a sum of many products loses digits. The
+// products of one tile are summed there. The consumers then add these
+// sums to others in their registers, rounded as FP32 is.
+// What limits it: the tensor cores do three times the work. Shared
+// memory is read and written by all of it.
 //
 // Launch: grid (ceil(M / BM) * ceil(N / BN)), block 384 threads: two
 // consumer warpgroups, and one that copies and splits. Dynamic shared
@@ -114,43 +117,42 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tf32x3(
   }
 
   take_registers<FOR_CONSUMER>();
-  float sum[PARTS][BN / 8][4];
-  // The row of the lane's first element, and where it is in tile_a.
+  float sum[PARTS][BN / 8][4] = {};
+  float part[BN / 8][4];  // the sums of one tile and 64 rows
+  // The row of the lane's first element. Its rows are 8 apart.
   int row = warpgroup * WM + threadIdx.x % 128 / 32 * 16 + lane / 4;
-  int swizzle = lane / 4;
-  int last = 0;  // the stage that is still multiplied
   for (int k_tile = 0; k_tile < K; k_tile += BK) {
     float* tile_a = tiles + stage * STAGE;
     float* big = tile_a + BM * BK;
     float* small = big + BN * BK;
     wait(full + stage, parity);
 #pragma unroll
-    for (int k = 0; k < BK; k += 8) {
-      unsigned a_big[PARTS][4], a_small[PARTS][4];
+    for (int i = 0; i < PARTS; ++i) {
 #pragma unroll
-      for (int i = 0; i < PARTS; ++i)
+      for (int k = 0; k < BK; k += 8) {
+        unsigned a_big[4], a_small[4];
 #pragma unroll
-        for (int part = 0; part < 4; ++part) {
-          int m = row + i * 64 + part % 2 * 8, piece = k / 4 + part / 2;
-          split(tile_a[m * BK + (piece ^ swizzle) * 4 + lane % 4],
-                a_big[i][part], a_small[i][part]);
+        for (int n = 0; n < 4; ++n) {
+          int m = row + i * 64 + n % 2 * 8, piece = k / 4 + n / 2;
+          split(tile_a[m * BK + (piece ^ lane / 4) * 4 + lane % 4],
+                a_big[n], a_small[n]);
         }
-      begin_products();
-#pragma unroll
-      for (int i = 0; i < PARTS; ++i) {
-        multiply_tf32(sum[i], a_small[i], part_b(big, k),
-                      k_tile + k > 0);
-        multiply_tf32(sum[i], a_big[i], part_b(small, k), 1);
-        multiply_tf32(sum[i], a_big[i], part_b(big, k), 1);
+        begin_products();
+        multiply_tf32(part, a_small, part_b(big, k), k > 0);
+        multiply_tf32(part, a_big, part_b(small, k), 1);
+        multiply_tf32(part, a_big, part_b(big, k), 1);
+        close_products();
+        wait_products<1>();  // those of the k before have ended
       }
-      close_products();
-      wait_products<1>();  // those of the k before have ended
-      if (k == 0 && k_tile > 0) arrive(empty + last);
+      wait_products<0>();
+#pragma unroll
+      for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+        for (int n = 0; n < 4; ++n) sum[i][j][n] += part[j][n];
     }
-    last = stage;
+    arrive(empty + stage);
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
-  wait_products<0>();
 #pragma unroll
   for (int i = 0; i < PARTS; ++i)
     store_sums<BN>(sum[i], C0, C, block_row + warpgroup * WM + i * 64,
