@@ -43,11 +43,11 @@ __device__ inline void transpose(const float* from, float* tile_a) {
       int m = column + r * (BM / 4);
       *(float4*)rows[r] = *(float4*)&from[m * BK + (piece ^ m % 8) * 4];
     }
-    float* to = tile_a + piece * 4 * BM + column * 4;
+    int to = piece * 4 * BM + column * 4;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       float4 values = {rows[0][k], rows[1][k], rows[2][k], rows[3][k]};
-      *(float4*)&to[k * BM] = values;
+      *(float4*)&tile_a[to + k * BM] = values;
     }
   }
 }
