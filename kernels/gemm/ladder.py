@@ -308,7 +308,6 @@ FP32_RUNGS = (
             "a processor has no blocks that run together; without them this is the blocked product"
         ),
     ),
-    hopper_fp32.ring(TOLERANCE),
 )
 
 CUBLAS = Rung(
@@ -335,6 +334,7 @@ LADDER = Ladder(
     presets=GEMM_PRESETS,
     rungs=(
         *FP32_RUNGS,
+        hopper_fp32.ring(TOLERANCE),
         CUBLAS,
         hopper_fp32.TF32X3,
         *tensor_cores.before_library(),
