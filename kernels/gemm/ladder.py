@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernels.gemm import common, cpu, hopper, tensor_cores
+from kernels.gemm import common, cpu, hopper, hopper_fp32, tensor_cores
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape, parse_gemm
@@ -153,6 +153,13 @@ SMALL = {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4}
 MIDDLE = {"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}
 
 
+WARP_TILES = {
+    "BM": (128, 64, 32, 256), "BN": (256, 128, 64, 32), "BK": (16, 8, 32), "WM": (64, 32), "WN": (64, 32, 16),
+    "TM": (8, 4), "TN": (16, 8, 4), "STAGES": (3, 2, 4),
+}  # fmt: skip
+SMALL_WARPS = SMALL | {"WM": 32, "WN": 16, "STAGES": 2}
+
+
 NO_REGISTERS = mark("NumPy cannot keep sums in registers; without that this is the blocked product")
 fp32_rung = rung_factory("gemm", common.cost, TOLERANCE)
 
@@ -268,21 +275,38 @@ FP32_RUNGS = (
         ),
         tiled("09_warp_tile.cu", stages_bytes),
         warp_tile_rules,
-        {
-            "BM": (128, 64, 32, 256),
-            "BN": (256, 128, 64, 32),
-            "BK": (16, 8, 32),
-            "WM": (64, 32),
-            "WN": (64, 32, 16),
-            "TM": (8, 4),
-            "TN": (16, 8, 4),
-            "STAGES": (3, 2, 4),
-        },
-        SMALL | {"WM": 32, "WN": 16, "STAGES": 2},
+        WARP_TILES,
+        SMALL_WARPS,
         MIDDLE | {"WM": 32, "WN": 32, "TM": 8},
         {"BN": 128, "WN": 32, "TN": 8},
         capability=ampere,
         not_on_cpu=mark("a processor has no warps; without them this is the blocked product"),
+    ),
+    fp32_rung(
+        "register-pipeline",
+        mark("operands loaded ahead"),
+        mark(
+            "The operands of the next step are loaded into registers before they are needed, also across the barrier."
+        ),
+        tiled("20_register_pipeline.cu", stages_bytes),
+        warp_tile_rules,
+        WARP_TILES,
+        SMALL_WARPS,
+        capability=ampere,
+        not_on_cpu=NO_REGISTERS,
+    ),
+    fp32_rung(
+        "grouped-order",
+        mark("grouped order of blocks"),
+        mark("Blocks that run together form a compact part of C. They share rows of A and columns of B."),
+        tiled("21_grouped_order.cu", stages_bytes),
+        warp_tile_rules,
+        WARP_TILES | {"GROUP": (8, 4, 16)},
+        SMALL_WARPS | {"GROUP": 4},
+        capability=ampere,
+        not_on_cpu=mark(
+            "a processor has no blocks that run together; without them this is the blocked product"
+        ),
     ),
 )
 
@@ -308,6 +332,14 @@ LADDER = Ladder(
     parse=parse_gemm,
     reference=gemm,
     presets=GEMM_PRESETS,
-    rungs=(*FP32_RUNGS, CUBLAS, *tensor_cores.before_library(), *hopper.RUNGS, *tensor_cores.from_library()),
+    rungs=(
+        *FP32_RUNGS,
+        hopper_fp32.ring(TOLERANCE),
+        CUBLAS,
+        hopper_fp32.TF32X3,
+        *tensor_cores.before_library(),
+        *hopper.RUNGS,
+        *tensor_cores.from_library(),
+    ),
     swept=("square-4096", "square-4096-fp16", "square-4096-int8"),
 )

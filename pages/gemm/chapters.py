@@ -186,8 +186,9 @@ CHAPTERS = (
     Chapter(
         mark("A tile for each warp"),
         (
-            mark("The last kernel without tensor cores gives each warp a tile of its own. Its lanes then share more of what they read."),
+            mark("This kernel gives each warp a tile of its own. Its lanes then share more of what they read."),
             mark("From the first kernel to here, the algorithm never changed: only where values are kept."),
+            mark("In Explore, three more kernels follow: register-pipeline, grouped-order and transposed-ring."),
         ),
         WIDE | {"rung": "warp-tile", "WM": "32", "WN": "16", "TM": "4", "TN": "4", "STAGES": "2"},
         readable=("who",),
@@ -200,7 +201,7 @@ CHAPTERS = (
             mark("{real_against_naive} {real_against_cublas}"),
             ("gemm/naive",),
         ),
-        nudge=mark("cuBLAS can also use tensor cores for FP32 (TF32, fewer digits): {real_time_cublas_tf32}."),
+        nudge=mark("cuBLAS can also use tensor cores for FP32 (TF32, fewer digits): {real_time_cublas_tf32}; our tf32x3 keeps the digits."),
     ),
     Chapter(
         mark("Tensor cores"),

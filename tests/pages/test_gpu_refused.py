@@ -97,8 +97,10 @@ def test_rungs_that_gpu_cannot_run_are_named_and_left_out(machine, monkeypatch):
     monkeypatch.setattr(wheels, "refusal", lambda program: "")
     at, submitted = open_tiling_page(machine, monkeypatch)
     reason = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
-    assert "3 kernels cannot run on this machine</summary>" in texts(at)
-    assert f"double buffer, warp tile, cuBLAS TF32: {reason}" in texts(at)
+    assert "7 kernels cannot run on this machine</summary>" in texts(at)
+    newer = "double buffer, warp tile, operands loaded ahead, grouped order of blocks, cuBLAS TF32"
+    assert f"{newer}: {reason}" in texts(at)
+    assert f"producer that transposes, 3xTF32 on wgmma: {reason.replace('8.0', '9.0')}" in texts(at)
     press(at, "run", size="stage")
     (request,) = submitted
     assert not {"gemm/double-buffer", "gemm/warp-tile", "gemm/cublas-tf32"} & set(request.rungs)

@@ -263,6 +263,15 @@ def _warp_tile(t: Mapping[str, int]) -> Plan:
     return replace(plan, file="gemm/09_warp_tile.cu", rows=rows, cols=cols)
 
 
+def _register_pipeline(t: Mapping[str, int]) -> Plan:
+    syncs = Syncs(COPIES, BARRIER, (COPIES, 1), (BARRIER, 1), early=True)
+    return replace(_warp_tile(t), file="gemm/20_register_pipeline.cu", syncs=syncs)
+
+
+def _grouped_order(t: Mapping[str, int]) -> Plan:
+    return replace(_register_pipeline(t), file="gemm/21_grouped_order.cu")
+
+
 def _wmma(t: Mapping[str, int]) -> Plan:
     BM, BN, BK = t["BM"], t["BN"], t["BK"]
     As = _pitched(BM, BK, BK + 8, "shared", item=2)
@@ -348,6 +357,8 @@ PLANS: dict[str, Callable[[Mapping[str, int]], Plan]] = {
     "gemm/bank-free": _bank_free,
     "gemm/double-buffer": _double_buffer,
     "gemm/warp-tile": _warp_tile,
+    "gemm/register-pipeline": _register_pipeline,
+    "gemm/grouped-order": _grouped_order,
     "gemm/wmma": _wmma,
     "gemm/mma-sync": _mma_sync,
     "gemm/dp4a": _dp4a,

@@ -142,7 +142,7 @@ class Steps:
                 self.r.step(gemm_plan.COMPLETE, tile + 1)
             terms = range(tile * plan.BK, min((tile + 1) * plan.BK, p.K), plan.depth)
             for k in terms:
-                if plan.syncs.early and k == terms[-1]:
+                if plan.syncs.early and k == terms[-1] and self._waits_after(tile):
                     self._wait(tile + 1)
                 self._multiply(tile, k)
             if plan.syncs.read:
@@ -155,6 +155,10 @@ class Steps:
         for kind, mark in ((gemm_plan.WAIT_END, plan.syncs.wait_end), (gemm_plan.SPREAD, plan.syncs.spread)):
             if mark:
                 self.r.step(kind)
+
+    def _waits_after(self, tile: int) -> bool:
+        """Returns whether threads wait before the last terms of a tile: for the next one, or for copies of zeros."""
+        return bool(self.plan.syncs.wait_end) or (tile + 1) * self.plan.BK < self.s.K
 
     def _wait(self, tile: int) -> None:
         """Adds the wait for the copies of a tile and the barrier after it."""

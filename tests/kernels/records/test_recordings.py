@@ -38,7 +38,7 @@ NOT_YET = {"gelu-backward", "gemm-8bit"}
 # Rungs that the card of their ladder has not recorded yet, but another one has: the H200 lacks Hopper's own instructions.
 NOT_YET_RUNGS = {
     f"gemm/wgmma{name}" for name in ("", "-ring", "-consumers", "-persistent", "-store", "-cluster")
-} | {"softmax/cluster", "softmax/split"}
+} | {"softmax/cluster", "softmax/split", "gemm/register-pipeline", "gemm/grouped-order", "gemm/transposed-ring", "gemm/tf32x3"}
 
 
 def shape_of(row):

@@ -255,7 +255,9 @@ def test_every_step_has_a_caption_and_a_line(case):
         assert f"sum is now {number(first[0])}." in scene.caption(multiply)
 
 
-@pytest.mark.parametrize("rung", ["gemm/double-buffer", "gemm/warp-tile", "gemm/mma-sync"])
+@pytest.mark.parametrize(
+    "rung", ["gemm/double-buffer", "gemm/warp-tile", "gemm/register-pipeline", "gemm/mma-sync"]
+)
 def test_first_copy_is_waited_for_and_later_ones_run_ahead(rung):
     s = GemmShape(64, 64, 64, dtype=DTYPES.get(rung, "fp32"))
     scene = gemm_scene(s, rung, smallest(rung), *matrices(s))
@@ -349,6 +351,8 @@ def test_why_not_gives_a_reason():
 # -- sizes -----------------------------------------------------------------------------------------
 WHOLE = (
     "gemm/warp-tile",
+    "gemm/register-pipeline",
+    "gemm/grouped-order",
     *DTYPES,
 )  # these scenes compute all terms, which takes long
 

@@ -13,7 +13,8 @@ from visuals.gemm.timeline import has_timeline, order_of, regions_of, shortened,
 from visuals.scene.program_order import folded, program_order
 
 TILED = [rung for rung in RUNGS if has_timeline(rung)]
-OVERLAPPING = ("gemm/double-buffer", "gemm/warp-tile", "gemm/mma-sync")
+PIPELINES = ("gemm/register-pipeline", "gemm/grouped-order")
+OVERLAPPING = ("gemm/double-buffer", "gemm/warp-tile", *PIPELINES, "gemm/mma-sync")
 ELEMENT = {"fp32": 4, "fp16": 2, "int8": 1}
 
 

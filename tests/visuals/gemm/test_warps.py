@@ -14,6 +14,7 @@ from kernels.engines.emulator import counters
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
 from tests.visuals.gemm.test_scene import DTYPES, RUNGS, cases, emulated, matrices, smallest
+from tests.visuals.gemm.test_timeline import OVERLAPPING
 from visuals.gemm.fragment import fragment_scene
 from visuals.gemm.plan import plan_of
 from visuals.gemm.warp_requests import GLOBAL, MAX_SINGLE, SHARED, TEMPLATES, WarpSteps
@@ -109,7 +110,7 @@ def test_lanes_get_the_values_that_the_kernel_loaded(case):
         }
         assert loaded <= lane_values
         checked += len(loaded)
-    assert checked or rung in ("gemm/double-buffer", "gemm/warp-tile", "gemm/mma-sync")
+    assert checked or rung in OVERLAPPING
 
 
 def values_at(scene, steps, t):
@@ -202,6 +203,8 @@ def test_payload_of_a_large_product_is_small(rung):
         "gemm/wmma": 300_000,
         "gemm/dp4a": 300_000,
         "gemm/warp-tile": 300_000,
+        "gemm/register-pipeline": 300_000,
+        "gemm/grouped-order": 300_000,
     }.get(rung, 150_000)
     assert len(block) + len(json.dumps(meta)) < max_bytes
 

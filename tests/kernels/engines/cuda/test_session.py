@@ -51,7 +51,13 @@ def test_older_gpu_refuses_rungs_that_need_a_newer_one(machine, monkeypatch):
     supported = availability.supported_rungs(GEMM, "cuda", shape)
     messages = {rung.name: refusal(rung.name, shape) for rung in supported}
     refused = {name for name, why in messages.items() if why}
-    assert refused == {"gemm/double-buffer", "gemm/warp-tile", "gemm/cublas-tf32"}
+    newer = "double-buffer", "warp-tile", "register-pipeline", "grouped-order", "cublas-tf32"
+    hopper = {"gemm/transposed-ring", "gemm/tf32x3"}
+    assert refused == {f"gemm/{name}" for name in newer} | hopper
+    assert {messages[name] for name in hopper} == {
+        "compute capability 9.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
+    }
+    refused -= hopper
     assert {messages[name] for name in refused} == {
         "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
     }

@@ -63,11 +63,14 @@ def product(
     a_in_registers: bool = False,
     extra: str = "",
     threads: int = 128,
+    low_bits: int = 0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Runs one wgmma. Returns its result [64, columns], what was in its sums before, A and B."""
+    """Runs one wgmma. Returns its result [64, columns], what was in its sums before, A and B. `low_bits` are set in each
+    element of 32 bits that the kernel reads, not in the A and B that are returned."""
     depth = TYPES[kind][1]
     A, B = matrix(64, depth, kind, 1), matrix(columns, depth, kind, 2)
-    (a, *a_strides), (b, *b_strides) = placed(A, row_bytes, ta), placed(B, row_bytes, tb)
+    read_a, read_b = ((x.view(np.uint32) | low_bits).view(x.dtype) if low_bits else x for x in (A, B))
+    (a, *a_strides), (b, *b_strides) = placed(read_a, row_bytes, ta), placed(read_b, row_bytes, tb)
     a = np.concatenate([a, np.zeros(-a.size % 1024, u8)])
     words = columns // 2 if to != "f16" else columns // 4
     numbers = ", ".join(f"%{n}" for n in range(words))
@@ -125,7 +128,7 @@ def product(
     }  # fmt: skip
     inputs = {
         "a": a, "b": b, "c": np.ascontiguousarray(before[row, col]).view(bits),
-        "fragments": np.ascontiguousarray(A[a_row, a_col]).view(np.uint32),
+        "fragments": np.ascontiguousarray(read_a[a_row, a_col]).view(np.uint32),
     }  # fmt: skip
     outputs = {"out": ((128, words), bits)}
     run = run_hopper(body, args, inputs, outputs, block=threads, shared=a.size + b.size)
@@ -167,6 +170,11 @@ def test_a_in_registers(kind):
     check(
         kind=kind, to="s32" if kind == "s8" else "f32", columns=16, a_in_registers=True, row_bytes=32, add=1
     )
+
+
+@pytest.mark.parametrize("a_in_registers", [False, True])
+def test_tf32_ignores_the_low_13_bits(a_in_registers):
+    check(kind="tf32", columns=16, a_in_registers=a_in_registers, row_bytes=32, add=1, low_bits=0x1FFF)
 
 
 @pytest.mark.parametrize("signs", [(-1, 1), (1, -1), (-1, -1)])
