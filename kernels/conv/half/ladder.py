@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.conv.half import library, mma, reference
+from kernels.conv.half import hopper, library, mma, reference
 from kernels.conv.half.presets import HALF_PRESETS, SWEPT
 from kernels.conv.half.shape import HalfShape, parse_half
 from kernels.conv.shape import CONV_SINCE, EXTRA_SINCE
@@ -19,6 +19,6 @@ LADDER = Ladder(
     parse=parse_half,
     reference=reference.conv,
     presets=HALF_PRESETS,
-    rungs=(mma.RUNG, library.RUNG),
+    rungs=(mma.RUNG, *hopper.RUNGS, library.RUNG),
     swept=SWEPT,
 )
