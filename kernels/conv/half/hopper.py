@@ -19,7 +19,10 @@ BK = 64  # channels of a tile: a row has 128 bytes
 CHUNK = 64  # filters of a box of the output: a row has 128 bytes
 ROWS = 64  # pixels of a consumer
 WARPGROUP = 128  # threads
+CLUSTER = 2  # blocks
+SIDE = 8  # rows and columns of a consumer's pixels, if its windows share a box
 SWIZZLE = 128  # bytes
+BOX_ALIGN = 1024  # bytes
 BARRIER = 8  # bytes
 TYPE, BYTES = "float16", 2
 
@@ -33,10 +36,10 @@ def _strides(channels: int, *extents: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def filters_map(s: HalfShape, tiles: Tiles) -> TensorMap:
-    """Returns the map of the filters [K, R*S, C], in boxes [BN, 1, BK]."""
+def filters_map(s: HalfShape, filters: int) -> TensorMap:
+    """Returns the map of the filters [K, R*S, C], in boxes [`filters`, 1, BK]."""
     taps = s.R * s.S
-    return TensorMap("w", TYPE, (s.C, taps, s.K), _strides(s.C, taps, s.K), (BK, 1, tiles["BN"]), SWIZZLE)
+    return TensorMap("w", TYPE, (s.C, taps, s.K), _strides(s.C, taps, s.K), (BK, 1, filters), SWIZZLE)
 
 
 def input_boxes(s: HalfShape, tiles: Tiles) -> StridedMap:
@@ -73,6 +76,20 @@ def output_rows(s: HalfShape, tiles: Tiles) -> TensorMap:
     return TensorMap("y", TYPE, (s.K, s.pixels), _strides(s.K, s.pixels), (CHUNK, tiles["BM"]), SWIZZLE)
 
 
+def input_halo(s: HalfShape, tiles: Tiles) -> TensorMap:
+    """Returns the map of the input [N, H, W, C], in boxes of all pixels under TH x TW windows."""
+    extents, (rows, columns) = (s.W, s.H, s.N), halo(s, tiles)
+    return TensorMap(
+        "x", TYPE, (s.C, *extents), _strides(s.C, *extents), (BK, columns, rows, images(tiles)), SWIZZLE
+    )
+
+
+def output_squares(s: HalfShape) -> TensorMap:
+    """Returns the map of the output [N, P, Q, K], in boxes [1, SIDE, SIDE, CHUNK]."""
+    extents = s.Q, s.P, s.N
+    return TensorMap("y", TYPE, (s.K, *extents), _strides(s.K, *extents), (CHUNK, SIDE, SIDE, 1), SWIZZLE)
+
+
 # -- programs -------------------------------------------------------------------------------------------
 def images(tiles: Tiles) -> int:
     """Returns the images of a box."""
@@ -93,10 +110,27 @@ def ring_bytes(tiles: Tiles) -> int:
     return tiles["STAGES"] * (BYTES * BK * (tiles["BM"] + tiles["BN"]) + 2 * BARRIER)
 
 
-def _program(s: HalfShape, source: str, rows: int, tiles: Tiles, x: TensorMap, y: TensorMap) -> Program:
+def halo(s: HalfShape, tiles: Tiles) -> tuple[int, int]:
+    """Returns the rows and columns of the input under TH x TW windows."""
+    return tiles["TH"] + s.span_h - 1, tiles["TW"] + s.span_w - 1
+
+
+def halo_bytes(s: HalfShape, tiles: Tiles) -> int:
+    """Returns the bytes of BOXES boxes of the input, of STAGES tiles of the filters, and of two barriers for each."""
+    box = ceil(input_halo(s, tiles).box_bytes, BOX_ALIGN) * BOX_ALIGN
+    barriers = 2 * BARRIER * (tiles["STAGES"] + tiles["BOXES"])
+    return tiles["BOXES"] * box + tiles["STAGES"] * BYTES * BK * tiles["BN"] + barriers
+
+
+def _program(
+    s: HalfShape, source: str, rows: int, tiles: Tiles, x: TensorMap, y: TensorMap, shared: int = 0, parts: int = 1
+) -> Program:
+    """Returns one launch. `rows`: blocks along the output pixels; `shared`: bytes of shared memory, those of a ring by
+    default; `parts`: blocks that load a tile of the filters together."""
+    w = filters_map(s, tiles["BN"] // parts)
     step = launch(
-        f"conv/{source}", (ceil(s.K, tiles["BN"]), rows), threads(tiles), (x, filters_map(s, tiles), y, struct(s)),
-        cpu.taps, tiles, ring_bytes(tiles), "product_per_tap",
+        f"conv/{source}", (ceil(s.K, tiles["BN"]), rows), threads(tiles), (x, w, y, struct(s)),
+        cpu.taps, tiles, shared or ring_bytes(tiles), "product_per_tap",
     )  # fmt: skip
     return Program(common.buffers(s), (step,))
 
@@ -110,6 +144,18 @@ def build_boxes(s: HalfShape, tiles: Tiles) -> Program:
 def build_im2col(s: HalfShape, tiles: Tiles) -> Program:
     rows = ceil(s.pixels, tiles["BM"])
     return _program(s, "42_half_im2col.cu", rows, tiles, input_columns(s, tiles), output_rows(s, tiles))
+
+
+def build_halo(s: HalfShape, tiles: Tiles) -> Program:
+    return _program(
+        s, "43_half_halo.cu", boxes(s, tiles), tiles, input_halo(s, tiles), output_squares(s), halo_bytes(s, tiles)
+    )
+
+
+def build_halo_pair(s: HalfShape, tiles: Tiles) -> Program:
+    rows = ceil(boxes(s, tiles), CLUSTER) * CLUSTER
+    x, y, shared = input_halo(s, tiles), output_squares(s), halo_bytes(s, tiles)
+    return _program(s, "44_half_halo_pair.cu", rows, tiles, x, y, shared, CLUSTER)
 
 
 # -- rules ----------------------------------------------------------------------------------------------
@@ -148,8 +194,31 @@ def im2col_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
         yield from max_rules(name, offset, MAX_OFFSET)
 
 
+def halo_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
+    pixels = tiles["TH"] * tiles["TW"]
+    if tiles["BM"] % pixels:
+        yield tr("BM % (TH*TW) == 0, got {got}", got=f"{tiles['BM']} % {pixels}")
+        return
+    yield from common.kernel_rules(s, tiles)
+    yield from max_rules(tr("blocks along the output pixels (grid.y)"), boxes(s, tiles), MAX_GRID_YZ)
+    for axis, step in zip("uv", s.stride, strict=True):
+        yield from max_rules(axis, step, 1)
+    for name, extent in zip(("TH + dilation_h*(R-1)", "TW + dilation_w*(S-1)"), halo(s, tiles), strict=True):
+        yield from max_rules(name, extent, MAX_BOX)
+    if s.C > BK and tiles["BOXES"] < 2:
+        yield tr("BOXES >= 2 if C > {channels}, got {got}", channels=BK, got=tiles["BOXES"])
+    sums, shared = BYTES * tiles["BM"] * tiles["BN"], halo_bytes(s, tiles)
+    if sums > shared:
+        yield tr("2*BM*BN bytes of results fit into the {shared} bytes of boxes and tiles, got {sums}",
+                 shared=shared, sums=sums)  # fmt: skip
+    yield from max_rules(tr("bytes of shared memory for boxes and tiles"), shared, MAX_SHARED)
+
+
 NO_WGMMA = mark("NumPy has no copy engine and no tensor cores; without them this is one product per filter tap")
 TILES = {"BM": (128, 64, 192, 256), "BN": (128, 64, 256), "STAGES": (3, 4, 5, 6, 2)}
+HALO_TILES = {
+    "BM": (128, 64, 256), "BN": (128, 64, 256), "TH": (8, 16), "TW": (16, 8), "STAGES": (3, 4, 5, 6, 2), "BOXES": (2, 1),
+}  # fmt: skip
 SMALL = {"BM": 64, "BN": 64, "STAGES": 2}
 
 
@@ -183,5 +252,29 @@ RUNGS: tuple[Rung, ...] = (
         im2col_rules,
         TILES,
         SMALL,
+    ),
+    _rung(
+        "halo",
+        mark("one box for all taps"),
+        mark(
+            "The box under all windows of a tile is loaded once. For each tap wgmma reads a shifted part of it."
+        ),
+        build_halo,
+        halo_rules,
+        HALO_TILES,
+        SMALL | {"TW": 8},
+        {"BN": 64, "TW": 8},
+    ),
+    _rung(
+        "halo-pair",
+        mark("clusters share the filters"),
+        mark(
+            "Two blocks form a cluster. Each loads half of a tile of the filters, and the copy goes to both."
+        ),
+        build_halo_pair,
+        halo_rules,
+        HALO_TILES,
+        SMALL | {"TW": 8},
+        {"BN": 64, "TW": 8},
     ),
 )
