@@ -153,7 +153,10 @@ def _backward(ladder, name: str, shape: ConvShape, *entries: str, **tiles: int) 
     return steps(ladder.rung(f"{ladder.name}/{name}"), shape, *entries, **tiles)
 
 
-_HALVES = HalfShape(2, 72, 18, 14, 72, 3, 3, pad=1), HalfShape(3, 64, 9, 9, 40, 3, 2, pad=(1, 0), dilation=(1, 2))
+_HALVES = (
+    HalfShape(2, 72, 18, 14, 72, 3, 3, pad=1),
+    HalfShape(3, 64, 9, 9, 40, 3, 2, pad=(1, 0), dilation=(1, 2)),
+)
 CONV_FP16 = tuple(
     case
     for rung in conv_half_ladder.LADDER.rungs

@@ -145,7 +145,9 @@ def relaunched(
     message that matches `stops`: the fault is detected.
     """
     ptx = compile_ptx(
-        change(sources.translation_unit(step.source)), "kernel.cu", precompiled.options(step.defines)
+        change(sources.translation_unit(step.source)),
+        "kernel.cu",
+        precompiled.options(step.defines, step.source),
     )
     options = Options(**{"races": True, "count": False} | options)
     try:

@@ -123,7 +123,14 @@ def halo_bytes(s: HalfShape, tiles: Tiles) -> int:
 
 
 def _program(
-    s: HalfShape, source: str, rows: int, tiles: Tiles, x: TensorMap, y: TensorMap, shared: int = 0, parts: int = 1
+    s: HalfShape,
+    source: str,
+    rows: int,
+    tiles: Tiles,
+    x: TensorMap,
+    y: TensorMap,
+    shared: int = 0,
+    parts: int = 1,
 ) -> Program:
     """Returns one launch. `rows`: blocks along the output pixels; `shared`: bytes of shared memory, those of a ring by
     default; `parts`: blocks that load a tile of the filters together."""
@@ -148,7 +155,13 @@ def build_im2col(s: HalfShape, tiles: Tiles) -> Program:
 
 def build_halo(s: HalfShape, tiles: Tiles) -> Program:
     return _program(
-        s, "43_half_halo.cu", boxes(s, tiles), tiles, input_halo(s, tiles), output_squares(s), halo_bytes(s, tiles)
+        s,
+        "43_half_halo.cu",
+        boxes(s, tiles),
+        tiles,
+        input_halo(s, tiles),
+        output_squares(s),
+        halo_bytes(s, tiles),
     )
 
 
@@ -214,7 +227,9 @@ def halo_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
     yield from max_rules(tr("bytes of shared memory for boxes and tiles"), shared, MAX_SHARED)
 
 
-NO_WGMMA = mark("NumPy has no copy engine and no tensor cores; without them this is one product per filter tap")
+NO_WGMMA = mark(
+    "NumPy has no copy engine and no tensor cores; without them this is one product per filter tap"
+)
 TILES = {"BM": (128, 64, 192, 256), "BN": (128, 64, 256), "STAGES": (3, 4, 5, 6, 2)}
 HALO_TILES = {
     "BM": (128, 64, 256), "BN": (128, 64, 256), "TH": (8, 16), "TW": (16, 8), "STAGES": (3, 4, 5, 6, 2), "BOXES": (2, 1),

@@ -25,8 +25,7 @@ class Convolution(torch_library.Call):
         # Of the same memory, with the extents in PyTorch's order: its layout channels_last.
         self._x, self._w, self._y = (tensor.permute(0, 3, 1, 2) for tensor in self.tensors)
         self._settings = tuple(
-            (int(s[a]), int(s[b]))
-            for a, b in (("u", "v"), ("pad_h", "pad_w"), ("dilation_h", "dilation_w"))
+            (int(s[a]), int(s[b])) for a, b in (("u", "v"), ("pad_h", "pad_w"), ("dilation_h", "dilation_w"))
         )
         self._groups = int(s["C"]) // int(w.shape[3])
 
@@ -58,7 +57,9 @@ def cost(s: HalfShape, program: Program) -> Cost:
 RUNG = Rung(
     name="conv-fp16/cudnn",
     title=mark("cuDNN's fastest in FP16"),
-    idea=mark("PyTorch lets cuDNN try its algorithms at this shape and keeps the fastest. The channels are last."),
+    idea=mark(
+        "PyTorch lets cuDNN try its algorithms at this shape and keeps the fastest. The channels are last."
+    ),
     build=build,
     cost=cost,
     rules=rules,

@@ -56,9 +56,14 @@ def rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
     yield from multiple_rules(tiles, ("BM", "WM"), ("BN", "WN"))
     count = threads(tiles)
     yield from thread_rules("32*(BM/WM)*(BN/WN)", count)
+    if not count:
+        return
     yield from fetch_rules(tiles, count, "BM", "BK", common.PIECE)
     yield from fetch_rules(tiles, count, "BN", "BK", common.PIECE)
-    registers, limit = tiles["WM"] * tiles["WN"] // WARP + OTHER_REGISTERS, min(MAX_REGISTERS, REGISTERS // count)
+    registers, limit = (
+        tiles["WM"] * tiles["WN"] // WARP + OTHER_REGISTERS,
+        min(MAX_REGISTERS, REGISTERS // count),
+    )
     if registers > limit:
         yield too_many_registers(f"WM*WN/{WARP} + {OTHER_REGISTERS}", registers, limit, count)
     yield from shared_rules("2*STAGES*BK*(BM + BN)", stages_bytes(tiles), MAX_SHARED)
@@ -77,7 +82,7 @@ RUNG = Rung(
     tiles={
         "BM": (128, 64, 32), "BN": (128, 64, 32), "BK": (64, 32), "WM": (64, 32, 16), "WN": (32, 64, 16),
         "STAGES": (3, 4, 2),
-    },  # fmt: skip
+    },
     sets=(
         {"BM": 32, "BN": 32, "BK": 32, "WM": 16, "WN": 16, "STAGES": 2},
         {"BN": 64},

@@ -49,7 +49,12 @@ def _box_of(map_: TensorMap) -> tuple[Callable[..., int], tuple]:
     library, rank = machine_driver.library(), len(map_.extents)
     if isinstance(map_, Im2colMap):
         lower, upper = ((ctypes.c_int * 2)(*corner) for corner in (map_.lower, map_.upper))
-        return library.cuTensorMapEncodeIm2col, (lower, upper, *map(ctypes.c_uint32, map_.box), _steps(1, *map_.steps, 1))
+        return library.cuTensorMapEncodeIm2col, (
+            lower,
+            upper,
+            *map(ctypes.c_uint32, map_.box),
+            _steps(1, *map_.steps, 1),
+        )
     strided = isinstance(map_, StridedMap)
     box = (ctypes.c_uint32 * rank)(*(map_.span if strided else map_.box))
     return library.cuTensorMapEncodeTiled, (box, _steps(*(map_.steps if strided else (1,) * rank)))

@@ -68,9 +68,7 @@ def im2col_elements(
     corner; `tap`: (w, h) of the filter tap, from the corner. ValueError if no window has this corner."""
     c, w, h, n = corner
     across, down = map_.corners
-    places = tuple(
-        (at - low) / step for at, low, step in zip((w, h), map_.lower, map_.steps, strict=True)
-    )
+    places = tuple((at - low) / step for at, low, step in zip((w, h), map_.lower, map_.steps, strict=True))
     if any(at % 1 or not 0 <= at < count for at, count in zip(places, (across, down), strict=True)):
         raise ValueError(f"no window begins at column {w}, row {h}")
     number = (n * down + int(places[1])) * across + int(places[0]) + np.arange(map_.box[1])
