@@ -230,9 +230,9 @@ def halo_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
 NO_WGMMA = mark(
     "NumPy has no copy engine and no tensor cores; without them this is one product per filter tap"
 )
-TILES = {"BM": (128, 64, 192, 256), "BN": (128, 64, 256), "STAGES": (3, 4, 5, 6, 2)}
+TILES = {"BM": (128, 64, 192, 256), "BN": (128, 64, 256), "STAGES": (4, 3, 5, 6, 8, 2)}
 HALO_TILES = {
-    "BM": (128, 64, 256), "BN": (128, 64, 256), "TH": (8, 16), "TW": (16, 8), "STAGES": (3, 4, 5, 6, 2), "BOXES": (2, 1),
+    "BM": (128, 64, 256), "BN": (128, 64, 256), "TH": (8, 16), "TW": (16, 8), "STAGES": (4, 3, 6, 8, 10, 2), "BOXES": (2, 1),
 }  # fmt: skip
 SMALL = {"BM": 64, "BN": 64, "STAGES": 2}
 
