@@ -65,7 +65,11 @@ def _source() -> None:
     """Draws the choice of a kernel, and the listing of the one that is chosen."""
     by_name = files()
     name = st.selectbox(
-        tr("CUDA C++ of a kernel"), list(by_name), index=None, placeholder=tr("choose a file"), key="half_file"
+        tr("CUDA C++ of a kernel"),
+        list(by_name),
+        index=None,
+        placeholder=tr("choose a file"),
+        key="half_file",
     )
     if name:
         st.code(sources.text(by_name[name]), language="cpp", line_numbers=True)
