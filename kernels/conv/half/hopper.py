@@ -20,7 +20,7 @@ ROWS = 64  # pixels of a consumer
 WARPGROUP = 128  # threads
 CLUSTER = 2  # blocks
 BOX_ALIGN = 1024  # bytes
-BARRIER = 8  # bytes
+BARRIER, FLOAT = 8, 4  # bytes
 
 
 # -- programs -------------------------------------------------------------------------------------------
@@ -88,6 +88,16 @@ def build_halo_pair(s: HalfShape, tiles: Tiles) -> Program:
     return _program(s, "44_half_halo_pair.cu", rows, tiles, x, y, halo_bytes(s, tiles), CLUSTER)
 
 
+def build_halo_split(s: HalfShape, tiles: Tiles) -> Program:
+    grid = ceil(s.K, tiles["BN"]), boxes(s, tiles), tiles["SPLIT"]
+    args = maps.pixels_with_border(s, tiles), maps.filters(s, tiles["BN"]), "y", struct(s)
+    shared = max(halo_bytes(s, tiles), FLOAT * tiles["BM"] * tiles["BN"])
+    step = launch(
+        "conv/45_half_halo_split.cu", grid, threads(tiles), args, cpu.taps, tiles, shared, "product_per_tap"
+    )
+    return Program(common.buffers(s), (step,))
+
+
 # -- rules ----------------------------------------------------------------------------------------------
 def ring_rules(s: HalfShape, tiles: Tiles, rows: int) -> Iterator[str]:
     """Yields the rules of both rungs. `rows`: blocks along the output pixels."""
@@ -149,6 +159,12 @@ def halo_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
     shared = halo_bytes(s, tiles)
     yield from max_rules(tr("bytes of results, 2*BM*BN"), BYTES * tiles["BM"] * tiles["BN"], shared)
     yield from max_rules(tr("bytes of shared memory for boxes and tiles"), shared, MAX_SHARED)
+
+
+def halo_split_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
+    yield from halo_rules(s, tiles)
+    yield from max_rules("SPLIT", tiles["SPLIT"], ceil(s.C, BK))
+    yield from max_rules(tr("bytes of sums, 4*BM*BN"), FLOAT * tiles["BM"] * tiles["BN"], MAX_SHARED)
 
 
 NO_WGMMA = mark(
@@ -215,5 +231,17 @@ RUNGS: tuple[Rung, ...] = (
         HALO_TILES,
         SMALL | {"TW": 8},
         {"BN": 64, "TW": 8},
+    ),
+    _rung(
+        "halo-split",
+        mark("clusters share the channels"),
+        mark(
+            "The blocks of a cluster compute one tile. Each adds other channels, and they read each other's sums."
+        ),
+        build_halo_split,
+        halo_split_rules,
+        HALO_TILES | {"SPLIT": (2, 4, 8)},
+        SMALL | {"TW": 8},
+        {"BM": 64, "BN": 64, "TW": 8, "SPLIT": 8},
     ),
 )
