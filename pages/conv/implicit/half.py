@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import streamlit as st
 
 from kernels import sources
@@ -31,13 +33,18 @@ def card(settings: RunSettings) -> None:
             if rows
             else "",
             paragraph(about),
-            details(
-                table((tr("kernel"), tr("idea")), half.ideas(), tr("Ideas of the kernels")),
-                label=tr("Ideas of the kernels"),
-            ),
+            details(_ideas(), label=tr("Ideas of the kernels")),
         )
         if deferred_loaded():
             st.fragment(_source)()
+
+
+def _ideas() -> str:
+    """Returns the HTML of a paragraph for each of our kernels: its title and its idea."""
+    lines = (
+        f'<p class="kt-quiet"><b>{escape(title)}</b>: {escape(idea)}</p>' for title, idea in half.ideas()
+    )
+    return "".join(lines)
 
 
 def _badge(found: list[half.Layer]) -> str:
