@@ -15,6 +15,8 @@ from kernels.attention.lse.shape import LseShape
 from kernels.attention.shape import AttentionShape
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.backward import ladder as conv_backward
+from kernels.conv.half import ladder as conv_half_ladder
+from kernels.conv.half.shape import HalfShape
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
@@ -163,6 +165,18 @@ _STRIDED = ConvShape(2, 5, 18, 13, 37, 3, 3, stride=2, pad=1)
 def _backward(ladder, name: str, shape: ConvShape, *entries: str, **tiles: int) -> Iterator[Case]:
     return steps(ladder.rung(f"{ladder.name}/{name}"), shape, *entries, **tiles)
 
+
+_HALVES = (
+    HalfShape(2, 72, 18, 14, 72, 3, 3, pad=1),
+    HalfShape(3, 136, 9, 9, 40, 3, 2, pad=(1, 0), dilation=(1, 2)),
+)
+CONV_FP16 = tuple(
+    case
+    for rung in conv_half_ladder.LADDER.rungs
+    if not rung.library
+    for shape, tiles in zip(_HALVES, (rung.default_tiles, rung.sets[0]), strict=True)
+    for case in steps(rung, shape, **tiles)
+)
 
 _DINPUT, _DWEIGHT = conv_backward.DINPUT, conv_backward.DWEIGHT
 _SMALLEST = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 4}

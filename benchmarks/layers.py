@@ -31,6 +31,7 @@ from kernels.runner import VerificationError, compare
 # Ladders that are no part of a training step's layers.
 OTHERS = {
     "conv",
+    "conv-fp16",
     "gemm",
     "gemm-8bit",
     "attention",

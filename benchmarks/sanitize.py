@@ -36,6 +36,8 @@ from kernels.conv import ladder as conv_ladder
 from kernels.conv.backward import ladder as conv_backward
 from kernels.conv.backward.transpose import TRANSPOSE
 from kernels.conv.backward.transpose_shape import TransposeShape
+from kernels.conv.half import ladder as conv_half_ladder
+from kernels.conv.half.shape import HalfShape
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
@@ -79,6 +81,15 @@ CONV = (
         ConvShape(1, 40, 7, 7, 50, 1, 1, relu=1),
         ConvShape(2, 6, 11, 9, 10, 3, 3, pad=1, groups=2, bias=1, relu=1),
         ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
+    ),
+)
+# Several tiles with the channels last: ragged ones, several images in a tile, a stride, dilation, one pixel.
+CONV_FP16 = (
+    (HalfShape(3, 72, 9, 10, 136, 3, 2, pad=(1, 2), extra=(-1, 0), dilation=(1, 2), mode="convolution"),),
+    (
+        HalfShape(5, 136, 7, 7, 72, 3, 3, pad=1),
+        HalfShape(2, 64, 17, 13, 40, 3, 5, stride=(2, 3), pad=(1, 2)),
+        HalfShape(1, 8, 1, 1, 8, 1, 1),
     ),
 )
 # Several parts of the filters' gradient; phases with different numbers of taps; groups.
@@ -184,6 +195,10 @@ def _gemm_eight_bit():
 
 def _conv():
     yield from ((rung, *CONV) for rung in conv_ladder.LADDER.rungs)
+
+
+def _conv_fp16():
+    yield from ((rung, *CONV_FP16) for rung in conv_half_ladder.LADDER.rungs)
 
 
 def _conv_backward():
@@ -293,6 +308,7 @@ RUNS = {
     "gemm-8bit": _gemm_eight_bit,
     "gemm-hopper": _gemm_hopper,
     "conv": _conv,
+    "conv-fp16": _conv_fp16,
     "conv-backward": _conv_backward,
     "attention": _attention,
     "attention-backward": _attention_backward,

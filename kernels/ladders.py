@@ -9,6 +9,7 @@ from kernels.attention.lse import ladder as attention_lse_ladder
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.backward import ladder as conv_backward
 from kernels.conv.backward.transpose import TRANSPOSE
+from kernels.conv.half import ladder as conv_half_ladder
 from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
 from kernels.embedding import ladder as embedding_ladder
@@ -47,6 +48,7 @@ LADDERS: dict[str, Ladder] = {
         conv_backward.DINPUT,
         conv_backward.DWEIGHT,
         TRANSPOSE,
+        conv_half_ladder.LADDER,
         *cross_entropy_ladder.LADDERS,
         *norm_ladder.LADDERS,
         *linear_ladder.LADDERS,

@@ -57,7 +57,7 @@ JOIN = ": "
 LESSONS = {
     mark("threads"): ("add", "branch", "stride", "banks", "layout"),
     mark("tiling"): ("gemm", "gemm-8bit", "loops"),
-    mark("convolution"): ("conv",),
+    mark("convolution"): ("conv", "conv-fp16"),
     mark("convolution backward"): ("conv-dinput", "conv-dweight", "conv-transpose"),
     mark("softmax"): ("softmax",),
     mark("layers"): (

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kernels.attention.shape import AttentionShape
 from kernels.conv.backward.transpose_shape import TransposeShape
+from kernels.conv.half.shape import HalfShape
 from kernels.conv.shape import MODES, ConvShape
 from kernels.fusion.shape import KINDS, ChainShape
 from kernels.gemm.shape import GemmShape
@@ -60,6 +61,14 @@ def layer_shapes(draw, max_extent: int = 3, groups: bool = True) -> ConvShape:
 def plain_layer_shapes(max_extent: int = 3) -> st.SearchStrategy[ConvShape]:
     """Draws layer_shapes without bias and ReLU."""
     return layer_shapes(max_extent).map(lambda s: s.with_(bias=0, relu=0))
+
+
+def half_shapes(max_extent: int = 3) -> st.SearchStrategy[HalfShape]:
+    """Draws conv_shapes in FP16: channels and filters are multiples of 8, few or more than a tile has."""
+    eights = st.integers(1, 12).map(lambda n: 8 * n)
+    return st.builds(
+        lambda s, C, K: HalfShape(**s.params() | {"C": C, "K": K}), conv_shapes(max_extent), eights, eights
+    )
 
 
 @st.composite

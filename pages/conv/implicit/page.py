@@ -4,7 +4,7 @@ from kernels.i18n import mark, tr
 from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.conv import lesson as conv_lesson
-from pages.conv.implicit import address
+from pages.conv.implicit import address, half
 from pages.conv.implicit.chapters import STORY
 from pages.parts import lesson, run
 from pages.parts.query import chosen
@@ -54,5 +54,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.STORY, link, sizes=conv_controls.sizes(settings, current.rung))
+    run.run_section(
+        settings, story.STORY, link, more=half.card, sizes=conv_controls.sizes(settings, current.rung)
+    )
 conv_lesson.end(parts, LADDER, inputs, current.tiles_of, current.rung.name)

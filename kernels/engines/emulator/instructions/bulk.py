@@ -18,14 +18,14 @@ from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, space_a
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.swizzle import swizzled
-from kernels.engines.emulator.tensor_maps import box_elements, decoded
-from kernels.model.tensor_map import ELEMENTS, TensorMap
+from kernels.engines.emulator.tensor_maps import box_elements, decoded, im2col_elements
+from kernels.model.tensor_map import ELEMENTS, MAX_OFFSET, Im2colMap, TensorMap
 
 MAP_BYTES = 128
 _PLAIN = {"cp", "async", "bulk", "global", "shared::cta", "shared::cluster"}
 _KNOWN = _PLAIN | {
-    "tensor", *(f"{n}d" for n in range(1, 6)), "tile", "mbarrier::complete_tx::bytes", "multicast::cluster",
-    "bulk_group", "L2::cache_hint",
+    "tensor", *(f"{n}d" for n in range(1, 6)), "tile", "im2col", "mbarrier::complete_tx::bytes",
+    "multicast::cluster", "bulk_group", "L2::cache_hint",
 }  # fmt: skip
 
 
@@ -73,6 +73,9 @@ class _Copy:
         coordinates = (target if source.value is None else source).value or ()
         self.coordinates = [m.reader(c, "s32") for c in coordinates]
         self.barrier = self._address(rest.pop(0)) if self.loads else None
+        self.im2col = "im2col" in i.parts
+        taps = rest.pop(0).value if self.im2col else ()
+        self.taps = [m.reader(t, "u16") for t in taps]
         self.mask = m.reader(rest.pop(0), "u16") if "multicast::cluster" in i.parts else None
         self.from_shared = i.parts[4] == "shared::cta"  # of a plain copy
 
@@ -192,6 +195,8 @@ class _Copy:
         """Returns where the pieces of a box are stored in a block's shared memory."""
         if at % 128:
             self._fail(slot, f"a box begins at a multiple of 128 bytes of shared memory, got {at}")
+        if self.im2col != isinstance(map_, Im2colMap):
+            self._fail(slot, "the map is of mode im2col and the copy is not, or the reverse")
         if len(self.coordinates) != len(map_.extents):
             self._fail(slot, f"{len(self.coordinates)} coordinates for {len(map_.extents)} dimensions")
         pieces = swizzled(at + np.arange(0, map_.box_bytes, PIECE), map_.swizzle)
@@ -224,10 +229,25 @@ class _Copy:
         return found
 
     def _corner(self, slot: int) -> tuple[int, ...]:
-        return tuple(int(np.broadcast_to(read(), self.m.slots)[slot]) for read in self.coordinates)
+        return self._values(slot, self.coordinates)
+
+    def _values(self, slot: int, readers: list[Callable[[], np.ndarray]]) -> tuple[int, ...]:
+        return tuple(int(np.broadcast_to(read(), self.m.slots)[slot]) for read in readers)
+
+    def _elements(self, slot: int, map_: TensorMap) -> tuple[np.ndarray, np.ndarray]:
+        """Returns byte offsets from the tensor's start of what a copy takes, and whether each is inside the tensor."""
+        if not isinstance(map_, Im2colMap):
+            return box_elements(map_, self._corner(slot))
+        tap = self._values(slot, self.taps)
+        if max(tap) > MAX_OFFSET:
+            self._fail(slot, f"offsets of a tap are 0 .. {MAX_OFFSET}, got {tap}")
+        try:
+            return im2col_elements(map_, self._corner(slot), tap)
+        except ValueError as error:
+            self._fail(slot, str(error))
 
     def _read_box(self, slot: int, map_: TensorMap, start: int) -> Callable[[], np.ndarray]:
-        offsets, inside = box_elements(map_, self._corner(slot))
+        offsets, inside = self._elements(slot, map_)
         width = ELEMENTS[map_.dtype]
         offsets = (offsets[inside] + (start - GLOBAL_BASE)).astype(np.uint64)
         if offsets.size:

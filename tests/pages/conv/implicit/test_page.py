@@ -1,14 +1,15 @@
 """Tests of the lesson on implicit GEMM without a browser: URL, tile sizes, broken rules."""
 
 from functools import partial
+from html import escape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.conv.presets import CONV_PRESETS
-from kernels.ladders import find
-from pages.conv.implicit import address
+from kernels.ladders import LADDERS, find
+from pages.conv.implicit import address, half
 from pages.conv.implicit.address import DEFAULT, FIELDS, RUNGS, TILES
 from pages.parts import tiles as tile_sizes
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, texts
@@ -125,3 +126,19 @@ def test_the_timeline_is_an_order_of_play():
     assert stages(at)[0].endswith("timeline")
     assert [order["name"] for order in heads(at)[0]["orders"]] == ["explaining", "timeline", "map"]
     assert not stages(open_at(order="no such"))[0].endswith("timeline")
+
+
+def test_the_card_on_fp16_without_recordings_says_so():
+    html = texts(open_at())
+    assert '<h2 class="kt-card">Implicit GEMM in FP16' in html
+    assert "No recording exists of these kernels." in html or "of the speed of cuDNN" in html
+    for rung in LADDERS["conv-fp16"].rungs:
+        assert (escape(rung.idea) in html) == (not rung.library)
+
+
+def test_the_card_on_fp16_shows_every_kernel():
+    assert list(half.files()) == [
+        "40_half_implicit_gemm.cu", "41_half_boxes.cu", "42_half_im2col.cu", "43_half_halo.cu", "44_half_halo_pair.cu",
+        "45_half_halo_split.cu",
+        "46_half_halo_stay.cu",
+    ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from kernels.engines.emulator import tensor_maps
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.swizzle import swizzled
-from kernels.model.tensor_map import ELEMENTS, TensorMap
+from kernels.model.tensor_map import ELEMENTS, Im2colMap, StridedMap, TensorMap
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.hopper import LOAD_96_BYTES, run_hopper
 
@@ -68,10 +70,13 @@ def load_instruction(rank: int) -> str:
     )
 
 
-def loaded(x: np.ndarray, box: tuple[int, ...], corner: tuple[int, ...], swizzle: int = 0) -> np.ndarray:
+def loaded(
+    x: np.ndarray, box: tuple[int, ...], corner: tuple[int, ...], swizzle: int = 0, map_: TensorMap | None = None,
+    instruction: str = "",
+) -> np.ndarray:  # fmt: skip
     """Returns the bytes of shared memory after a kernel has loaded a box of x; zeros where nothing was loaded."""
-    map_ = map_of("x", x, box, swizzle)
-    body = LOAD.replace("SWIZZLED", AT[swizzle]).replace("LOAD", load_instruction(len(box)))
+    map_ = map_ or map_of("x", x, box, swizzle)
+    body = LOAD.replace("SWIZZLED", AT[swizzle]).replace("LOAD", instruction or load_instruction(len(box)))
     args = {"char* y": "y", "const __grid_constant__ TensorMap map": map_, "int bytes": i32(map_.box_bytes)}
     args |= {f"int c{n}": i32(c) for n, c in enumerate(corner)}
     size = -(-map_.box_bytes // 1024) * 1024
@@ -137,6 +142,133 @@ def test_every_piece_of_eight_swizzled_rows_has_its_own_banks():
     for piece in range(8):
         assert len(set(swizzled(column + 16 * piece, 128) % 128)) == 8
         assert len(set(swizzled(column + 16 * piece, 0) % 128)) == 1
+
+
+@needs_nvrtc
+@settings(max_examples=15)
+@given(boxes(), st.data())
+def test_loads_every_second_or_third_element(case, data):
+    x, box, corner, _ = case
+    steps = (1, *(data.draw(st.integers(1, 3)) for _ in box[1:]))
+    map_ = StridedMap(*vars(map_of("x", x, box)).values(), steps)
+    whole = box_of(x, map_.span, corner)  # with the elements that are left out
+    expected = laid_out(whole[tuple(slice(None, None, step) for step in steps[::-1])], 0)
+    np.testing.assert_array_equal(loaded(x, box, corner, map_=map_), expected)
+    assert tensor_maps.decoded(tensor_maps.encoded(map_, 1 << 33))[0] == replace(map_, buffer="")
+
+
+@st.composite
+def windows(draw):
+    """Draws (pixels [N, H, W, C], map, corner of the first window, tap) of a convolution."""
+    sizes, strides, pads, taps = (
+        [draw(st.integers(*r)) for _ in "wh"] for r in ((1, 6), (1, 3), (0, 3), (0, 2))
+    )
+    after = [
+        draw(st.integers(max(0, tap + 1 - size - pad), 3))
+        for size, pad, tap in zip(sizes, pads, taps, strict=True)
+    ]
+    N, C, channels = draw(st.integers(1, 3)), 8 * draw(st.integers(1, 3)), 8 * draw(st.integers(1, 2))
+    x = (np.arange(1, N * sizes[0] * sizes[1] * C + 1) % 251).astype(np.float16).reshape(N, *sizes[::-1], C)
+    map_ = Im2colMap(
+        "x", "float16", x.shape[::-1], x.strides[-2::-1], (channels, draw(st.integers(1, 20))), 0, tuple(strides),
+        tuple(-pad for pad in pads), tuple(more - tap for more, tap in zip(after, taps, strict=True)),
+    )  # fmt: skip
+    q, p = (draw(st.integers(0, count - 1)) for count in map_.corners)
+    corner = (
+        8 * draw(st.integers(-1, 2)),
+        q * strides[0] - pads[0],
+        p * strides[1] - pads[1],
+        draw(st.integers(0, N)),
+    )
+    return x, map_, corner, tuple(draw(st.integers(0, tap)) for tap in taps)
+
+
+def pixels_under(x: np.ndarray, map_: Im2colMap, corner, tap) -> np.ndarray:
+    """Returns [pixels, channels]: the pixels under a tap, window after window, one at a time."""
+    (_, H, W, _), (channels, count) = x.shape, map_.box
+    out, (c, w, h, n) = np.zeros((count, channels), x.dtype), corner
+    for i in range(count):
+        for j in range(channels):
+            at = n, h + tap[1], w + tap[0], c + j
+            if all(0 <= a < extent for a, extent in zip(at, x.shape, strict=True)):
+                out[i, j] = x[at]
+        w += map_.steps[0]
+        if w > W - 1 + map_.upper[0]:
+            w, h = map_.lower[0], h + map_.steps[1]
+        if h > H - 1 + map_.upper[1]:
+            h, n = map_.lower[1], n + 1
+    return out
+
+
+IM2COL = (
+    'asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], '
+    '[%1, {%3, %4, %5, %6}], [%2], {%7, %8};" :: "r"(shared_address(s)), "l"(&map), "r"(shared_address(&full)), '
+    '"r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"((unsigned short)TAP_W), "h"((unsigned short)TAP_H) : "memory");'
+)
+
+
+def loaded_pixels(x, map_, corner, tap) -> np.ndarray:
+    text = IM2COL.replace("TAP_W", str(tap[0])).replace("TAP_H", str(tap[1]))
+    return loaded(x, map_.box, corner, map_=map_, instruction=text)
+
+
+@needs_nvrtc
+@settings(max_examples=30)
+@given(windows())
+def test_mode_im2col_goes_from_window_to_window(case):
+    x, map_, corner, tap = case
+    np.testing.assert_array_equal(loaded_pixels(*case), laid_out(pixels_under(x, map_, corner, tap), 0))
+    assert tensor_maps.decoded(tensor_maps.encoded(map_, 1 << 33))[0] == replace(map_, buffer="")
+
+
+SQUARE = np.ones((1, 4, 4, 8), np.float16)
+SQUARE_MAP = Im2colMap(
+    "x", "float16", (8, 4, 4, 1), (16, 64, 256), (8, 4), 0, (2, 2), (-1, -1), (-1, -1)
+)  # 3 x 3, padding 1, stride 2
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "corner, tap, message",
+    [
+        ((0, 0, -1, 0), (0, 0), "no window begins at column 0, row -1"),
+        ((0, 3, -1, 0), (0, 0), "no window begins at column 3, row -1"),
+        ((0, -1, -1, 0), (256, 0), r"offsets of a tap are 0 .. 255, got \(256, 0\)"),
+    ],
+)
+def test_wrong_windows(corner, tap, message):
+    with pytest.raises(EmulatorError, match=message):
+        loaded_pixels(SQUARE, SQUARE_MAP, corner, tap)
+
+
+@needs_nvrtc
+def test_a_copy_and_its_map_have_one_mode():
+    with pytest.raises(EmulatorError, match="the map is of mode im2col and the copy is not, or the reverse"):
+        loaded(SQUARE, (8, 4), (0, -1, -1, 0), map_=SQUARE_MAP, instruction=load_instruction(4))
+
+
+@pytest.mark.parametrize(
+    "change, rule",
+    [
+        ({"steps": (9, 1)}, "steps of 1 to 8"),
+        ({"lower": (-129, 0)}, "corners in -128 .. 127"),
+        ({"box": (8, 1025)}, "1 to 1024 pixels"),
+        ({"upper": (-5, 0)}, "a corner of a window"),
+        ({"strides": (16, 64)}, "extents"),
+    ],
+)
+def test_rules_of_a_map_of_windows(change, rule):
+    SQUARE_MAP.check()
+    with pytest.raises(ValueError, match=rule):
+        replace(SQUARE_MAP, **change).check()
+
+
+@pytest.mark.parametrize(
+    "steps, rule", [((1,), "a step for each"), ((1, 9), "steps of 1 to 8"), ((1, 8), "covers 1 to 256")]
+)
+def test_rules_of_a_map_with_steps(steps, rule):
+    with pytest.raises(ValueError, match=rule):
+        StridedMap("x", "float32", (8, 4), (32,), (4, 64), 0, steps).check()
 
 
 STORE = """

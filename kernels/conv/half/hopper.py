@@ -1,0 +1,303 @@
+"""The rungs of the FP16 convolution for Hopper: wgmma, with the input copied by the copy engine (TMA)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kernels.conv.common import struct
+from kernels.conv.half import common, cpu, maps
+from kernels.conv.half.maps import BK, SIDE
+from kernels.conv.half.reference import TOLERANCE
+from kernels.conv.half.shape import BYTES, HalfShape
+from kernels.i18n import mark, tr
+from kernels.model.launch import WARP, ceil, hopper, launch
+from kernels.model.program import Program, Tiles
+from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, broken, max_rules, shared_rules
+from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
+from kernels.model.tensor_map import CORNERS, MAX_BOX, MAX_OFFSET, MAX_STEP, TensorMap
+
+ROWS = 64  # pixels of a consumer
+WARPGROUP = 128  # threads
+CLUSTER = 2  # blocks
+BOX_ALIGN = 1024  # bytes
+SQUARE = {"BM": 64, "TH": SIDE, "TW": SIDE}  # a box of one consumer
+BARRIER, FLOAT = 8, 4  # bytes
+
+
+# -- programs -------------------------------------------------------------------------------------------
+def boxes(s: HalfShape, tiles: Tiles) -> int:
+    """Returns the boxes of output pixels."""
+    return ceil(s.Q, tiles["TW"]) * ceil(s.P, tiles["TH"]) * ceil(s.N, maps.images(tiles))
+
+
+def threads(tiles: Tiles) -> int:
+    return tiles["BM"] // ROWS * WARPGROUP + WARP
+
+
+def ring_bytes(tiles: Tiles) -> int:
+    """Returns the bytes of STAGES tiles of pixels and filters, and of the two barriers of each stage."""
+    return tiles["STAGES"] * (BYTES * BK * (tiles["BM"] + tiles["BN"]) + 2 * BARRIER)
+
+
+def halo_bytes(s: HalfShape, tiles: Tiles) -> int:
+    """Returns the bytes of BOXES boxes of the input, of STAGES tiles of the filters, and of two barriers for each."""
+    box = ceil(maps.pixels_with_border(s, tiles).box_bytes, BOX_ALIGN) * BOX_ALIGN
+    barriers = 2 * BARRIER * (tiles["STAGES"] + tiles["BOXES"])
+    return tiles["BOXES"] * box + tiles["STAGES"] * BYTES * BK * tiles["BN"] + barriers
+
+
+def _program(
+    s: HalfShape,
+    source: str,
+    rows: int,
+    tiles: Tiles,
+    x: TensorMap,
+    y: TensorMap,
+    shared: int = 0,
+    parts: int = 1,
+) -> Program:
+    """Returns one launch. `rows`: blocks along the output pixels; `shared`: bytes of shared memory, those of a ring by
+    default; `parts`: blocks that load a tile of the filters together."""
+    w = maps.filters(s, tiles["BN"] // parts)
+    step = launch(
+        f"conv/{source}", (ceil(s.K, tiles["BN"]), rows), threads(tiles), (x, w, y, struct(s)),
+        cpu.taps, tiles, shared or ring_bytes(tiles), "product_per_tap",
+    )  # fmt: skip
+    return Program(common.buffers(s), (step,))
+
+
+def build_boxes(s: HalfShape, tiles: Tiles) -> Program:
+    x = maps.pixels_in_boxes(s, tiles)
+    y = maps.output_boxes(s, tiles["TH"], tiles["TW"], maps.images(tiles))
+    return _program(s, "41_half_boxes.cu", boxes(s, tiles), tiles, x, y)
+
+
+def build_im2col(s: HalfShape, tiles: Tiles) -> Program:
+    rows = ceil(s.pixels, tiles["BM"])
+    x, y = maps.pixels_by_windows(s, tiles), maps.output_rows(s, tiles)
+    return _program(s, "42_half_im2col.cu", rows, tiles, x, y)
+
+
+def build_halo(s: HalfShape, tiles: Tiles) -> Program:
+    x, y = maps.pixels_with_border(s, tiles), maps.output_boxes(s, SIDE, SIDE, 1)
+    return _program(s, "43_half_halo.cu", boxes(s, tiles), tiles, x, y, halo_bytes(s, tiles))
+
+
+def build_halo_pair(s: HalfShape, tiles: Tiles) -> Program:
+    rows = ceil(boxes(s, tiles), CLUSTER) * CLUSTER
+    x, y = maps.pixels_with_border(s, tiles), maps.output_boxes(s, SIDE, SIDE, 1)
+    return _program(s, "44_half_halo_pair.cu", rows, tiles, x, y, halo_bytes(s, tiles), CLUSTER)
+
+
+def build_halo_split(s: HalfShape, tiles: Tiles) -> Program:
+    grid = ceil(s.K, tiles["BN"]), boxes(s, tiles), tiles["SPLIT"]
+    args = maps.pixels_with_border(s, tiles), maps.filters(s, tiles["BN"]), "y", struct(s)
+    shared = max(halo_bytes(s, tiles), FLOAT * tiles["BM"] * tiles["BN"])
+    step = launch(
+        "conv/45_half_halo_split.cu", grid, threads(tiles), args, cpu.taps, tiles, shared, "product_per_tap"
+    )
+    return Program(common.buffers(s), (step,))
+
+
+def squares(s: HalfShape) -> int:
+    """Returns the squares of SIDE x SIDE output pixels."""
+    return s.N * ceil(s.P, SIDE) * ceil(s.Q, SIDE)
+
+
+def stay_bytes(s: HalfShape, tiles: Tiles) -> int:
+    """Returns the bytes of the filters of a block, of BOXES boxes of the input and their barriers, and of the results."""
+    box = maps.pixels_with_border(s, tiles | SQUARE).box_bytes
+    filters = ceil(s.C, BK) * s.R * s.S * BYTES * BK * tiles["BN"]
+    ring = tiles["BOXES"] * (ceil(box, BOX_ALIGN) * BOX_ALIGN + 2 * BARRIER) + BARRIER
+    return filters + ring + BYTES * tiles["BM"] * tiles["BN"]
+
+
+def build_halo_stay(s: HalfShape, tiles: Tiles) -> Program:
+    across = ceil(s.K, tiles["BN"])
+    grid = across, min(squares(s), max(1, tiles["BLOCKS"] // across))
+    x, y = maps.pixels_with_border(s, tiles | SQUARE), maps.output_boxes(s, SIDE, SIDE, 1)
+    args = x, maps.filters(s, tiles["BN"]), y, struct(s)
+    defines = {name: tiles[name] for name in ("BM", "BN", "BOXES")}
+    step = launch(
+        "conv/46_half_halo_stay.cu",
+        grid,
+        threads(tiles),
+        args,
+        cpu.taps,
+        defines,
+        stay_bytes(s, tiles),
+        "product_per_tap",
+    )
+    return Program(common.buffers(s), (step,))
+
+
+# -- rules ----------------------------------------------------------------------------------------------
+def ring_rules(s: HalfShape, tiles: Tiles, rows: int) -> Iterator[str]:
+    """Yields the rules of both rungs. `rows`: blocks along the output pixels."""
+    yield from common.kernel_rules(s, tiles)
+    yield from max_rules(tr("blocks along the output pixels (grid.y)"), rows, MAX_GRID_YZ)
+    for axis, step in zip("uv", s.stride, strict=True):
+        yield from max_rules(axis, step, MAX_STEP)
+    yield from shared_rules("STAGES*(128*(BM+BN) + 16)", ring_bytes(tiles), MAX_SHARED)
+
+
+def boxes_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
+    pixels = tiles["TH"] * tiles["TW"]
+    if tiles["BM"] % pixels:
+        yield broken("BM % (TH*TW) == 0", f"{tiles['BM']} % {pixels}")
+        return
+    yield from ring_rules(s, tiles, boxes(s, tiles))
+    yield from max_rules("TH*u", tiles["TH"] * s.u, MAX_BOX)
+    yield from max_rules("TW*v", tiles["TW"] * s.v, MAX_BOX)
+    yield from max_rules("BM/(TH*TW)", maps.images(tiles), MAX_BOX)
+
+
+def im2col_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
+    yield from ring_rules(s, tiles, ceil(s.pixels, tiles["BM"]))
+    (left, top), (right, bottom) = maps.corners(s)
+    corners = {
+        "-pad_w": left,
+        "-pad_h": top,
+        "pad_w+extra_w-dilation_w*(S-1)": right,
+        "pad_h+extra_h-dilation_h*(R-1)": bottom,
+    }
+    for name, corner in corners.items():
+        if corner not in CORNERS:
+            yield tr(
+                "the copy engine needs {name} in {low} .. {high}, got {got}",
+                name=name,
+                low=CORNERS[0],
+                high=CORNERS[-1],
+                got=corner,
+            )
+    yield from max_rules("dilation_h*(R-1)", s.span_h - 1, MAX_OFFSET)
+    yield from max_rules("dilation_w*(S-1)", s.span_w - 1, MAX_OFFSET)
+
+
+def halo_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
+    pixels = tiles["TH"] * tiles["TW"]
+    if tiles["BM"] % pixels:
+        yield broken("BM % (TH*TW) == 0", f"{tiles['BM']} % {pixels}")
+        return
+    yield from common.kernel_rules(s, tiles)
+    yield from max_rules(tr("blocks along the output pixels (grid.y)"), boxes(s, tiles), MAX_GRID_YZ)
+    for axis, step in zip("uv", s.stride, strict=True):
+        yield from max_rules(axis, step, 1)
+    for name, extent in zip(
+        ("TH + dilation_h*(R-1)", "TW + dilation_w*(S-1)"), maps.halo(s, tiles), strict=True
+    ):
+        yield from max_rules(name, extent, MAX_BOX)
+    if s.C > BK and tiles["BOXES"] < 2:
+        yield broken(tr("BOXES >= 2 if C > {channels}", channels=BK), tiles["BOXES"])
+    shared = halo_bytes(s, tiles)
+    yield from max_rules(tr("bytes of results, 2*BM*BN"), BYTES * tiles["BM"] * tiles["BN"], shared)
+    yield from max_rules(tr("bytes of shared memory for boxes and tiles"), shared, MAX_SHARED)
+
+
+def halo_split_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
+    yield from halo_rules(s, tiles)
+    yield from max_rules("SPLIT", tiles["SPLIT"], ceil(s.C, BK))
+    yield from max_rules(tr("bytes of sums, 4*BM*BN"), FLOAT * tiles["BM"] * tiles["BN"], MAX_SHARED)
+
+
+def halo_stay_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
+    yield from common.kernel_rules(s, tiles)
+    for axis, step in zip("uv", s.stride, strict=True):
+        yield from max_rules(axis, step, 1)
+    for name, extent in zip(
+        ("8 + dilation_h*(R-1)", "8 + dilation_w*(S-1)"), maps.halo(s, SQUARE), strict=True
+    ):
+        yield from max_rules(name, extent, MAX_BOX)
+    shared = stay_bytes(s, tiles)
+    yield from max_rules(tr("bytes of shared memory for filters, boxes and results"), shared, MAX_SHARED)
+
+
+NO_WGMMA = mark(
+    "NumPy has no copy engine and no tensor cores; without them this is one product per filter tap"
+)
+TILES = {"BM": (128, 64, 192, 256), "BN": (128, 64, 256), "STAGES": (4, 3, 5, 6, 8, 2)}
+HALO_TILES = {
+    "BM": (128, 64, 256), "BN": (128, 64, 256), "TH": (8, 16), "TW": (16, 8), "STAGES": (4, 3, 6, 8, 10, 2), "BOXES": (2, 1),
+}  # fmt: skip
+SMALL = {"BM": 64, "BN": 64, "STAGES": 2}
+
+
+def _rung(name: str, title: str, idea: str, build: Callable, rules: Callable, tiles, *sets: Tiles) -> Rung:
+    return Rung(
+        f"conv-fp16/{name}", title, idea, build, common.cost, rules, TOLERANCE, tiles, sets=sets, units=TENSOR_CORES,
+        capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
+        no_scene=mark("the stage shows implicit GEMM in FP32; the lesson on Hopper shows a ring of stages"),
+    )  # fmt: skip
+
+
+RUNGS: tuple[Rung, ...] = (
+    _rung(
+        "boxes",
+        mark("boxes by the copy engine"),
+        mark(
+            "A tile is a box of output pixels. The copy engine loads the box of input pixels under each filter tap."
+        ),
+        build_boxes,
+        boxes_rules,
+        TILES | {"TH": (8, 4, 2, 1, 16), "TW": (8, 4, 2, 1, 16)},
+        SMALL | {"TH": 4, "TW": 4},
+    ),
+    _rung(
+        "im2col",
+        mark("windows by the copy engine"),
+        mark(
+            "The copy engine goes from window to window by itself (im2col mode). No box extends beyond the output."
+        ),
+        build_im2col,
+        im2col_rules,
+        TILES,
+        SMALL,
+    ),
+    _rung(
+        "halo",
+        mark("one box for all taps"),
+        mark(
+            "The box under all windows of a tile is loaded once. For each tap wgmma reads a shifted part of it."
+        ),
+        build_halo,
+        halo_rules,
+        HALO_TILES,
+        SMALL | {"TW": 8},
+        {"BN": 64, "TW": 8},
+    ),
+    _rung(
+        "halo-pair",
+        mark("clusters share the filters"),
+        mark(
+            "Two blocks form a cluster. Each loads half of a tile of the filters, and the copy goes to both."
+        ),
+        build_halo_pair,
+        halo_rules,
+        HALO_TILES,
+        SMALL | {"TW": 8},
+        {"BN": 64, "TW": 8},
+    ),
+    _rung(
+        "halo-split",
+        mark("clusters share the channels"),
+        mark(
+            "The blocks of a cluster compute one tile. Each adds other channels, and they read each other's sums."
+        ),
+        build_halo_split,
+        halo_split_rules,
+        HALO_TILES | {"SPLIT": (2, 4, 8)},
+        SMALL | {"TW": 8},
+        {"BM": 64, "BN": 64, "TW": 8, "SPLIT": 8},
+    ),
+    _rung(
+        "halo-stay",
+        mark("filters stay in shared memory"),
+        mark(
+            "A block computes many tiles with the same filters. It loads the filters once, then only boxes of the input."
+        ),
+        build_halo_stay,
+        halo_stay_rules,
+        {"BM": (256, 192, 128, 64), "BN": (64, 128), "BOXES": (6, 4, 2, 8), "BLOCKS": (132, 128, 264)},
+        {"BM": 64, "BOXES": 2},
+    ),
+)
