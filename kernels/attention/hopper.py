@@ -1,0 +1,131 @@
+"""The rungs of the attention ladder for Hopper: FP16 and BF16 by wgmma, the copy engine (TMA) and warpgroups with roles.
+
+As on other tensor cores, P is rounded to the type of V, and all rungs have the same tolerance (tensor_cores).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from kernels.attention import common, cpu
+from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark
+from kernels.model.dtypes import INPUT_DTYPE
+from kernels.model.launch import ceil, hopper, launch
+from kernels.model.program import Arg, Program, Tiles
+from kernels.model.rules import MAX_SHARED, broken, shared_rules, too_many_registers
+from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
+from kernels.model.tensor_map import TensorMap
+
+WM = 64  # queries of a warpgroup
+WARPGROUP = 128  # threads
+BOX = 64  # columns of a box: its rows have 128 bytes
+SWIZZLE = 128  # bytes
+BARRIER = 8  # bytes
+OTHER_REGISTERS = 32  # per thread, besides those of S, O and P
+
+
+# -- programs -------------------------------------------------------------------------------------------
+def padded(s: AttentionShape) -> int:
+    """Returns d rounded up to whole boxes."""
+    return ceil(s.d, BOX) * BOX
+
+
+def map_of(name: str, s: AttentionShape, rows: int) -> TensorMap:
+    """Returns the map of Q, K or V [B*H, N, d], in boxes of `rows` x BOX of one head."""
+    extents, strides = (s.d, s.N, s.heads), (2 * s.d, 2 * s.N * s.d)
+    return TensorMap(name, INPUT_DTYPE[s.dtype], extents, strides, (BOX, rows, 1), SWIZZLE)
+
+
+def arguments(s: AttentionShape, tiles: Tiles) -> tuple[Arg, ...]:
+    maps = (map_of(name, s, tiles["Br" if name == "Q" else "Bc"]) for name in "QKV")
+    return (*maps, *common.arguments(s)[3:])
+
+
+def shared(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the bytes of Q, of STAGES tiles of K and of V, and of the barriers: two of each tile, and Q's."""
+    elements = padded(s) * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"])
+    return 2 * elements + BARRIER * (1 + 4 * tiles["STAGES"])
+
+
+def builder(source: str, producers: int = 1) -> Callable[[AttentionShape, Tiles], Program]:
+    """Returns a function that builds the launch of a kernel with a warpgroup for each WM queries, and `producers`."""
+
+    def build(s: AttentionShape, tiles: Tiles) -> Program:
+        threads = WARPGROUP * (tiles["Br"] // WM + producers)
+        defines = dict(tiles) | {"DP": padded(s), "BF16": int(s.dtype == "bf16")}
+        step = launch(
+            f"attention/{source}",
+            (ceil(s.N, tiles["Br"]), s.heads),
+            threads,
+            arguments(s, tiles),
+            cpu.flash_mma(tiles["Br"], tiles["Bc"]),
+            defines,
+            shared(s, tiles),
+        )
+        return Program(common.buffers(s), (step,))
+
+    return build
+
+
+# -- rules ----------------------------------------------------------------------------------------------
+def registers(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the registers per thread: sums of S and O, P, and the others."""
+    return (2 * tiles["Bc"] + tiles["Bc"] + 2 * padded(s)) // 4 + OTHER_REGISTERS
+
+
+def max_registers(tiles: Tiles) -> int:
+    """Returns the registers that a thread of a consumer has: with three consumers fewer."""
+    return 240 if tiles["Br"] <= 2 * WM else 160
+
+
+def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from common.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
+    yield from common.head_rules(s)
+    if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
+        yield broken("d % 8 == 0", f"{s.d} % 8")
+    if s.d <= common.MAX_D:  # else no tiles fit
+        needed, most = registers(s, tiles), max_registers(tiles)
+        if needed > most:
+            threads = WARPGROUP * (tiles["Br"] // WM + 1)
+            yield too_many_registers(f"(3*Bc + 2*DP)/4 + {OTHER_REGISTERS}", needed, most, threads)
+        formula = "2*DP*(Br + 2*STAGES*Bc) + 8*(1 + 4*STAGES)"
+        yield from shared_rules(formula, shared(s, tiles), MAX_SHARED)
+
+
+NO_WGMMA = mark("NumPy has no tensor cores; without them this is flash attention in FP32")
+NO_SCENE = mark("its tiles have too many rows for the stage, which shows flash attention in small tiles")
+ONE = {"Br": (64,), "Bc": (128, 64), "STAGES": (2, 3)}
+CONSUMERS = {"Br": (128, 192), "Bc": (128, 64, 176), "STAGES": (2, 3)}
+
+
+def _rung(name: str, title: str, idea: str, build, tiles, *sets: Tiles) -> Rung:
+    return Rung(
+        f"attention/{name}", title, idea, build, common.cost, rules, common.TOLERANCE, tiles, sets=sets,
+        units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA, no_scene=NO_SCENE,
+    )  # fmt: skip
+
+
+RUNGS: tuple[Rung, ...] = (
+    _rung(
+        "wgmma",
+        mark("flash attention, wgmma and TMA"),
+        mark(
+            "The copy engine (TMA) fills swizzled tiles. A warpgroup of 128 threads multiplies them by wgmma. P stays in "
+            "registers."
+        ),
+        builder("15_flash_wgmma.cu", 0),
+        ONE,
+        {"Bc": 64},
+    ),
+    _rung(
+        "wgmma-consumers",
+        mark("producer and consumers"),
+        mark("One warpgroup only loads K and V. Two others own 64 queries each, and get most of its registers."),
+        builder("16_flash_consumers.cu"),
+        CONSUMERS,
+        {"Bc": 64},
+    ),
+)
