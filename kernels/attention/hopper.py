@@ -45,29 +45,37 @@ def arguments(s: AttentionShape, tiles: Tiles) -> tuple[Arg, ...]:
 
 
 def shared(s: AttentionShape, tiles: Tiles) -> int:
-    """Returns the bytes of Q, of STAGES tiles of K and of V, and of the barriers: two of each tile, and Q's."""
+    """Returns the bytes of Q, of STAGES tiles of K and of V, and of at most two barriers for each tile."""
     elements = padded(s) * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"])
-    return 2 * elements + BARRIER * (1 + 4 * tiles["STAGES"])
+    return 2 * elements + BARRIER * (2 + 4 * tiles["STAGES"])
+
+
+def _launch(
+    s: AttentionShape, source: str, grid: tuple[int, ...], tiles: Tiles, producers: int, *others: Arg
+) -> Program:
+    """Returns a launch with a warpgroup for each WM queries and one for each producer. `others`: its last arguments."""
+    threads = WARPGROUP * (tiles["Br"] // WM + producers)
+    defines = {name: value for name, value in tiles.items() if name != "BLOCKS"}
+    defines |= {"DP": padded(s), "BF16": int(s.dtype == "bf16")}
+    cpu_function = (cpu.flash_balanced if others else cpu.flash_mma)(tiles["Br"], tiles["Bc"])
+    args = (*arguments(s, tiles), *others)
+    step = launch(f"attention/{source}", grid, threads, args, cpu_function, defines, shared(s, tiles))
+    return Program(common.buffers(s), (step,))
 
 
 def builder(source: str, producers: int = 1) -> Callable[[AttentionShape, Tiles], Program]:
-    """Returns a function that builds the launch of a kernel with a warpgroup for each WM queries, and `producers`."""
+    """Returns a function that builds a launch with a block for each Br queries of a head."""
 
     def build(s: AttentionShape, tiles: Tiles) -> Program:
-        threads = WARPGROUP * (tiles["Br"] // WM + producers)
-        defines = dict(tiles) | {"DP": padded(s), "BF16": int(s.dtype == "bf16")}
-        step = launch(
-            f"attention/{source}",
-            (ceil(s.N, tiles["Br"]), s.heads),
-            threads,
-            arguments(s, tiles),
-            cpu.flash_mma(tiles["Br"], tiles["Bc"]),
-            defines,
-            shared(s, tiles),
-        )
-        return Program(common.buffers(s), (step,))
+        return _launch(s, source, (ceil(s.N, tiles["Br"]), s.heads), tiles, producers)
 
     return build
+
+
+def build_balanced(s: AttentionShape, tiles: Tiles) -> Program:
+    """Returns a launch of at most BLOCKS blocks, each of which computes several tiles of queries."""
+    blocks = min(ceil(s.N, tiles["Br"]) * s.heads, tiles["BLOCKS"])
+    return _launch(s, "20_flash_balanced.cu", (blocks,), tiles, 1, np.int32(s.heads))
 
 
 # -- rules ----------------------------------------------------------------------------------------------
@@ -91,7 +99,7 @@ def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
         if needed > most:
             threads = WARPGROUP * (tiles["Br"] // WM + 1)
             yield too_many_registers(f"(3*Bc + 2*DP)/4 + {OTHER_REGISTERS}", needed, most, threads)
-        formula = "2*DP*(Br + 2*STAGES*Bc) + 8*(1 + 4*STAGES)"
+        formula = "2*DP*(Br + 2*STAGES*Bc) + 8*(2 + 4*STAGES)"
         yield from shared_rules(formula, shared(s, tiles), MAX_SHARED)
 
 
@@ -123,9 +131,51 @@ RUNGS: tuple[Rung, ...] = (
     _rung(
         "wgmma-consumers",
         mark("producer and consumers"),
-        mark("One warpgroup only loads K and V. Two others own 64 queries each, and get most of its registers."),
+        mark(
+            "One warpgroup only loads K and V. Two others own 64 queries each, and get most of its registers."
+        ),
         builder("16_flash_consumers.cu"),
         CONSUMERS,
+        {"Bc": 64},
+    ),
+    _rung(
+        "wgmma-ping-pong",
+        mark("consumers in ping-pong"),
+        mark(
+            "Named barriers give the consumers turns: one multiplies while the other computes exponentials."
+        ),
+        builder("17_flash_ping_pong.cu"),
+        CONSUMERS,
+        {"Bc": 64},
+    ),
+    _rung(
+        "wgmma-overlap",
+        mark("softmax during products"),
+        mark(
+            "A consumer computes the softmax of a tile while its product of the tile before with V still runs."
+        ),
+        builder("18_flash_overlap.cu"),
+        CONSUMERS,
+        {"Bc": 64},
+    ),
+    _rung(
+        "wgmma-lazy",
+        mark("rescaling only if needed"),
+        mark(
+            "O is rescaled only if a maximum grows by more than 8 as a power of 2. The result stays the same."
+        ),
+        builder("19_flash_lazy.cu"),
+        CONSUMERS,
+        {"Bc": 64},
+    ),
+    _rung(
+        "wgmma-balanced",
+        mark("persistent blocks, equal work"),
+        mark(
+            "Each multiprocessor has one block that computes many tiles of queries. If causal, the heaviest come first."
+        ),
+        build_balanced,
+        CONSUMERS | {"GROUP": (16, 8, 64), "BLOCKS": (132, 128)},
         {"Bc": 64},
     ),
 )

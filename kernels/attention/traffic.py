@@ -90,4 +90,6 @@ KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "flash": _flash,
     "flash-registers": _flash,
     "flash-mma": _flash,
+    "wgmma": _flash,
+    **{f"wgmma-{name}": _flash for name in ("consumers", "ping-pong", "overlap", "lazy", "balanced")},
 }

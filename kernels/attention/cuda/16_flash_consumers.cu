@@ -40,11 +40,13 @@ __launch_bounds__(THREADS, 1) flash_consumers(
   // If causal, the last rows have the most work: they start first.
   int query_tile = causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   int block_query = query_tile * Br, head = blockIdx.y;
-  int tiles = (visible_keys(block_query + Br - 1, N, causal) + Bc - 1) / Bc;
+  int key_end = visible_keys(block_query + Br - 1, N, causal);
+  int tiles = (key_end + Bc - 1) / Bc;  // of keys
   int warpgroup = threadIdx.x / 128;
 
   if (threadIdx.x == 0) {
-    for (int i = 0; i < 1 + 2 * STAGES; ++i) init_barrier(full_q + i, 1);
+    for (int i = 0; i < 1 + 2 * STAGES; ++i)
+      init_barrier(full_q + i, 1);
     for (int i = 0; i < 2 * STAGES; ++i)
       init_barrier(empty_k + i, CONSUMERS);
     publish_barriers();
@@ -91,8 +93,8 @@ __launch_bounds__(THREADS, 1) flash_consumers(
                 visible_keys(query + 8, N, causal) - key_tile);
     Rows base, rescale;
     update_maxima(s, factor, m, base, rescale);
-    rescale_sums(o, l, rescale);
-    exponentiate(s, factor, base, l);
+    rescale_values(o, rescale);
+    exponentiate(s, factor, base, rescale, l);
     Weights p;
     round_weights(p, s);
     wait(full_v + stage, parity);

@@ -18,6 +18,17 @@ typedef float Values[DP / 8][4];       // of O
 typedef unsigned Weights[Bc / 16][4];  // of P: pairs of 16 bits
 typedef float Rows[2];                 // a number for each row
 
+// -- turns --------------------------------------------------------
+// The consumers have numbers. A consumer waits for its turn, begins
+// products and passes the turn on. It does not wait for the other one.
+__device__ inline void wait_turn(int consumer) {
+  asm volatile("bar.sync %0, 256;" ::"r"(5 + consumer) : "memory");
+}
+
+__device__ inline void pass_turn(int consumer) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(5 + consumer) : "memory");
+}
+
 // -- tiles --------------------------------------------------------
 // A tile [rows, DP] is DP / 64 boxes [rows, 64], one after the other.
 // Begins to copy a box of rows of one head of X [B*H, N, d].
@@ -193,6 +204,32 @@ __device__ inline void hide_keys(Scores& s, int upper_keys,
     }
 }
 
+// Returns the largest score of a row of the tile. Four lanes share it.
+__device__ inline float row_maximum(const Scores& s, int lower) {
+  float largest = -INFINITE;
+#pragma unroll
+  for (int j = 0; j < Bc / 8; ++j)
+    largest =
+        fmaxf(largest, fmaxf(s[j][2 * lower], s[j][2 * lower + 1]));
+  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+  return fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+}
+
+// If a maximum is very large, its rounding error exceeds the tolerance
+// of an exponent. Then each product is rounded, and the maximum is
+// subtracted here: `base` becomes 0.
+__device__ inline void subtract_far(Scores& s, float factor,
+                                    Rows& base) {
+  if (fmaxf(fabsf(base[0]), fabsf(base[1])) < FAR) return;
+#pragma unroll
+  for (int j = 0; j < Bc / 8; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      s[j][e] =
+          (__fmul_rn(s[j][e], factor) - base[e / 2]) * (1 / factor);
+  base[0] = base[1] = 0;
+}
+
 // Updates the row maxima m of factor * score with those of the tile.
 // `base` is what the exponents subtract from now on. Older sums are to
 // be multiplied by `rescale`.
@@ -200,31 +237,41 @@ __device__ inline void update_maxima(Scores& s, float factor, Rows& m,
                                      Rows& base, Rows& rescale) {
 #pragma unroll
   for (int lower = 0; lower < 2; ++lower) {
-    float tile_m = -INFINITE, old_m = m[lower];
-#pragma unroll
-    for (int j = 0; j < Bc / 8; ++j)
-      tile_m = fmaxf(tile_m, fmaxf(s[j][2 * lower], s[j][2 * lower + 1]));
-    tile_m = fmaxf(tile_m, __shfl_xor_sync(~0u, tile_m, 1));
-    tile_m = fmaxf(tile_m, __shfl_xor_sync(~0u, tile_m, 2));
-    m[lower] = fmaxf(old_m, tile_m * factor);
+    float old_m = m[lower];
+    m[lower] = fmaxf(old_m, row_maximum(s, lower) * factor);
     // If all scores so far are -infinity, any finite base gives zeros.
     base[lower] = m[lower] == -INFINITE ? 0.0f : m[lower];
     rescale[lower] = exp2_(old_m - base[lower]);
   }
-  if (fmaxf(fabsf(base[0]), fabsf(base[1])) < FAR) return;
-  // The rounding error of such a large maximum exceeds the tolerance of
-  // an exponent. Each product is rounded, then the maximum subtracted.
-#pragma unroll
-  for (int j = 0; j < Bc / 8; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      s[j][e] = (__fmul_rn(s[j][e], factor) - base[e / 2]) * (1 / factor);
-  base[0] = base[1] = 0;
+  subtract_far(s, factor, base);
 }
 
-// Replaces scores by weights and adds them to l.
+// The same with bases m that follow a maximum only if it exceeds them by
+// GROWTH, as a power of 2. Returns whether the warp must rescale O.
+constexpr float GROWTH = 8;
+
+__device__ inline bool raise_bases(Scores& s, float factor, Rows& m,
+                                   Rows& base, Rows& rescale) {
+  Rows largest = {row_maximum(s, 0) * factor,
+                  row_maximum(s, 1) * factor};
+  bool grows = __any_sync(
+      ~0u, largest[0] > m[0] + GROWTH || largest[1] > m[1] + GROWTH);
+#pragma unroll
+  for (int lower = 0; lower < 2; ++lower) {
+    float old_m = m[lower];
+    if (grows) m[lower] = fmaxf(old_m, largest[lower]);
+    base[lower] = m[lower] == -INFINITE ? 0.0f : m[lower];
+    rescale[lower] = grows ? exp2_(old_m - base[lower]) : 1.0f;
+  }
+  subtract_far(s, factor, base);
+  return grows;
+}
+
+// Replaces scores by weights. Rescales l and adds the weights to it.
 __device__ inline void exponentiate(Scores& s, float factor,
-                                    const Rows& base, Rows& l) {
+                                    const Rows& base,
+                                    const Rows& rescale, Rows& l) {
+  l[0] *= rescale[0], l[1] *= rescale[1];
 #pragma unroll
   for (int j = 0; j < Bc / 8; ++j)
 #pragma unroll
@@ -244,10 +291,8 @@ __device__ inline void round_weights(Weights& p, const Scores& s) {
   }
 }
 
-// Multiplies older sums of O and the weights' sums by `rescale`.
-__device__ inline void rescale_sums(Values& o, Rows& l,
-                                    const Rows& rescale) {
-  l[0] *= rescale[0], l[1] *= rescale[1];
+// Multiplies each row of O by its factor.
+__device__ inline void rescale_values(Values& o, const Rows& rescale) {
 #pragma unroll
   for (int j = 0; j < DP / 8; ++j)
 #pragma unroll
