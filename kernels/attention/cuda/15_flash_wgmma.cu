@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(128) flash_wgmma(
   if (threadIdx.x == 0) {
     load_tile<Br>(tile_q, &Q, block_query, head, full_q);
     for (int i = 0; i < STAGES && i < tiles; ++i)
-      load_keys(i, tiles - 1 - i);
+      load_keys(i, i);
   }
   wait(full_q, 0);
   if (scale < 0) negate_queries(tile_q, 0);
@@ -61,9 +61,8 @@ extern "C" __global__ void __launch_bounds__(128) flash_wgmma(
   Values o = {};
   Rows l = {}, m = {-INFINITE, -INFINITE};
   int stage = 0, parity = 0;
-  // The last tile of keys comes first: there some keys are hidden.
 #pragma unroll 1
-  for (int tile = tiles - 1; tile >= 0; --tile) {
+  for (int tile = 0; tile < tiles; ++tile) {
     Scores s;
     wait(full_k + stage, parity);
     begin_scores(s, tile_q, tile_k + stage * TILE_K, 0);
@@ -82,8 +81,8 @@ extern "C" __global__ void __launch_bounds__(128) flash_wgmma(
     begin_values(o, p, tile_v + stage * TILE_K);
     wait_sums<0>(o);
     __syncthreads();  // all warps have read the stage
-    if (threadIdx.x == 0 && tile >= STAGES)
-      load_keys(stage, tile - STAGES);
+    if (threadIdx.x == 0 && tile + STAGES < tiles)
+      load_keys(stage, tile + STAGES);
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
   store_values(O + (size_t)head * N * d, o, l, query, N, d);

@@ -58,7 +58,7 @@ __launch_bounds__(THREADS, 1) flash_consumers(
     release_registers<FOR_PRODUCER>();
     if (threadIdx.x % 128 != 0) return;
     load_tile<Br>(tile_q, &Q, block_query, head, full_q);
-    for (int tile = tiles - 1; tile >= 0; --tile) {
+    for (int tile = 0; tile < tiles; ++tile) {
       wait(empty_k + stage, parity ^ 1);  // at first all are empty
       load_tile<Bc>(tile_k + stage * TILE_K, &K, tile * Bc, head,
                     full_k + stage);
@@ -79,9 +79,8 @@ __launch_bounds__(THREADS, 1) flash_consumers(
   bool signals = threadIdx.x % 128 == 0;
   Values o = {};
   Rows l = {}, m = {-INFINITE, -INFINITE};
-  // The last tile of keys comes first: there some keys are hidden.
 #pragma unroll 1
-  for (int tile = tiles - 1; tile >= 0; --tile) {
+  for (int tile = 0; tile < tiles; ++tile) {
     Scores s;
     wait(full_k + stage, parity);
     begin_scores(s, tile_q, tile_k + stage * TILE_K, warpgroup);

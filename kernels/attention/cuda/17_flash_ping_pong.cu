@@ -1,11 +1,11 @@
 // Consumers in ping-pong: one multiplies while the other computes
 // exponentials.
 //
-// Idea: a consumer waits for its turn at a named barrier. Then it begins
-// both products that it can: S of this tile, and O += P V of the tile
-// before. It passes the turn on at once. The tensor cores execute the
-// products of the consumers in that order. While a consumer computes its
-// softmax, the products of the others keep the tensor cores busy.
+// Idea: a consumer waits for its turn at a named barrier. Then it
+// begins both products that it can: S of this tile, and O += P V of the
+// tile before. It passes the turn on at once. The tensor cores execute
+// the products in that order. While a consumer computes its softmax,
+// the products of the others keep the tensor cores busy.
 // What limits it: a consumer waits for all of its products before it
 // starts its softmax, also for those that the softmax does not need.
 //
@@ -59,7 +59,7 @@ __launch_bounds__(THREADS, 1) flash_ping_pong(
     release_registers<FOR_PRODUCER>();
     if (threadIdx.x % 128 != 0) return;
     load_tile<Br>(tile_q, &Q, block_query, head, full_q);
-    for (int tile = tiles - 1; tile >= 0; --tile) {
+    for (int tile = 0; tile < tiles; ++tile) {
       wait(empty_k + stage, parity ^ 1);  // at first all are empty
       load_tile<Bc>(tile_k + stage * TILE_K, &K, tile * Bc, head,
                     full_k + stage);
@@ -93,7 +93,7 @@ __launch_bounds__(THREADS, 1) flash_ping_pong(
     exponentiate(s, factor, base, rescale, l);
   };
 
-  {  // The last tile of keys comes first: there some keys are hidden.
+  {  // the first tile of keys
     Scores s;
     wait(full_k, 0);
     wait_turn(warpgroup);
@@ -101,11 +101,11 @@ __launch_bounds__(THREADS, 1) flash_ping_pong(
     pass_turn(next);
     wait_sums<0>(s);
     if (signals) arrive(empty_k);
-    weigh(s, tiles - 1);
+    weigh(s, 0);
     round_weights(p, s);
   }
 #pragma unroll 1
-  for (int tile = tiles - 2; tile >= 0; --tile) {
+  for (int tile = 1; tile < tiles; ++tile) {
     int last = stage, last_parity = parity;  // of V
     if (++stage == STAGES) stage = 0, parity ^= 1;
     Scores s;

@@ -58,7 +58,7 @@ __launch_bounds__(THREADS, 1) flash_lazy(
     release_registers<FOR_PRODUCER>();
     if (threadIdx.x % 128 != 0) return;
     load_tile<Br>(tile_q, &Q, block_query, head, full_q);
-    for (int tile = tiles - 1; tile >= 0; --tile) {
+    for (int tile = 0; tile < tiles; ++tile) {
       wait(empty_k + stage, parity ^ 1);  // at first all are empty
       load_tile<Bc>(tile_k + stage * TILE_K, &K, tile * Bc, head,
                     full_k + stage);
@@ -93,7 +93,7 @@ __launch_bounds__(THREADS, 1) flash_lazy(
     exponentiate(s, factor, base, rescale, l);
   };
 
-  {  // The last tile of keys comes first: there some keys are hidden.
+  {  // the first tile of keys
     Scores s;
     wait(full_k, 0);
     wait_turn(warpgroup);
@@ -101,11 +101,11 @@ __launch_bounds__(THREADS, 1) flash_lazy(
     pass_turn(next);
     wait_sums<0>(s);
     if (signals) arrive(empty_k);
-    weigh(s, tiles - 1);
+    weigh(s, 0);
     round_weights(p, s);
   }
 #pragma unroll 1
-  for (int tile = tiles - 2; tile >= 0; --tile) {
+  for (int tile = 1; tile < tiles; ++tile) {
     int last = stage, last_parity = parity;  // of V
     if (++stage == STAGES) stage = 0, parity ^= 1;
     Scores s;

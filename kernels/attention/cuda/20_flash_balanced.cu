@@ -2,11 +2,12 @@
 // all blocks get equal work.
 //
 // Idea: BLOCKS blocks are launched. The producer loads the next tile of
-// queries and its first keys while the consumers finish the last one. If
-// causal, a later tile of queries sees more keys. So the tiles of GROUP
-// heads are sorted, the heaviest first, and dealt to the blocks forth
-// and back: who gets the heaviest of one round gets the lightest of the
-// next. The keys and values of GROUP heads stay in the L2 cache.
+// queries and its first keys while the consumers finish the last one.
+// If causal, a later tile of queries sees more keys. So the tiles of
+// GROUP heads are sorted, the heaviest first, and dealt to the blocks
+// forth and back: the block with the heaviest tile of one round gets
+// the lightest of the next. The keys and values of GROUP heads stay in
+// the L2 cache.
 // What limits it: exponentials at d = 64, and the power of the tensor
 // cores at d = 128.
 //
@@ -81,7 +82,7 @@ __launch_bounds__(THREADS, 1) flash_balanced(
       if (work.tiles < 0) return;
       wait(empty_q, round % 2 ^ 1);
       load_tile<Br>(tile_q, &Q, work.query, work.head, full_q);
-      for (int tile = work.tiles - 1; tile >= 0; --tile) {
+      for (int tile = 0; tile < work.tiles; ++tile) {
         wait(empty_k + stage, parity ^ 1);  // at first all are empty
         load_tile<Bc>(tile_k + stage * TILE_K, &K, tile * Bc, work.head,
                       full_k + stage);
@@ -119,7 +120,7 @@ __launch_bounds__(THREADS, 1) flash_balanced(
       exponentiate(s, factor, base, rescale, l);
     };
 
-    {  // The last tile of keys comes first: some keys are hidden.
+    {  // the first tile of keys
       Scores s;
       wait(full_k + stage, parity);
       wait_turn(warpgroup);
@@ -127,11 +128,11 @@ __launch_bounds__(THREADS, 1) flash_balanced(
       pass_turn(next);
       wait_sums<0>(s);
       if (signals) arrive(empty_k + stage);
-      weigh(s, work.tiles - 1);
+      weigh(s, 0);
       round_weights(p, s);
     }
 #pragma unroll 1
-    for (int tile = work.tiles - 2; tile >= 0; --tile) {
+    for (int tile = 1; tile < work.tiles; ++tile) {
       int last = stage, last_parity = parity;  // of V
       if (++stage == STAGES) stage = 0, parity ^= 1;
       Scores s;

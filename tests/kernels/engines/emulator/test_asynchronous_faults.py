@@ -174,5 +174,7 @@ def test_turns_by_named_barriers():
   __syncthreads();
   if (threadIdx.x < 6) out[threadIdx.x] = order[threadIdx.x];"""
     for order in ("forward", "reversed"):
-        run = run_hopper(body, {"int* out": "out"}, {}, {"out": (6, np.int32)}, block=256, order=order, races=True)
+        run = run_hopper(
+            body, {"int* out": "out"}, {}, {"out": (6, np.int32)}, block=256, order=order, races=True
+        )
         np.testing.assert_array_equal(run["out"], [0, 1, 0, 1, 0, 1])
