@@ -15,7 +15,7 @@ from kernels.i18n import mark
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import Arg, Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, shared_rules, too_many_registers
+from kernels.model.rules import MAX_SHARED, broken, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
 from kernels.model.tensor_map import TensorMap
 
@@ -25,12 +25,24 @@ BOX = 64  # columns of a box: its rows have 128 bytes
 SWIZZLE = 128  # bytes
 BARRIER = 8  # bytes
 OTHER_REGISTERS = 32  # per thread, besides those of S, O and P
+OF_THREE = 160  # registers per thread of each of three consumers; two have 232 or more
 
 
 # -- programs -------------------------------------------------------------------------------------------
 def padded(s: AttentionShape) -> int:
     """Returns d rounded up to whole boxes."""
     return ceil(s.d, BOX) * BOX
+
+
+def registers(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the registers per thread of a consumer: sums of S and O, P, and the others."""
+    return (3 * tiles["Bc"] + 2 * padded(s)) // 4 + OTHER_REGISTERS
+
+
+def fitting(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+    """Returns the tiles with two consumers if three have too few registers: Br of 128 queries, not 192."""
+    few = tiles["Br"] > 2 * WM and registers(s, tiles) > OF_THREE
+    return dict(tiles) | ({"Br": 2 * WM} if few else {})
 
 
 def map_of(name: str, s: AttentionShape, rows: int) -> TensorMap:
@@ -67,6 +79,7 @@ def builder(source: str, producers: int = 1) -> Callable[[AttentionShape, Tiles]
     """Returns a function that builds a launch with a block for each Br queries of a head."""
 
     def build(s: AttentionShape, tiles: Tiles) -> Program:
+        tiles = fitting(s, tiles)
         return _launch(s, source, (ceil(s.N, tiles["Br"]), s.heads), tiles, producers)
 
     return build
@@ -74,39 +87,26 @@ def builder(source: str, producers: int = 1) -> Callable[[AttentionShape, Tiles]
 
 def build_balanced(s: AttentionShape, tiles: Tiles) -> Program:
     """Returns a launch of at most BLOCKS blocks, each of which computes several tiles of queries."""
+    tiles = fitting(s, tiles)
     blocks = min(ceil(s.N, tiles["Br"]) * s.heads, tiles["BLOCKS"])
     return _launch(s, "20_flash_balanced.cu", (blocks,), tiles, 1, np.int32(s.heads))
 
 
 # -- rules ----------------------------------------------------------------------------------------------
-def registers(s: AttentionShape, tiles: Tiles) -> int:
-    """Returns the registers per thread: sums of S and O, P, and the others."""
-    return (2 * tiles["Bc"] + tiles["Bc"] + 2 * padded(s)) // 4 + OTHER_REGISTERS
-
-
-def max_registers(tiles: Tiles) -> int:
-    """Returns the registers that a thread of a consumer has: with three consumers fewer."""
-    return 240 if tiles["Br"] <= 2 * WM else 160
-
-
 def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from common.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
     yield from common.head_rules(s)
     if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
         yield broken("d % 8 == 0", f"{s.d} % 8")
     if s.d <= common.MAX_D:  # else no tiles fit
-        needed, most = registers(s, tiles), max_registers(tiles)
-        if needed > most:
-            threads = WARPGROUP * (tiles["Br"] // WM + 1)
-            yield too_many_registers(f"(3*Bc + 2*DP)/4 + {OTHER_REGISTERS}", needed, most, threads)
         formula = "2*DP*(Br + 2*STAGES*Bc) + 8*(2 + 4*STAGES)"
-        yield from shared_rules(formula, shared(s, tiles), MAX_SHARED)
+        yield from shared_rules(formula, shared(s, fitting(s, tiles)), MAX_SHARED)
 
 
 NO_WGMMA = mark("NumPy has no tensor cores; without them this is flash attention in FP32")
 NO_SCENE = mark("its tiles have too many rows for the stage, which shows flash attention in small tiles")
-ONE = {"Br": (64,), "Bc": (128, 64), "STAGES": (2, 3)}
-CONSUMERS = {"Br": (128, 192), "Bc": (128, 64, 176), "STAGES": (2, 3)}
+ONE = {"Br": (64,), "Bc": (64, 128), "STAGES": (2, 3)}
+CONSUMERS = {"Br": (192, 128), "Bc": (128, 64, 96, 176), "STAGES": (2, 3)}
 
 
 def _rung(name: str, title: str, idea: str, build, tiles, *sets: Tiles) -> Rung:
@@ -126,17 +126,15 @@ RUNGS: tuple[Rung, ...] = (
         ),
         builder("15_flash_wgmma.cu", 0),
         ONE,
-        {"Bc": 64},
+        {"Bc": 128},
     ),
     _rung(
         "wgmma-consumers",
         mark("producer and consumers"),
-        mark(
-            "One warpgroup only loads K and V. Two others own 64 queries each, and get most of its registers."
-        ),
+        mark("One warpgroup only loads K and V. Others own 64 queries each, and get most of its registers."),
         builder("16_flash_consumers.cu"),
         CONSUMERS,
-        {"Bc": 64},
+        {"Br": 128, "Bc": 64},
     ),
     _rung(
         "wgmma-ping-pong",
@@ -146,7 +144,7 @@ RUNGS: tuple[Rung, ...] = (
         ),
         builder("17_flash_ping_pong.cu"),
         CONSUMERS,
-        {"Bc": 64},
+        {"Br": 128, "Bc": 64},
     ),
     _rung(
         "wgmma-overlap",
@@ -156,7 +154,7 @@ RUNGS: tuple[Rung, ...] = (
         ),
         builder("18_flash_overlap.cu"),
         CONSUMERS,
-        {"Bc": 64},
+        {"Br": 128, "Bc": 64},
     ),
     _rung(
         "wgmma-lazy",
@@ -166,7 +164,7 @@ RUNGS: tuple[Rung, ...] = (
         ),
         builder("19_flash_lazy.cu"),
         CONSUMERS,
-        {"Bc": 64},
+        {"Br": 128, "Bc": 64},
     ),
     _rung(
         "wgmma-balanced",
@@ -176,6 +174,6 @@ RUNGS: tuple[Rung, ...] = (
         ),
         build_balanced,
         CONSUMERS | {"GROUP": (16, 8, 64), "BLOCKS": (132, 128)},
-        {"Bc": 64},
+        {"Br": 128, "Bc": 64},
     ),
 )
