@@ -23,8 +23,8 @@
 constexpr int CONSUMERS = Br / WM;  // warpgroups
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 // Registers of a thread, instead of 168 for each of 384 or 128 of 512:
-constexpr int FOR_PRODUCER = CONSUMERS == 2 ? 24 : 32;
-constexpr int FOR_CONSUMER = CONSUMERS == 2 ? 240 : 160;
+constexpr int FOR_PRODUCER = CONSUMERS == 2 ? 40 : 32;
+constexpr int FOR_CONSUMER = CONSUMERS == 2 ? 232 : 160;
 
 // A tile of queries of one head, and how many tiles of keys it sees.
 struct Work {
