@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from benchmarks.hardware_case import Case, steps
+from kernels.attention import hopper as attention_hopper
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
@@ -245,6 +246,14 @@ ATTENTION = tuple(
         _attention("flash-mma", _HEADS.with_(dtype="bf16"), Br=64),
         _attention("flash-mma", _CAUSAL.with_(dtype="fp16"), Bc=128),
         _attention("flash-mma", _CAUSAL.with_(dtype="bf16"), WM=16, STAGES=3),
+        *(
+            _attention(rung.name.partition("/")[2], shape, **tiles)
+            for rung in attention_hopper.RUNGS
+            for shape, tiles in (
+                (_EIGHTS.with_(dtype="fp16"), {}),
+                (_CAUSAL.with_(dtype="bf16"), rung.sets[0]),
+            )
+        ),
         _attention("cublas", _HEADS.with_(dtype="fp16"), "softmax"),
         _attention("cublas", _CAUSAL.with_(dtype="bf16"), "softmax"),
     )

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import hardware_sass, report
 from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
+from kernels.attention import hopper as attention_hopper
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
@@ -109,6 +110,12 @@ CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, ca
 # In fp16 and in bf16: with and without copies of 16 bytes.
 HALVES = (AttentionShape(1, 2, 61, 51), AttentionShape(2, 1, 140, 56, causal=1, scale=-0.5))
 NARROW = AttentionShape(1, 1, 70, 16)  # few sums: a warp may own 32 keys with 64 queries at a time
+ATTENTION_HOPPER = (
+    AttentionShape(1, 2, 301, 64),
+    AttentionShape(2, 1, 440, 56, causal=1, scale=-0.5),
+    AttentionShape(1, 3, 333, 128, causal=1),
+    AttentionShape(1, 1, 1, 8),
+)
 # The chains of the presets, on maps whose size is not a multiple of float4, and two chains on maps whose size is.
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
@@ -210,9 +217,18 @@ def _conv_backward():
 def _attention():
     """Yields causal shapes only for rungs without S: masked elements of S stay unwritten and cannot be compared."""
     for rung in attention_ladder.LADDER.rungs:
+        if rung in attention_hopper.RUNGS:
+            continue
         fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
         yield rung, ATTENTION, CAUSAL if fused else ()
         yield from ((rung, [s.with_(dtype=dtype) for s in HALVES], ()) for dtype in ("fp16", "bf16"))
+
+
+def _attention_hopper():
+    """Yields heads whose rows begin at multiples of 16 bytes: several tiles of queries and keys, ragged ones, one key."""
+    for rung in attention_hopper.RUNGS:
+        for dtype in ("fp16", "bf16"):
+            yield rung, [s.with_(dtype=dtype) for s in ATTENTION_HOPPER], ()
 
 
 def _attention_backward():
@@ -311,6 +327,7 @@ RUNS = {
     "conv-fp16": _conv_fp16,
     "conv-backward": _conv_backward,
     "attention": _attention,
+    "attention-hopper": _attention_hopper,
     "attention-backward": _attention_backward,
     "attention-lse": _attention_lse,
     "heads": _heads,

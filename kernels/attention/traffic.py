@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from kernels.attention import hopper
 from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.launch import ceil
@@ -64,6 +65,10 @@ def _flash(s: AttentionShape, tiles: Tiles) -> int:
     return 2 * s.d * int(keys.sum()) + 2 * s.N * s.d
 
 
+def _wgmma(s: AttentionShape, tiles: Tiles) -> int:
+    return _flash(s, hopper.fitting(s, tiles))
+
+
 def _pairs(s: AttentionShape) -> int:
     return s.pairs // s.heads
 
@@ -90,4 +95,6 @@ KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "flash": _flash,
     "flash-registers": _flash,
     "flash-mma": _flash,
+    "wgmma": _wgmma,
+    **{f"wgmma-{name}": _wgmma for name in ("consumers", "ping-pong", "overlap", "lazy", "balanced")},
 }

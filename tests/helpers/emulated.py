@@ -136,9 +136,12 @@ def archived(topic: str) -> dict[str, int]:
 
 
 def resources(source: str, defines: precompiled.Defines) -> dict[str, int]:
-    """Returns registers, shared_bytes and spill_bytes of a kernel on sm_90, from ptxas.
+    """Returns registers, shared_bytes and spill_bytes of a kernel on sm_90 or sm_90a, from ptxas.
 
     A precompiled kernel is not compiled again: a test compares the digests of its list with today's sources.
     """
     listed = precompiled.resources(source, defines)
-    return listed or ptxas_resources(ptxas_log(sources.translation_unit(source), source, defines))
+    if listed:
+        return listed
+    text, only_hopper = sources.translation_unit(source), sources.needs_hopper(source)
+    return ptxas_resources(ptxas_log(text, source, defines, only_hopper))

@@ -32,6 +32,7 @@ class Barriers:
         self._keys = m.blocks * NAMED  # a barrier's key: block * NAMED + its id
         # bar.arrive: warps that arrived without waiting, and warps expected, by key.
         self._arrived_warps, self._expected = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._diverged: Groups = {}  # threads at a bar.arrive that wait for the rest of their warp
 
     def _readers(self, i: Instruction) -> tuple[Read, Read | None, Read | None]:
         """Returns readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
@@ -50,6 +51,9 @@ class Barriers:
         At a barrier without a count, threads wait for release(), so that blocks continue together.
         """
         if "arrive" in self.code[pc].parts:
+            here = self._whole_warps(pc, here)
+            if not here.any():
+                return {}
             self._count_arrivals(pc, here)
             released = self._complete(pc, here)
             join(released, pc, here)
@@ -59,6 +63,9 @@ class Barriers:
 
     def release(self) -> Groups:
         """Returns the threads that may continue when no other thread runs, by the barrier's instruction."""
+        for pc in list(self._diverged):  # the rest of the warp has ended
+            if groups := self.arrive(pc, self._diverged[pc]):
+                return groups
         if not self.parked:
             return {}
         pc, threads = next(iter(self.parked.items()))
@@ -66,6 +73,15 @@ class Barriers:
         if count is None and not id_().ndim and np.array_equal(threads, self.m.live):
             return self._leave(threads, self.m.block_of)
         return self._complete(pc, threads)
+
+    def _whole_warps(self, pc: int, here: np.ndarray) -> np.ndarray:
+        """Returns the threads whose whole warp has reached the arrival at pc. bar.arrive is one instruction of a warp; the
+        lanes of a warp that diverged before it come one after the other."""
+        here = here | self._diverged.pop(pc, False)
+        whole = np.repeat(~(self.m.live & ~here).reshape(-1, LANES).any(axis=1), LANES)
+        if (rest := here & ~whole).any():
+            self._diverged[pc] = rest
+        return here & whole
 
     def _count_arrivals(self, pc: int, here: np.ndarray) -> None:
         """Count the whole warps of a bar.arrive, which do not wait."""
@@ -219,6 +235,8 @@ class Barriers:
 
     def check_deadlock(self) -> None:
         """Raise EmulatorError if threads wait: no thread runs, so no other can arrive."""
+        for pc, threads in self._diverged.items():
+            self._fail(pc, "deadlock: not all threads of the warp reach this arrival at a barrier", threads)
         key, expected = self._waiting() if self.parked else (np.zeros(0), np.zeros(0))
         for pc, threads in self.parked.items():
             slot = int(np.flatnonzero(threads)[0])

@@ -37,8 +37,15 @@ NOT_YET_GROUPS = {"padding", "backward-padding"}  # of kernels.sweep.GROUPS
 NOT_YET = {"gelu-backward", "gemm-8bit", "conv-fp16"}
 # Rungs that the card of their ladder has not recorded yet, but another one has: the H200 lacks Hopper's own instructions.
 NOT_YET_RUNGS = {
-    f"gemm/wgmma{name}" for name in ("", "-ring", "-consumers", "-persistent", "-store", "-cluster")
-} | {"softmax/cluster", "softmax/split", "gemm/register-pipeline", "gemm/grouped-order", "gemm/transposed-ring", "gemm/tf32x3"}
+    f"{ladder}/{name}"
+    for ladder, names in {
+        "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster register-pipeline"
+        " grouped-order transposed-ring tf32x3",
+        "attention": "wgmma wgmma-consumers wgmma-ping-pong wgmma-overlap wgmma-lazy wgmma-balanced",
+        "softmax": "cluster split",
+    }.items()
+    for name in names.split()
+}
 
 
 def shape_of(row):

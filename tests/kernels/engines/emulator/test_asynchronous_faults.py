@@ -114,3 +114,67 @@ def test_a_wait_that_another_thread_ends_is_no_deadlock():
   out[threadIdx.x] = threadIdx.x;"""
     out = run_hopper(body, {"int* out": "out"}, {}, {"out": (64, np.int32)}, block=64)["out"]
     np.testing.assert_array_equal(out, np.arange(64))
+
+
+# A product whose left factor is in registers w. What follows it in the same asm has the same registers.
+LEFT_IN_REGISTERS = """
+  extern __shared__ __align__(1024) char shared[];
+  for (int i = threadIdx.x; i < 512; i += 128) ((int*)shared)[i] = 0;
+  publish_writes();
+  __syncthreads();
+  float d[4] = {}; unsigned w[4] = {1, 2, 3, 4};
+  asm volatile("{.reg .pred add;\\nsetp.eq.b32 add, 0, 0;\\nwgmma.fence.sync.aligned;\\n"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, add, 1, 1, 1;\\n"
+    "AFTER\\nwgmma.commit_group.sync.aligned;\\nwgmma.wait_group.sync.aligned 0;\\n}"
+    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+r"(w[0]), "+r"(w[1]), "+r"(w[2]), "+r"(w[3])
+    : "l"(descriptor((Half*)shared, 1024)));
+  out[threadIdx.x] = d[0] + w[0];
+"""
+
+
+@pytest.mark.parametrize(
+    "after, message",
+    [
+        ("", ""),
+        ("mov.b32 %4, 0;", "touches a register of a wgmma product that may still run"),
+        ("add.u32 %5, %4, 1;", "touches a register of a wgmma product that may still run"),
+    ],
+)
+def test_a_left_factor_in_registers_must_not_change(after, message):
+    def launched() -> Outcome:
+        body = LEFT_IN_REGISTERS.replace("AFTER", after)
+        return run_hopper(body, {"float* out": "out"}, {}, {"out": (128, f32)}, block=128, shared=2048)
+
+    if message:
+        with pytest.raises(EmulatorError, match=message):
+            launched()
+    else:
+        np.testing.assert_array_equal(launched()["out"], np.ones(128, f32))
+
+
+def test_a_left_factor_may_be_read_while_it_is_multiplied():
+    body = LEFT_IN_REGISTERS.replace("AFTER", "{.reg .b32 copy; mov.b32 copy, %4;}")
+    run_hopper(body, {"float* out": "out"}, {}, {"out": (128, f32)}, block=128, shared=2048)
+
+
+def test_turns_by_named_barriers():
+    """Two warpgroups take turns: one waits at its barrier for the other, which only arrives."""
+    body = """
+  int warpgroup = threadIdx.x / 128;
+  __shared__ int order[8], count;
+  if (threadIdx.x == 0) count = 0;
+  __syncthreads();
+  if (warpgroup == 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
+  for (int i = 0; i < 3; ++i) {
+    asm volatile("bar.sync %0, 256;" :: "r"(4 + warpgroup) : "memory");
+    if (threadIdx.x % 128 == 0) order[count++] = warpgroup;
+    asm volatile("bar.arrive %0, 256;" :: "r"(5 - warpgroup) : "memory");
+  }
+  if (warpgroup == 0) asm volatile("bar.sync 4, 256;" ::: "memory");
+  __syncthreads();
+  if (threadIdx.x < 6) out[threadIdx.x] = order[threadIdx.x];"""
+    for order in ("forward", "reversed"):
+        run = run_hopper(
+            body, {"int* out": "out"}, {}, {"out": (6, np.int32)}, block=256, order=order, races=True
+        )
+        np.testing.assert_array_equal(run["out"], [0, 1, 0, 1, 0, 1])

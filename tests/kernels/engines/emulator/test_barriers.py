@@ -152,6 +152,34 @@ def test_invalid_or_incomplete_named_barrier_is_an_error(call, message):
     _fails(source, message, block=64, grid=2)
 
 
+def test_an_arrival_is_one_of_a_whole_warp():
+    """Lanes that diverged before it count once, also if some of them have ended."""
+    source = """extern "C" __global__ void k(int* out) {
+      int t = threadIdx.x;
+      if (t < 32) {
+        if (t == 5) return;
+        for (int i = 0; i < t % 3; ++i) out[t] = i;
+        asm volatile("bar.arrive 1, 64;" ::: "memory");
+      } else {
+        asm volatile("bar.sync 1, 64;" ::: "memory");
+      }
+      out[t] = t;
+    }"""
+    for order in ("forward", "reversed"):
+        out = emulate(source, {}, {"out": ((64,), i32)}, block=64, order=order)["out"]
+        np.testing.assert_array_equal(np.delete(out, 5), np.delete(np.arange(64), 5))
+
+
+def test_an_arrival_that_some_lanes_miss_is_an_error():
+    source = """extern "C" __global__ void k(int* out) {
+      int t = threadIdx.x;
+      if (t < 16) asm volatile("bar.arrive 1, 64;" ::: "memory");
+      else asm volatile("bar.sync 2, 64;" ::: "memory");
+      out[t] = t;
+    }"""
+    _fails(source, "deadlock: not all threads of the warp reach this arrival", block=64)
+
+
 def test_guarded_barrier_is_for_threads_with_a_true_guard():
     source = """extern "C" __global__ void k(int* out) {
       int t = threadIdx.x;

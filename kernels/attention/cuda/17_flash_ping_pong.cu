@@ -1,0 +1,132 @@
+// Consumers in ping-pong: one multiplies while the other computes
+// exponentials.
+//
+// Idea: a consumer waits for its turn at a named barrier. Then it
+// begins both products that it can: S of this tile, and O += P V of the
+// tile before. It passes the turn on at once. The tensor cores execute
+// the products in that order. While a consumer computes its softmax,
+// the products of the others keep the tensor cores busy.
+// What limits it: a consumer waits for all of its products before it
+// starts its softmax, also for those that the softmax does not need.
+//
+// Launch: grid (ceil(N / Br), B*H), block 128 threads for each 64 rows
+// of Br, and 128 for the producer. Dynamic shared memory: tile_q,
+// STAGES times tile_k and tile_v, 4 * STAGES + 1 barriers. Br, Bc,
+// STAGES, BF16 and DP are defines. DP is 64 or 128, d or more. d is a
+// multiple of 8.
+
+#include "attention.cuh"
+#include "flash_wgmma.cuh"
+
+constexpr int CONSUMERS = Br / WM;  // warpgroups
+constexpr int THREADS = 128 * (CONSUMERS + 1);
+// Registers of a thread, instead of 168 for each of 384 or 128 of 512:
+constexpr int FOR_PRODUCER = CONSUMERS == 2 ? 24 : 32;
+constexpr int FOR_CONSUMER = CONSUMERS == 2 ? 240 : 160;
+
+extern "C" __global__ void
+__launch_bounds__(THREADS, 1) flash_ping_pong(
+    const __grid_constant__ TensorMap Q,  // [B*H, N, d], boxes [Br, 64]
+    const __grid_constant__ TensorMap K,  // [B*H, N, d], boxes [Bc, 64]
+    const __grid_constant__ TensorMap V,  // [B*H, N, d], boxes [Bc, 64]
+    Half* __restrict__ O,                 // [B*H, N, d]
+    int N, int d, float scale, int causal) {
+  extern __shared__ __align__(1024) char shared[];
+  auto tile_q = (Half*)shared;             // [Br, DP]
+  auto tile_k = tile_q + TILE_Q;           // [Bc, DP], STAGES times
+  auto tile_v = tile_k + STAGES * TILE_K;  // [Bc, DP], STAGES times
+  auto full_q = (Barrier*)(tile_v + STAGES * TILE_K);
+  auto full_k = full_q + 1, full_v = full_k + STAGES;  // [STAGES]
+  auto empty_k = full_v + STAGES, empty_v = empty_k + STAGES;
+  // If causal, the last rows have the most work: they start first.
+  int query_tile = causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  int block_query = query_tile * Br, head = blockIdx.y;
+  int key_end = visible_keys(block_query + Br - 1, N, causal);
+  int tiles = (key_end + Bc - 1) / Bc;  // of keys
+  int warpgroup = threadIdx.x / 128;
+
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 1 + 2 * STAGES; ++i)
+      init_barrier(full_q + i, 1);
+    for (int i = 0; i < 2 * STAGES; ++i)
+      init_barrier(empty_k + i, CONSUMERS);
+    publish_barriers();
+  }
+  __syncthreads();
+
+  int stage = 0, parity = 0;
+  if (warpgroup == CONSUMERS) {  // the producer
+    release_registers<FOR_PRODUCER>();
+    if (threadIdx.x % 128 != 0) return;
+    load_tile<Br>(tile_q, &Q, block_query, head, full_q);
+    for (int tile = 0; tile < tiles; ++tile) {
+      wait(empty_k + stage, parity ^ 1);  // at first all are empty
+      load_tile<Bc>(tile_k + stage * TILE_K, &K, tile * Bc, head,
+                    full_k + stage);
+      wait(empty_v + stage, parity ^ 1);
+      load_tile<Bc>(tile_v + stage * TILE_K, &V, tile * Bc, head,
+                    full_v + stage);
+      if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    return;
+  }
+
+  take_registers<FOR_CONSUMER>();
+  int next = (warpgroup + 1) % CONSUMERS;
+  if (next == 0) pass_turn(0);  // consumer 0 begins
+  wait(full_q, 0);
+  if (scale < 0) negate_queries(tile_q, warpgroup);
+  float factor = fabsf(scale) * LOG2E;  // for powers of 2
+  int first_query = block_query + warpgroup * WM;
+  int query = first_query + lane_row();
+  bool signals = threadIdx.x % 128 == 0;
+  Values o = {};
+  Weights p;
+  Rows l = {}, m = {-INFINITE, -INFINITE}, rescale;
+  auto weigh = [&](Scores& s, int tile) {  // S becomes weights
+    int key_tile = tile * Bc;
+    if (key_tile + Bc > visible_keys(first_query, N, causal))
+      hide_keys(s, visible_keys(query, N, causal) - key_tile,
+                visible_keys(query + 8, N, causal) - key_tile);
+    Rows base;
+    update_maxima(s, factor, m, base, rescale);
+    exponentiate(s, factor, base, rescale, l);
+  };
+
+  {  // the first tile of keys
+    Scores s;
+    wait(full_k, 0);
+    wait_turn(warpgroup);
+    begin_scores(s, tile_q, tile_k, warpgroup);
+    pass_turn(next);
+    wait_sums<0>(s);
+    if (signals) arrive(empty_k);
+    weigh(s, 0);
+    round_weights(p, s);
+  }
+#pragma unroll 1
+  for (int tile = 1; tile < tiles; ++tile) {
+    int last = stage, last_parity = parity;  // of V
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+    Scores s;
+    wait(full_k + stage, parity);
+    wait(full_v + last, last_parity);
+    wait_turn(warpgroup);
+    begin_scores(s, tile_q, tile_k + stage * TILE_K, warpgroup);
+    begin_values(o, p, tile_v + last * TILE_K);
+    pass_turn(next);
+    wait_sums<0>(s);
+    pin(o);
+    if (signals) arrive(empty_k + stage), arrive(empty_v + last);
+    weigh(s, tile);
+    rescale_values(o, rescale);
+    round_weights(p, s);
+  }
+  wait(full_v + stage, parity);
+  wait_turn(warpgroup);
+  begin_values(o, p, tile_v + stage * TILE_K);
+  pass_turn(next);
+  wait_sums<0>(o);
+  if (warpgroup == 0) wait_turn(0);  // all turns have been passed
+  store_values(O + (size_t)head * N * d, o, l, query, N, d);
+}

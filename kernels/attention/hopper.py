@@ -1,0 +1,179 @@
+"""The rungs of the attention ladder for Hopper: FP16 and BF16 by wgmma, the copy engine (TMA) and warpgroups with roles.
+
+As on other tensor cores, P is rounded to the type of V, and all rungs have the same tolerance (tensor_cores).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from kernels.attention import common, cpu
+from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark
+from kernels.model.dtypes import INPUT_DTYPE
+from kernels.model.launch import ceil, hopper, launch
+from kernels.model.program import Arg, Program, Tiles
+from kernels.model.rules import MAX_SHARED, broken, shared_rules
+from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
+from kernels.model.tensor_map import TensorMap
+
+WM = 64  # queries of a warpgroup
+WARPGROUP = 128  # threads
+BOX = 64  # columns of a box: its rows have 128 bytes
+SWIZZLE = 128  # bytes
+BARRIER = 8  # bytes
+OTHER_REGISTERS = 32  # per thread, besides those of S, O and P
+OF_THREE = 160  # registers per thread of each of three consumers; two have 232 or more
+
+
+# -- programs -------------------------------------------------------------------------------------------
+def padded(s: AttentionShape) -> int:
+    """Returns d rounded up to whole boxes."""
+    return ceil(s.d, BOX) * BOX
+
+
+def registers(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the registers per thread of a consumer: sums of S and O, P, and the others."""
+    return (3 * tiles["Bc"] + 2 * padded(s)) // 4 + OTHER_REGISTERS
+
+
+def fitting(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+    """Returns the tiles with two consumers if three have too few registers: Br of 128 queries, not 192."""
+    few = tiles["Br"] > 2 * WM and registers(s, tiles) > OF_THREE
+    return dict(tiles) | ({"Br": 2 * WM} if few else {})
+
+
+def map_of(name: str, s: AttentionShape, rows: int) -> TensorMap:
+    """Returns the map of Q, K or V [B*H, N, d], in boxes of `rows` x BOX of one head."""
+    extents, strides = (s.d, s.N, s.heads), (2 * s.d, 2 * s.N * s.d)
+    return TensorMap(name, INPUT_DTYPE[s.dtype], extents, strides, (BOX, rows, 1), SWIZZLE)
+
+
+def arguments(s: AttentionShape, tiles: Tiles) -> tuple[Arg, ...]:
+    maps = (map_of(name, s, tiles["Br" if name == "Q" else "Bc"]) for name in "QKV")
+    return (*maps, *common.arguments(s)[3:])
+
+
+def shared(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the bytes of Q, of STAGES tiles of K and of V, and of at most two barriers for each tile."""
+    elements = padded(s) * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"])
+    return 2 * elements + BARRIER * (2 + 4 * tiles["STAGES"])
+
+
+def _launch(
+    s: AttentionShape, source: str, grid: tuple[int, ...], tiles: Tiles, producers: int, *others: Arg
+) -> Program:
+    """Returns a launch with a warpgroup for each WM queries and one for each producer. `others`: its last arguments."""
+    threads = WARPGROUP * (tiles["Br"] // WM + producers)
+    defines = {name: value for name, value in tiles.items() if name != "BLOCKS"}
+    defines |= {"DP": padded(s), "BF16": int(s.dtype == "bf16")}
+    cpu_function = (cpu.flash_balanced if others else cpu.flash_mma)(tiles["Br"], tiles["Bc"])
+    args = (*arguments(s, tiles), *others)
+    step = launch(f"attention/{source}", grid, threads, args, cpu_function, defines, shared(s, tiles))
+    return Program(common.buffers(s), (step,))
+
+
+def builder(source: str, producers: int = 1) -> Callable[[AttentionShape, Tiles], Program]:
+    """Returns a function that builds a launch with a block for each Br queries of a head."""
+
+    def build(s: AttentionShape, tiles: Tiles) -> Program:
+        tiles = fitting(s, tiles)
+        return _launch(s, source, (ceil(s.N, tiles["Br"]), s.heads), tiles, producers)
+
+    return build
+
+
+def build_balanced(s: AttentionShape, tiles: Tiles) -> Program:
+    """Returns a launch of at most BLOCKS blocks, each of which computes several tiles of queries."""
+    tiles = fitting(s, tiles)
+    blocks = min(ceil(s.N, tiles["Br"]) * s.heads, tiles["BLOCKS"])
+    return _launch(s, "20_flash_balanced.cu", (blocks,), tiles, 1, np.int32(s.heads))
+
+
+# -- rules ----------------------------------------------------------------------------------------------
+def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from common.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
+    yield from common.head_rules(s)
+    if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
+        yield broken("d % 8 == 0", f"{s.d} % 8")
+    if s.d <= common.MAX_D:  # else no tiles fit
+        formula = "2*DP*(Br + 2*STAGES*Bc) + 8*(2 + 4*STAGES)"
+        yield from shared_rules(formula, shared(s, fitting(s, tiles)), MAX_SHARED)
+
+
+NO_WGMMA = mark("NumPy has no tensor cores; without them this is flash attention in FP32")
+NO_SCENE = mark("its tiles have too many rows for the stage, which shows flash attention in small tiles")
+ONE = {"Br": (64,), "Bc": (64, 128), "STAGES": (2, 3)}
+CONSUMERS = {"Br": (192, 128), "Bc": (128, 64, 96, 176), "STAGES": (2, 3)}
+
+
+def _rung(name: str, title: str, idea: str, build, tiles, *sets: Tiles) -> Rung:
+    return Rung(
+        f"attention/{name}", title, idea, build, common.cost, rules, common.TOLERANCE, tiles, sets=sets,
+        units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA, no_scene=NO_SCENE,
+    )  # fmt: skip
+
+
+RUNGS: tuple[Rung, ...] = (
+    _rung(
+        "wgmma",
+        mark("flash attention, wgmma and TMA"),
+        mark(
+            "The copy engine (TMA) fills swizzled tiles. A warpgroup of 128 threads multiplies them by wgmma. P stays in "
+            "registers."
+        ),
+        builder("15_flash_wgmma.cu", 0),
+        ONE,
+        {"Bc": 128},
+    ),
+    _rung(
+        "wgmma-consumers",
+        mark("producer and consumers"),
+        mark("One warpgroup only loads K and V. Others own 64 queries each, and get most of its registers."),
+        builder("16_flash_consumers.cu"),
+        CONSUMERS,
+        {"Br": 128, "Bc": 64},
+    ),
+    _rung(
+        "wgmma-ping-pong",
+        mark("consumers in ping-pong"),
+        mark(
+            "Named barriers give the consumers turns: one multiplies while the other computes exponentials."
+        ),
+        builder("17_flash_ping_pong.cu"),
+        CONSUMERS,
+        {"Br": 128, "Bc": 64},
+    ),
+    _rung(
+        "wgmma-overlap",
+        mark("softmax during products"),
+        mark(
+            "A consumer computes the softmax of a tile while its product of the tile before with V still runs."
+        ),
+        builder("18_flash_overlap.cu"),
+        CONSUMERS,
+        {"Br": 128, "Bc": 64},
+    ),
+    _rung(
+        "wgmma-lazy",
+        mark("rescaling only if needed"),
+        mark(
+            "O is rescaled only if a maximum grows by more than 8 as a power of 2. The result stays the same."
+        ),
+        builder("19_flash_lazy.cu"),
+        CONSUMERS,
+        {"Br": 128, "Bc": 64},
+    ),
+    _rung(
+        "wgmma-balanced",
+        mark("persistent blocks, equal work"),
+        mark(
+            "Each multiprocessor has one block that computes many tiles of queries. If causal, the heaviest come first."
+        ),
+        build_balanced,
+        CONSUMERS | {"GROUP": (16, 8, 64), "BLOCKS": (132, 128)},
+        {"Br": 128, "Bc": 64},
+    ),
+)

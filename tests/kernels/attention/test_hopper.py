@@ -1,0 +1,221 @@
+"""Attention by wgmma without a GPU: results at any shape and for any scores, orders of the warps, races, needed waits,
+bytes of the copy engine, rules, spills."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import sources
+from kernels.attention import hopper
+from kernels.attention.reference import attention
+from kernels.attention.shape import AttentionShape
+from kernels.engines import emulator
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.compiler import compile
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.launch import Options, launch
+from kernels.model.program import INPUT, RuleError
+from kernels.model.verify import agrees
+from kernels.runner import seeded_inputs
+from tests.helpers.emulated import needs_nvrtc, resources
+from tests.helpers.hard_scores import CORRUPTED, corrupted, side_by_side
+from tests.helpers.rung_runs import computed, legal, memory_of, same_in_any_order, verified_output
+from tests.helpers.shapes import attention_shapes
+
+pytestmark = needs_nvrtc
+RUNGS = {rung.name.removeprefix("attention/"): rung for rung in hopper.RUNGS}
+SMALL = {"wgmma": {"Bc": 64}}  # several tiles for each block; two consumers
+SMALL |= {name: {"Br": 128, "Bc": 64} for name in RUNGS if name != "wgmma"}
+HALVES = ("fp16", "bf16")
+# Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
+RAGGED = AttentionShape(1, 3, 200, 72, causal=1, dtype="fp16")
+KINDS = [
+    "logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights",
+]  # fmt: skip
+every_rung = pytest.mark.parametrize("name", RUNGS)
+# The rungs whose softmax differs: maxima after each tile, and bases that rarely change.
+SOFTMAXES = pytest.mark.parametrize("name", ["wgmma", "wgmma-lazy"])
+
+
+def wide(data, most: int = 210) -> AttentionShape:
+    """Draws a shape whose rows begin at multiples of 16 bytes."""
+    shape = data.draw(attention_shapes(max_extent=most, max_d=16))
+    return shape.with_(d=8 * shape.d, B=1, dtype=data.draw(st.sampled_from(HALVES)))
+
+
+# -- results --------------------------------------------------------------------------------------------
+@pytest.mark.slow
+@every_rung
+@settings(max_examples=3)
+@given(data=st.data())
+def test_agrees_with_the_reference_at_any_shape(name, data):
+    verified_output(emulator, RUNGS[name], wide(data), SMALL[name])
+
+
+@pytest.mark.slow
+@every_rung
+@pytest.mark.parametrize("tiles", [{}, {"Bc": 64, "STAGES": 3}])
+def test_tile_sizes_agree(name, tiles):
+    verified_output(emulator, RUNGS[name], RAGGED.with_(d=128, H=1, dtype="bf16"), tiles)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wgmma-consumers", "wgmma-balanced"])
+def test_three_consumers_agree(name):
+    verified_output(emulator, RUNGS[name], RAGGED.with_(d=64, N=400))
+
+
+def test_large_heads_have_two_consumers():
+    """Three would have too few registers at d = 128 with tiles of 128 keys."""
+    rung = RUNGS["wgmma-lazy"]
+    for d, keys, threads in ((64, 128, 512), (128, 128, 384), (128, 64, 512)):
+        (step,) = rung.build(RAGGED.with_(d=d), rung.default_tiles | {"Bc": keys}).steps
+        assert step.block[0] == threads
+
+
+@pytest.mark.slow
+def test_a_block_computes_several_tiles():
+    """Blocks change from head to head; the groups have different numbers of heads."""
+    rung, s = RUNGS["wgmma-balanced"], RAGGED
+    tiles = rung.default_tiles | SMALL["wgmma-balanced"]
+    for blocks, group in ((1, 2), (4, 64)):
+        program = rung.build(s, tiles | {"BLOCKS": blocks, "GROUP": group})
+        inputs = seeded_inputs(program.of_role(INPUT))
+        session = emulator.Session(program, inputs, Options(races=True))
+        out = session.verify_run()
+        assert agrees(out, *attention(s, **inputs), rung.tolerance)
+
+
+@pytest.mark.slow
+@SOFTMAXES
+@pytest.mark.parametrize("causal", [0, 1])
+def test_hard_scores_stay_finite_and_right(name, causal):
+    for dtype in HALVES:
+        s = AttentionShape(1, 2, 85, 16, causal=causal, scale=1, dtype=dtype)
+        shape, inputs = side_by_side(KINDS, s)
+        verified_output(emulator, RUNGS[name], shape, SMALL[name], inputs)
+
+
+@pytest.mark.slow
+@SOFTMAXES
+@pytest.mark.parametrize("case", CORRUPTED)
+def test_infinities_and_nans_give_what_the_reference_gives(name, case):
+    shape = AttentionShape(1, 2, 85, 8, causal=1, dtype="fp16")
+    inputs = corrupted(case, shape)
+    ref, _ = attention(shape, **inputs)
+    with np.errstate(all="ignore"):
+        out, _ = computed(emulator, RUNGS[name], shape, SMALL[name], inputs)
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
+    np.testing.assert_allclose(out.astype("f8"), ref, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.slow
+@every_rung
+def test_warp_order_changes_nothing_and_no_races(name):
+    shape = RAGGED.with_(scale=-0.25)
+    same_in_any_order(
+        lambda options: verified_output(emulator, RUNGS[name], shape, SMALL[name], options=options)
+    )
+
+
+# -- waits ----------------------------------------------------------------------------------------------
+FAULTS = {  # what is wrong: (rung, original code, faulty code, message)
+    "K not waited for": ("wgmma-consumers", "wait(full_k + stage, parity);", ";", "before the copy that writes it"),
+    "V not waited for": ("wgmma-consumers", "wait(full_v + stage, parity);", ";", "before the copy that writes it"),
+    "Q not waited for": ("wgmma-consumers", "wait(full_q, 0);", ";", "before the copy that writes it"),
+    "a stage not empty": ("wgmma-consumers", "wait(empty_k + stage, parity ^ 1);", ";", "arrivals at an mbarrier|still"),
+    "S not waited for": ("wgmma-overlap", "wait_sums<1>(s);", "wait_sums<2>(s);", "may still run"),
+    "O not waited for": ("wgmma-overlap", "wait_sums<0>(o);\n    if", "pin(o);\n    if", "may still run"),
+    "no fence": ("wgmma", "pin(o), pin(p);\n  begin_products();", ";", "no wgmma.fence"),
+    "signs not published": ("wgmma", "publish_writes();\n  warpgroup_barrier", "warpgroup_barrier", "no fence.proxy.async"),
+    "a turn not passed": ("wgmma-ping-pong", "    pass_turn(next);\n    wait_sums<0>(s);\n    pin", "    wait_sums<0>(s);\n    pin", "deadlock"),
+    "no first turn": ("wgmma-ping-pong", "if (next == 0) pass_turn(0);", ";", "deadlock"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_wait_is_needed(fault):
+    name, right, wrong, message = FAULTS[fault]
+    rung = RUNGS[name]
+    s = AttentionShape(1, 1, 300, 64, scale=-1, dtype="fp16")
+    (step,) = (program := rung.build(s, rung.default_tiles | SMALL[name])).steps
+    text = sources.translation_unit(step.source)
+    assert right in text
+    ptx = compile.compile_ptx(
+        text.replace(right, wrong), "kernel.cu", precompiled.options(step.defines, step.source)
+    )
+    memory = memory_of(program, seeded_inputs(program.of_role(INPUT)))
+    with pytest.raises(EmulatorError, match=message):
+        launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, Options())
+
+
+# -- counters -------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_consumers_share_each_tile_of_keys():
+    """A block of one warpgroup loads K and V for 64 queries, one with two consumers for 128."""
+    s = AttentionShape(1, 1, 256, 64, dtype="fp16")
+    row = 2 * 64  # bytes
+    for name, blocks in (("wgmma", 4), ("wgmma-consumers", 2), ("wgmma-balanced", 2)):
+        rung = RUNGS[name]
+        program = rung.build(s, rung.default_tiles | SMALL[name])
+        session = emulator.Session(program, seeded_inputs(program.of_role(INPUT)), Options())
+        session.verify_run()
+        total = session.counters.total
+        assert total["bulk_bytes_ld"] == row * 256 * (1 + 2 * blocks), name
+        assert total["flops_mma"] == s.flops and total["bytes_st"] == row * 256
+
+
+@pytest.mark.slow
+def test_tiles_of_hidden_keys_are_not_loaded():
+    s = AttentionShape(1, 1, 256, 64, causal=1, dtype="fp16")
+    rung = RUNGS[name := "wgmma-balanced"]
+    program = rung.build(s, rung.default_tiles | SMALL[name])
+    session = emulator.Session(program, seeded_inputs(program.of_role(INPUT)), Options())
+    session.verify_run()
+    assert session.counters.total["bulk_bytes_ld"] == 2 * 64 * (256 + 2 * (128 + 256))
+
+
+# -- rules ----------------------------------------------------------------------------------------------
+RULES = [
+    ("wgmma", {"dtype": "fp32"}, {}, "dtype must be fp16 or bf16, got fp32"),
+    ("wgmma", {"d": 12}, {}, "d % 8 == 0, got 12 % 8"),
+    ("wgmma-lazy", {"d": 136}, {}, "d <= 128, got 136"),
+    ("wgmma-overlap", {"d": 128}, {"Bc": 176, "STAGES": 3}, "bytes of shared memory <= 232448, got"),
+    ("wgmma-balanced", {"B": 70_000}, {}, r"B\*H \(grid\) <= 65535, got 70000"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
+    s = AttentionShape(**{"B": 1, "H": 1, "N": 8, "d": 8, "dtype": "fp16"} | shape)
+    with pytest.raises(RuleError, match=message):
+        RUNGS[name].check(s, tiles)
+
+
+@every_rung
+@pytest.mark.parametrize("d", [8, 64, 128])
+def test_every_legal_set_fits_into_shared_memory(name, d):
+    s = AttentionShape(1, 1, 2048, d, dtype="fp16")
+    for tiles in legal(RUNGS[name], s):
+        (step,) = RUNGS[name].build(s, tiles).steps
+        emulator.check(step)
+        assert step.shared <= 227 * 1024 and step.block[0] <= 512
+
+
+@pytest.mark.slow
+@every_rung
+@pytest.mark.parametrize("d", [64, 128])
+def test_no_kernel_spills(name, d):
+    s = AttentionShape(1, 1, 256, d, dtype="fp16")
+    for tiles in RUNGS[name].tile_sets(s):
+        (step,) = RUNGS[name].build(s, tiles).steps
+        assert resources(step.source, step.defines)["spill_bytes"] == 0
+
+
+@every_rung
+def test_a_rung_says_which_gpus_run_it(name):
+    assert RUNGS[name].needs == "Of all GPUs, only those of compute capability 9.0 run it."
