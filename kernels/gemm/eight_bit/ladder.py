@@ -192,7 +192,7 @@ NO_INT8 = mark("NumPy has no tensor cores; without them this is a blocked produc
 PERSISTENT = {
     "BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
 }  # fmt: skip
-TURNS = PERSISTENT | {"BM": (128, 64), "BN": (128, 256, 64), "STAGES": (6, 5, 4, 3), "BLOCKS": (132, 128)}
+TURNS = PERSISTENT | {"BM": (128, 64), "BN": (128, 256, 64), "STAGES": (6, 5, 4, 3)}
 SMALL = {"BN": 64, "STAGES": 3}
 
 
@@ -249,12 +249,6 @@ LADDER = Ladder(
             mark("wgmma: INT8"),
             mark("A warpgroup multiplies INT8 tiles in shared memory, 32 k at once. Blocks are persistent."),
             "gemm/31_wgmma_bytes.cu", INT8, PERSISTENT, SMALL,
-        ),
-        _hopper(
-            "wgmma-int8-turns",
-            mark("wgmma: INT8, in turns"),
-            mark("Each consumer has tiles of its own. One multiplies while the other one stores."),
-            TURNS_SOURCE, INT8, TURNS, SMALL,
         ),
         _library(
             "torch-int8", "torch._int_mm", mark("PyTorch’s INT8 product, by cuBLAS. Sums are INT32."),
