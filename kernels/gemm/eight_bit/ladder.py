@@ -40,7 +40,7 @@ CONSUMERS = 2  # warpgroups
 TURNS_SOURCE = "gemm/32_wgmma_turns.cu"
 EXACT = 0.0  # whole numbers, exact in any order
 # Tensor cores cut off 33 numbers of every 32 k after 13 bits (kernels.model.fp8_sums). If all have one sign, that loses
-# 2^-9 of the sum on average, and 2^-11 of the result where sums are promoted every 128 k.
+# 2^-9 of the sum on average, and 2^-11 of the result if sums are promoted every 128 k.
 TOLERANCE = {INT8: EXACT, FP8: 2.0**-9}
 
 
