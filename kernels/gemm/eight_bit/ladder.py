@@ -199,8 +199,9 @@ SMALL = {"BN": 64, "STAGES": 3}
 def _hopper(
     name: str, title: str, idea: str, source: str, dtype: str, tiles, *sets: Tiles, scale=None
 ) -> Rung:
+    rules = ring_rules(dtype, 1 if source == TURNS_SOURCE else CONSUMERS)
     return Rung(
-        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, ring_rules(dtype, 1 if source == TURNS_SOURCE else CONSUMERS), TOLERANCE[dtype], tiles,
+        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, rules, TOLERANCE[dtype], tiles,
         sets=sets, units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, scale=scale,
         not_on_cpu=NO_INT8 if dtype == INT8 else NO_WGMMA, no_scene=NO_SCENE,
     )  # fmt: skip
