@@ -67,8 +67,8 @@ IDEAS = {
     address.PRODUCTS: (
         mark("Products of 8-bit numbers"),
         mark(
-            "Tensor cores multiply 8-bit numbers twice as fast as 16-bit ones. Sums of INT8 are INT32 and exact. Sums of FP8 keep "
-            "14 bits in Hopper’s tensor cores. FP32 sums of short pieces keep more (promotion)."
+            "One instruction of the tensor cores multiplies twice as many 8-bit numbers as 16-bit ones. Sums of INT8 are INT32 and "
+            "exact. Sums of FP8 keep 14 bits in Hopper’s tensor cores. FP32 sums of short pieces keep more (promotion)."
         ),
     ),
 }

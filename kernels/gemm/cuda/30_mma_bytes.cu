@@ -2,7 +2,7 @@
 //
 // Idea: with int8, mma.sync multiplies 16 x 32 by 32 x 8. A register
 // of a fragment holds four int8 along k. ldmatrix loads 16 bytes of a
-// row, whatever their type. So a Half stands for two int8, and tiles,
+// row, whatever their type. So a Half is two int8 here, and tiles,
 // swizzles and fragments are as in 11_mma_sync.cu. B is given as
 // [N, K]: its rows are along k, as those of A. Sums are INT32 and
 // exact in any order.

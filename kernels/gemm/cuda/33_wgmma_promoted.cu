@@ -5,8 +5,8 @@
 // than 128 k. The threads then add its result to FP32 sums, with
 // their own units (promotion). A thread has sums of both kinds, so a
 // consumer computes its part of the tile in pieces of 64 x WN.
-// What limits it: the threads' additions. While one consumer adds,
-// only the other one uses the tensor cores.
+// What limits it: the additions. While one consumer adds, only the
+// other one uses the tensor cores.
 //
 // Launch: grid (at most BLOCKS), block 384 threads: two consumer
 // warpgroups and the producer. Dynamic shared memory: STAGES times

@@ -40,7 +40,7 @@ CONSUMERS = 2  # warpgroups
 TURNS_SOURCE = "gemm/32_wgmma_turns.cu"
 EXACT = 0.0  # whole numbers, exact in any order
 # Tensor cores cut off 33 numbers of every 32 k after 13 bits (kernels.model.fp8_sums). If all have one sign, that loses
-# 2^-9 of the sum on average, and 2^-11 of the result where sums are promoted every 128 k.
+# 2^-9 of the sum on average, and 2^-11 of the result if sums are promoted every 128 k.
 TOLERANCE = {INT8: EXACT, FP8: 2.0**-9}
 
 
@@ -192,15 +192,16 @@ NO_INT8 = mark("NumPy has no tensor cores; without them this is a blocked produc
 PERSISTENT = {
     "BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
 }  # fmt: skip
-TURNS = PERSISTENT | {"BM": (128, 64), "BN": (128, 256, 64), "STAGES": (6, 5, 4, 3), "BLOCKS": (132, 128)}
+TURNS = PERSISTENT | {"BM": (128, 64), "BN": (128, 256, 64), "STAGES": (6, 5, 4, 3)}
 SMALL = {"BN": 64, "STAGES": 3}
 
 
 def _hopper(
     name: str, title: str, idea: str, source: str, dtype: str, tiles, *sets: Tiles, scale=None
 ) -> Rung:
+    rules = ring_rules(dtype, 1 if source == TURNS_SOURCE else CONSUMERS)
     return Rung(
-        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, ring_rules(dtype, 1 if source == TURNS_SOURCE else CONSUMERS), TOLERANCE[dtype], tiles,
+        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, rules, TOLERANCE[dtype], tiles,
         sets=sets, units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, scale=scale,
         not_on_cpu=NO_INT8 if dtype == INT8 else NO_WGMMA, no_scene=NO_SCENE,
     )  # fmt: skip
@@ -249,12 +250,6 @@ LADDER = Ladder(
             mark("wgmma: INT8"),
             mark("A warpgroup multiplies INT8 tiles in shared memory, 32 k at once. Blocks are persistent."),
             "gemm/31_wgmma_bytes.cu", INT8, PERSISTENT, SMALL,
-        ),
-        _hopper(
-            "wgmma-int8-turns",
-            mark("wgmma: INT8, in turns"),
-            mark("Each consumer has tiles of its own. One multiplies while the other one stores."),
-            TURNS_SOURCE, INT8, TURNS, SMALL,
         ),
         _library(
             "torch-int8", "torch._int_mm", mark("PyTorch’s INT8 product, by cuBLAS. Sums are INT32."),

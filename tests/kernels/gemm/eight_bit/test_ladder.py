@@ -32,7 +32,6 @@ SMALL = {
     "mma-int8": {"BM": 64, "BN": 64, "WM": 32, "WN": 32},
     "wgmma-int8": {"BN": 64, "STAGES": 3},
     "wgmma-fp8": {"BN": 64, "STAGES": 3},
-    "wgmma-int8-turns": {"BM": 64, "BN": 64, "STAGES": 3},
     "wgmma-fp8-turns": {"BM": 64, "BN": 64, "STAGES": 3},
     "wgmma-fp8-promoted": {"BN": 64, "WN": 64, "STAGES": 3},
 }
@@ -142,12 +141,12 @@ def test_a_consumer_needs_its_turn():
         return text.replace("wait(turn + warpgroup, turn_parity);", "")
 
     with pytest.raises(EmulatorError, match="before the copy that writes it was waited for"):
-        emulated("wgmma-int8-turns", EightBitShape(200, 132, 640), {"STAGES": 4}, change, blocks=1)
+        emulated("wgmma-fp8-turns", EightBitShape(200, 132, 640, FP8), {"STAGES": 4}, change, blocks=1)
 
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("name", ["wgmma-int8", "wgmma-int8-turns", "wgmma-fp8-promoted"])
+@pytest.mark.parametrize("name", ["wgmma-int8", "wgmma-fp8-turns", "wgmma-fp8-promoted"])
 @pytest.mark.parametrize("old, new, message", FAULTS)
 def test_every_wait_of_the_ring_is_needed(name, old, new, message):
     def change(text: str) -> str:
