@@ -383,10 +383,11 @@ def columns_of(s: BiasShape, block: int) -> int:
 
 
 def part_of(s: BiasShape, tiles: Tiles) -> int:
-    """Returns how many indices (n, p, q) a block adds up: whole turns of its threads, and about PARTS blocks in all."""
+    """Returns how many indices (n, p, q) a block adds up: whole turns of its threads, and about BLOCKS blocks in all, or
+    PARTS if that is no tile size."""
     columns = columns_of(s, tiles["BLOCK"])
     turn = tiles["BLOCK"] // columns * tiles["PER"]
-    parts = max(1, min(PARTS // ceil(s.C, columns), MAX_GRID_YZ))
+    parts = max(1, min(tiles.get("BLOCKS", PARTS) // ceil(s.C, columns), MAX_GRID_YZ))
     return turn * ceil(ceil(s.per_channel, parts), turn)
 
 
@@ -395,7 +396,8 @@ def _sums(
 ):
     args = *names, struct(s.C, inner), *(np.int32(v) for v in (columns, count, part))
     grid = ceil(s.C, columns), ceil(count, part)
-    step = launch(f"elementwise/{source}.cu", grid, tiles["BLOCK"], args, function, tiles)
+    defines = {name: tiles[name] for name in SUMS}
+    step = launch(f"elementwise/{source}.cu", grid, tiles["BLOCK"], args, function, defines)
     return replace(step, label=label)
 
 
@@ -413,15 +415,18 @@ def build_block(s: BiasShape, tiles: Tiles) -> Program:
     return Program(bias_backward_buffers(s), (zero("db", s.C), step))
 
 
-def build_two_launches(s: BiasShape, tiles: Tiles) -> Program:
-    """Returns two launches of one kernel: dy to a sum per part, then these sums to db."""
-    columns, part, source = columns_of(s, tiles["BLOCK"]), part_of(s, tiles), "12_bias_backward_sums"
-    parts, function = ceil(s.per_channel, part), cpu.bias_backward_sums
-    steps = (
-        _sums(source, ("dy", "sums"), s, tiles, function, columns, s.inner, s.per_channel, part, label=PART_SUMS),
-        _sums(source, ("sums", "db"), s, tiles, function, min(FINAL_COLUMNS, s.C), 1, parts, parts, label=TOTALS),
-    )  # fmt: skip
-    return Program((*bias_backward_buffers(s), Buffer("sums", WORKSPACE, (parts, s.C))), steps)
+def _two_launches(source: str) -> Callable[[BiasShape, Tiles], Program]:
+    def build(s: BiasShape, tiles: Tiles) -> Program:
+        """Returns two launches of one kernel: dy to a sum per part, then these sums to db."""
+        columns, part = columns_of(s, tiles["BLOCK"]), part_of(s, tiles)
+        parts, function = ceil(s.per_channel, part), cpu.bias_backward_sums
+        steps = (
+            _sums(source, ("dy", "sums"), s, tiles, function, columns, s.inner, s.per_channel, part, label=PART_SUMS),
+            _sums(source, ("sums", "db"), s, tiles, function, min(FINAL_COLUMNS, s.C), 1, parts, parts, label=TOTALS),
+        )  # fmt: skip
+        return Program((*bias_backward_buffers(s), Buffer("sums", WORKSPACE, (parts, s.C))), steps)
+
+    return build
 
 
 PART_SUMS, TOTALS = "sums of parts", "sums of sums"
@@ -451,7 +456,18 @@ BIAS_BACKWARD = Ladder(
             "two-launches",
             mark("two launches, no atomics"),
             mark("The first launch stores a sum per part, the second adds these up. Every run gives the same bits."),
-            build_two_launches, rules, SUMS, SUMS_SMALL, cpu_title=mark("sums of parts, then their sum"), cpu_tiles=("BLOCK", "PER"),
+            _two_launches("12_bias_backward_sums"), rules, SUMS, SUMS_SMALL,
+            cpu_title=mark("sums of parts, then their sum"), cpu_tiles=("BLOCK", "PER"),
+        ),
+        BIAS_BACKWARD_RUNG(
+            "streaming",
+            mark("two launches, streaming loads"),
+            mark(
+                "Loads marked as streaming leave the L2 first. Lines that an earlier kernel wrote stay there and need "
+                "not be written to memory meanwhile."
+            ),
+            _two_launches("23_bias_backward_streaming"), rules, SUMS | {"BLOCKS": (PARTS, 528, 264, 2112)}, SUMS_SMALL,
+            not_on_cpu=mark("a processor’s caches take no such hint from NumPy; without it these are sums of parts"),
         ),
         _torch(
             "bias-backward", mark("PyTorch sum"), mark("torch.sum over every axis but the channel’s."),

@@ -13,9 +13,9 @@ import numpy as np
 
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
-from kernels.model.launch import ceil, launch
+from kernels.model.launch import WARP, ceil, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import index_rules
+from kernels.model.rules import MAX_SHARED, broken, index_rules, shared_rules
 from kernels.model.rung import Cost, Ladder, Rung
 from kernels.model.zero import zero
 from kernels.pooling import cpu, library, reference
@@ -52,6 +52,7 @@ from kernels.pooling.shape import (
 BLOCK_TILES = {"BLOCK": BLOCKS}
 PATCH_TILES = {"BLOCK": BLOCKS, "HIGH": HIGH, "WIDE": WIDE}
 PATCH_SETS = ({}, {"BLOCK": 128, "HIGH": 2}, {"HIGH": 1, "WIDE": 1}, {"WIDE": 8})
+FLOAT = 4  # bytes
 SERIAL = 512  # terms of one sum whose roundings the tolerance allows
 MAX, MAX_BACKWARD = ("x", "y", "index"), ("dy", "index", "dx")
 AVG, AVG_BACKWARD = ("x", "y"), ("dy", "dx")
@@ -342,6 +343,15 @@ def build_global_warp(s: GlobalShape, tiles: Tiles) -> Program:
     return Program(global_buffers(s), (step,))
 
 
+def build_global_tile(s: GlobalShape, tiles: Tiles) -> Program:
+    args = "x", "y", np.int32(s.planes), np.int32(s.area)
+    grid, shared = (ceil(s.planes, tiles["PLANES"]),), FLOAT * tiles["PLANES"] * s.area
+    step = launch(
+        "pooling/15_global_tile.cu", grid, tiles["BLOCK"], args, cpu.global_warp, tiles, shared, cpu_name="few_planes"
+    )
+    return Program(global_buffers(s), (step,))
+
+
 def _build_spread(source: str, cpu_function):
     def build(s: GlobalShape, tiles: Tiles) -> Program:
         args = "dy", "dx", magic_of(s.area), np.int32(s.area), np.int32(s.pixels)
@@ -358,6 +368,16 @@ def global_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
     threads = tiles.get("BLOCK", 0) or tiles["WARPS"] * tiles["PLANES"]
     yield from index_rules({"N*C": s.planes}, threads)
     yield from index_rules({"H*W": s.area}, 128)
+
+
+def tile_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules of a tile of planes in shared memory, which a block's threads share equally."""
+    block, planes = tiles["BLOCK"], tiles["PLANES"]
+    yield from index_rules({"N*C": s.planes}, planes)
+    yield from index_rules({"H*W": s.area}, 0)
+    if not planes <= block <= WARP * planes:
+        yield broken("PLANES <= BLOCK <= 32*PLANES", f"{planes}, {block}")
+    yield from shared_rules("4*PLANES*H*W", FLOAT * planes * s.area, MAX_SHARED)
 
 
 def spread_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
@@ -408,6 +428,20 @@ GLOBAL_AVG_POOL = Ladder(
             tolerance=TOLERANCE,
             tiles={"WARPS": (8, 4, 1), "PLANES": (4, 2, 1, 8)},
             cpu_title=mark("a few planes at a time in the cache"),
+        ),
+        Rung(
+            name="global-avg-pool/tile",
+            title=mark("a tile of planes in shared memory"),
+            idea=mark(
+                "A block copies contiguous planes to shared memory, four floats in one load. Then a few lanes add up each plane."
+            ),
+            build=build_global_tile,
+            cost=global_cost,
+            rules=tile_rules,
+            tolerance=TOLERANCE,
+            tiles={"BLOCK": (256, 128, 512), "PLANES": (64, 32, 128, 16, 8, 4)},
+            sets=({"BLOCK": 128, "PLANES": 4},),
+            not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),
         _library(
             "global-avg-pool", mark("PyTorch mean"), mark("torch.mean over the pixels of each plane, in FP32."),
