@@ -415,14 +415,16 @@ def build_block(s: BiasShape, tiles: Tiles) -> Program:
     return Program(bias_backward_buffers(s), (zero("db", s.C), step))
 
 
-def _two_launches(source: str) -> Callable[[BiasShape, Tiles], Program]:
+def _two_launches(source: str, label: str = "") -> Callable[[BiasShape, Tiles], Program]:
+    """Returns the builder of two launches of a kernel. `label` is before the names of both."""
+
     def build(s: BiasShape, tiles: Tiles) -> Program:
         """Returns two launches of one kernel: dy to a sum per part, then these sums to db."""
         columns, part = columns_of(s, tiles["BLOCK"]), part_of(s, tiles)
         parts, function = ceil(s.per_channel, part), cpu.bias_backward_sums
         steps = (
-            _sums(source, ("dy", "sums"), s, tiles, function, columns, s.inner, s.per_channel, part, label=PART_SUMS),
-            _sums(source, ("sums", "db"), s, tiles, function, min(FINAL_COLUMNS, s.C), 1, parts, parts, label=TOTALS),
+            _sums(source, ("dy", "sums"), s, tiles, function, columns, s.inner, s.per_channel, part, label=label + PART_SUMS),
+            _sums(source, ("sums", "db"), s, tiles, function, min(FINAL_COLUMNS, s.C), 1, parts, parts, label=label + TOTALS),
         )  # fmt: skip
         return Program((*bias_backward_buffers(s), Buffer("sums", WORKSPACE, (parts, s.C))), steps)
 
@@ -466,7 +468,7 @@ BIAS_BACKWARD = Ladder(
                 "Loads marked as streaming leave the L2 first. Lines that an earlier kernel wrote stay there and need "
                 "not be written to memory meanwhile."
             ),
-            _two_launches("23_bias_backward_streaming"), rules, SUMS | {"BLOCKS": (PARTS, 528, 264, 2112)}, SUMS_SMALL,
+            _two_launches("23_bias_backward_streaming", "streaming "), rules, SUMS | {"BLOCKS": (PARTS, 528, 264, 2112)}, SUMS_SMALL,
             not_on_cpu=mark("a processor’s caches take no such hint from NumPy; without it these are sums of parts"),
         ),
         _torch(

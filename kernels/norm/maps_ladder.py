@@ -351,7 +351,9 @@ def build_backward_nhwc_pair(s: MapsShape, tiles: Tiles) -> Program:
     args = "partial_gamma", "partial_beta", "dgamma", "dbeta", *ints(parts, s.C)
     grid, warps = (ceil(s.C, 32), 2), tiles["WARPS"]
     source = "norm/31_sum_partials_pair.cu"
-    return _backward_nhwc(s, tiles, launch(source, grid, (32, warps), args, cpu.sum_partials_pair, {"WARPS": warps}))
+    return _backward_nhwc(
+        s, tiles, launch(source, grid, (32, warps), args, cpu.sum_partials_pair, {"WARPS": warps})
+    )
 
 
 def _backward_nhwc(s: MapsShape, tiles: Tiles, *totals: Launch) -> Program:
@@ -435,12 +437,12 @@ BATCH_NORM_BACKWARD = Ladder(
             not_on_cpu=NO_BLOCKS_BACKWARD,
         ),
         _backward(
-            "nhwc-one-sum",
+            "split-nhwc-one-sum",
             mark("both sums in one launch, NHWC"),
             mark("The parts of dgamma and dbeta are added up in one launch, by 32 warps in each block."),
             build_backward_nhwc_pair,
             in_nhwc,
-            {"BLOCK": WHOLE_WARPS, "BLOCKS": GRIDS, "WARPS": (32, 16, 8)},
+            {"BLOCK": WHOLE_WARPS, "BLOCKS": GRIDS, "WARPS": (32, 16, 8, 4)},
             {"BLOCK": 32, "BLOCKS": 12, "WARPS": 8},
             {"BLOCK": 512},
             not_on_cpu=NO_BLOCKS_BACKWARD,

@@ -347,7 +347,14 @@ def build_global_tile(s: GlobalShape, tiles: Tiles) -> Program:
     args = "x", "y", np.int32(s.planes), np.int32(s.area)
     grid, shared = (ceil(s.planes, tiles["PLANES"]),), FLOAT * tiles["PLANES"] * s.area
     step = launch(
-        "pooling/15_global_tile.cu", grid, tiles["BLOCK"], args, cpu.global_warp, tiles, shared, cpu_name="few_planes"
+        "pooling/15_global_tile.cu",
+        grid,
+        tiles["BLOCK"],
+        args,
+        cpu.global_warp,
+        tiles,
+        shared,
+        cpu_name="few_planes",
     )
     return Program(global_buffers(s), (step,))
 
@@ -441,6 +448,7 @@ GLOBAL_AVG_POOL = Ladder(
             tolerance=TOLERANCE,
             tiles={"BLOCK": (256, 128, 512), "PLANES": (64, 32, 128, 16, 8, 4)},
             sets=({"BLOCK": 128, "PLANES": 4},),
+            no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),
         _library(

@@ -90,6 +90,9 @@ RUNGS: tuple[Rung, ...] = (
         capability=hopper,
         last_capability=HOPPER,
         units=TENSOR_CORES,
+        no_scene=mark(
+            "it computes what flash backward on tensor cores computes; the lesson on tiling shows wgmma and a ring of tiles"
+        ),
         not_on_cpu=mark("NumPy has no tensor cores; without them this is flash backward in two passes"),
     ),
 )

@@ -12,10 +12,11 @@
 
 #include "channel_sums.cuh"
 
-// Returns the sum of the calling thread, as sum_of_thread.
-__device__ inline float streamed_sum(const float* dy,
-                                     const Channels& shape, int c, int j,
-                                     int rows, int last) {
+// Returns the sum of the calling thread, as sum_of_thread does.
+__device__ inline float streaming_sum_of_thread(const float* dy,
+                                                const Channels& shape,
+                                                int c, int j, int rows,
+                                                int last) {
   float sum = 0.0f;
   for (; j < last; j += rows * PER) {
     float v[PER];
@@ -42,7 +43,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) bias_backward_streaming(
 
   float sum = 0.0f;
   int j = first + threadIdx.x / columns;
-  if (active) sum = streamed_sum(dy, shape, c, j, rows, last);
+  if (active)
+    sum = streaming_sum_of_thread(dy, shape, c, j, rows, last);
   sum_of_block(partial, sum, columns, rows);
   if (threadIdx.x < columns && active)
     sums[blockIdx.y * shape.C + c] = partial[column];

@@ -130,7 +130,8 @@ def test_every_output_may_take_one_pixel(name):
 @pytest.mark.parametrize("name", [n for n in RUNGS if n.startswith("global-avg-pool/")])
 def test_long_planes_of_equal_values_stay_within_the_scale(name):
     shape = GlobalShape(1, 2, 56, 56)
-    outputs(cpu, name, shape, inputs={"x": np.full((1, 2, 56, 56), 0.1, np.float32)})
+    tiles = {"PLANES": 16} if name.endswith("/tile") else None  # more do not fit in shared memory
+    outputs(cpu, name, shape, tiles, inputs={"x": np.full((1, 2, 56, 56), 0.1, np.float32)})
 
 
 @pytest.mark.parametrize("name", [n for n in RUNGS if "backward" in n and n[:3] in ("max", "avg")])
