@@ -109,6 +109,17 @@ def _wide(source: str, s: MapsShape, tiles: Tiles, args: tuple, function, **defi
     return launch(f"elementwise/{source}.cu", grid, tiles["BLOCK"], args, function, {**tiles, **defines})
 
 
+def _single(build: Callable[[Any, Tiles], Program]) -> Callable[[Any, Tiles], Program]:
+    """Returns the builder of a rung whose threads compute one float4 each."""
+    return lambda s, tiles: build(s, tiles | {"PER": 1})
+
+
+ONE_TITLE = mark("one float4 per thread")
+ONE_IDEA = mark(
+    "Four times as many threads, each with one load of 16 bytes. The multiprocessor keeps as many bytes in flight, from more warps."
+)
+
+
 def _torch(ladder: str, title: str, idea: str, buffers, bind, rule=no_rules, tolerance=TOLERANCE) -> Rung:
     """Returns the rung of one call of PyTorch on the buffers; `bind` gets the layout or the form too if the shape has one."""
 
@@ -175,6 +186,7 @@ RELU = Ladder(
             mark("A thread loads several float4 (16 bytes) before it uses the first."),
             build_relu_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
+        RELU_RUNG("one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_float4), rules, BLOCKS, SMALL, not_on_cpu=SAME_ON_CPU),
         _torch("relu", mark("PyTorch ReLU"), mark("torch.clamp_min(x, 0), which torch.relu calls."), relu_buffers, library.Relu, only_y),
     ),
 )  # fmt: skip
@@ -233,6 +245,10 @@ RELU_BACKWARD = Ladder(
             mark("A thread loads several float4 of dy, and what was kept of them, before it uses the first."),
             build_relu_backward_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
+        RELU_BACKWARD_RUNG(
+            "one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_backward_float4), rules, BLOCKS, SMALL,
+            not_on_cpu=SAME_ON_CPU,
+        ),
         _torch(
             "relu-backward", mark("PyTorch’s gradient of ReLU"),
             mark("threshold_backward, which PyTorch’s autograd calls. It reads y."),
@@ -283,6 +299,10 @@ GELU = Ladder(
             mark("A thread loads several float4 (16 bytes) before it uses the first."),
             _gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu), rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
+        GELU_RUNG(
+            "one-float4", ONE_TITLE, ONE_IDEA, _single(_gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu)), rules, BLOCKS,
+            SMALL, not_on_cpu=SAME_ON_CPU,
+        ),
         _torch(
             "gelu", mark("PyTorch GELU"), mark("torch.nn.functional.gelu: exact, or approximated by tanh."),
             gelu_buffers, library.Gelu, tolerance=GELU_TOLERANCE,
@@ -312,6 +332,11 @@ GELU_BACKWARD = Ladder(
             mark("float4, several per thread"),
             mark("A thread loads several float4 of dy and of x before it uses the first."),
             _gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward), rules, WIDE, WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
+        ),
+        GELU_BACKWARD_RUNG(
+            "one-float4", ONE_TITLE, ONE_IDEA,
+            _single(_gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward)), rules, BLOCKS, SMALL,
             not_on_cpu=SAME_ON_CPU,
         ),
         _torch(

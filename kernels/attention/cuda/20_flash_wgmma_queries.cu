@@ -146,18 +146,20 @@ __launch_bounds__(THREADS, 1) flash_wgmma_queries(
     begin_scores(ds, out, k + TILE);  // dP = dO V^T
     wait_products<1>();  // S is complete, and the dQ of the tile before
     if (last >= 0) ring.release(last);
-    bool hides = key_tile + ROWS > min_keys;
 #pragma unroll
     for (int n = 0; n < ROWS / 8; ++n)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 4; ++e)
         s[n][e] = exp2_(fmaf(s[n][e], factor, -row_l[e / 2]));
-        if (hides) {
+    if (key_tile + ROWS > min_keys)  // some are hidden
+#pragma unroll
+      for (int n = 0; n < ROWS / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
           int key = key_tile + n * 8 + threadIdx.x % 4 * 2 + e % 2;
           int query = lane_query + e / 2 * 8;
           if (key >= visible_keys(query, N, causal)) s[n][e] = 0;
         }
-      }
     wait_products<0>();  // dP
 #pragma unroll
     for (int n = 0; n < ROWS / 8; ++n)

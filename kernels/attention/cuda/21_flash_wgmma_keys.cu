@@ -115,18 +115,22 @@ __launch_bounds__(THREADS, 1) flash_wgmma_keys(
     begin_scores(dp, v, q + TILE);  // dP^T = V dO^T
     wait_products<1>();  // S is complete, and all of the tile before
     if (last >= 0) ring.release(last);
-    bool hides = causal && query_tile < group_key + ROWS - 1;
 #pragma unroll
     for (int n = 0; n < ROWS / 8; ++n) {
       float2 both = *(const float2*)(l + n * 8);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 4; ++e)
         p[n][e] =
             exp2_(fmaf(s[n][e], factor, e % 2 ? -both.y : -both.x));
-        int query = query_tile + n * 8 + lane_col + e % 2;
-        if (hides && query < lane_key + e / 2 * 8) p[n][e] = 0;
-      }
     }
+    if (causal && query_tile < group_key + ROWS - 1)  // some are hidden
+#pragma unroll
+      for (int n = 0; n < ROWS / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          int query = query_tile + n * 8 + lane_col + e % 2;
+          if (query < lane_key + e / 2 * 8) p[n][e] = 0;
+        }
     round_sums(left_p, p);
     begin_products();
     begin_sums(dv, left_p, q + TILE, last >= 0);  // P^T dO
