@@ -52,6 +52,7 @@ from kernels.model.zero import zero
 BLOCKS = {"BLOCK": (256, 128, 512, 64, 32)}
 WIDE = BLOCKS | {"PER": (4, 2, 8, 1)}  # float4 of a thread
 SUMS = BLOCKS | {"PER": (8, 4, 16, 2)}  # elements of a thread that are loaded at once
+ONE = {"BLOCK": (128, 256, 512, 64, 32)}  # threads with one float4 each: the fastest first
 SMALL, WIDE_SMALL, SUMS_SMALL = {"BLOCK": 32}, {"BLOCK": 32, "PER": 1}, {"BLOCK": 32, "PER": 2}
 MAX_COLUMNS = 64  # channels of a block whose threads read along the channels
 FINAL_COLUMNS = 8  # of the launch that adds up the sums of the parts
@@ -186,7 +187,7 @@ RELU = Ladder(
             mark("A thread loads several float4 (16 bytes) before it uses the first."),
             build_relu_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
-        RELU_RUNG("one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_float4), rules, BLOCKS, SMALL, not_on_cpu=SAME_ON_CPU),
+        RELU_RUNG("one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_float4), rules, ONE, SMALL, not_on_cpu=SAME_ON_CPU),
         _torch("relu", mark("PyTorch ReLU"), mark("torch.clamp_min(x, 0), which torch.relu calls."), relu_buffers, library.Relu, only_y),
     ),
 )  # fmt: skip
@@ -246,7 +247,7 @@ RELU_BACKWARD = Ladder(
             build_relu_backward_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
         RELU_BACKWARD_RUNG(
-            "one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_backward_float4), rules, BLOCKS, SMALL,
+            "one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_backward_float4), rules, ONE, SMALL,
             not_on_cpu=SAME_ON_CPU,
         ),
         _torch(
@@ -300,7 +301,7 @@ GELU = Ladder(
             _gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu), rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
         GELU_RUNG(
-            "one-float4", ONE_TITLE, ONE_IDEA, _single(_gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu)), rules, BLOCKS,
+            "one-float4", ONE_TITLE, ONE_IDEA, _single(_gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu)), rules, ONE,
             SMALL, not_on_cpu=SAME_ON_CPU,
         ),
         _torch(
@@ -336,7 +337,7 @@ GELU_BACKWARD = Ladder(
         ),
         GELU_BACKWARD_RUNG(
             "one-float4", ONE_TITLE, ONE_IDEA,
-            _single(_gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward)), rules, BLOCKS, SMALL,
+            _single(_gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward)), rules, ONE, SMALL,
             not_on_cpu=SAME_ON_CPU,
         ),
         _torch(

@@ -325,22 +325,23 @@ def build_global_plane(s: GlobalShape, tiles: Tiles) -> Program:
     )
 
 
-def build_global_warp(s: GlobalShape, tiles: Tiles) -> Program:
-    args = "x", "y", np.int32(s.planes), np.int32(s.area)
-    grid, defines = (
-        (ceil(s.planes, tiles["WARPS"] * tiles["PLANES"]),),
-        {**tiles, "VECTOR": 1 if s.area % 4 else 4},
-    )
-    step = launch(
-        "pooling/12_global_warp.cu",
-        grid,
-        32 * tiles["WARPS"],
-        args,
-        cpu.global_warp,
-        defines,
-        cpu_name="few_planes",
-    )
-    return Program(global_buffers(s), (step,))
+def _build_global_warp(source: str):
+    def build(s: GlobalShape, tiles: Tiles) -> Program:
+        args = "x", "y", np.int32(s.planes), np.int32(s.area)
+        grid = (ceil(s.planes, tiles["WARPS"] * tiles["PLANES"]),)
+        defines = {**tiles, "VECTOR": 1 if s.area % 4 else 4}
+        step = launch(
+            f"pooling/{source}.cu",
+            grid,
+            32 * tiles["WARPS"],
+            args,
+            cpu.global_warp,
+            defines,
+            cpu_name="few_planes",
+        )
+        return Program(global_buffers(s), (step,))
+
+    return build
 
 
 def build_global_tile(s: GlobalShape, tiles: Tiles) -> Program:
@@ -429,12 +430,27 @@ GLOBAL_AVG_POOL = Ladder(
             name="global-avg-pool/warp",
             title=mark("one warp per plane"),
             idea=mark("The lanes of a warp read contiguous floats of a plane. Then they exchange their sums."),
-            build=build_global_warp,
+            build=_build_global_warp("12_global_warp"),
             cost=global_cost,
             rules=global_rules,
             tolerance=TOLERANCE,
             tiles={"WARPS": (8, 4, 1), "PLANES": (4, 2, 1, 8)},
             cpu_title=mark("a few planes at a time in the cache"),
+        ),
+        Rung(
+            name="global-avg-pool/streaming",
+            title=mark("one warp per plane, streaming loads"),
+            idea=mark(
+                "Loads marked as streaming leave the L2 first. Lines that an earlier kernel wrote stay there and need "
+                "not be written to memory meanwhile."
+            ),
+            build=_build_global_warp("16_global_streaming"),
+            cost=global_cost,
+            rules=global_rules,
+            tolerance=TOLERANCE,
+            tiles={"WARPS": (8, 4, 1), "PLANES": (2, 4, 1, 8)},
+            sets=({"PLANES": 1},),
+            not_on_cpu=mark("a processor’s caches take no such hint from NumPy; without it these are a few planes at a time"),
         ),
         Rung(
             name="global-avg-pool/tile",
@@ -446,7 +462,7 @@ GLOBAL_AVG_POOL = Ladder(
             cost=global_cost,
             rules=tile_rules,
             tolerance=TOLERANCE,
-            tiles={"BLOCK": (256, 128, 512), "PLANES": (64, 32, 128, 16, 8, 4)},
+            tiles={"BLOCK": (128, 256, 512, 64, 32), "PLANES": (64, 32, 128, 16, 8, 4)},
             sets=({"BLOCK": 128, "PLANES": 4},),
             no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
