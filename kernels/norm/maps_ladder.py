@@ -442,7 +442,7 @@ BATCH_NORM_BACKWARD = Ladder(
             mark("The parts of dgamma and dbeta are added up in one launch, by 32 warps in each block."),
             build_backward_nhwc_pair,
             in_nhwc,
-            {"BLOCK": (512, 256, 1024, 128, 64, 32), "BLOCKS": (528, 1056, 264, 2112, 12, 3), "WARPS": (32, 16, 8, 4)},
+            {"BLOCK": (512, 256, 1024, 128, 64, 32), "BLOCKS": (528, 1056, 264, 2112, 12, 3), "WARPS": (32, 16, 8, 4, 1)},
             {"BLOCK": 32, "BLOCKS": 12, "WARPS": 8},
             {"BLOCK": 1024, "BLOCKS": 264},
             not_on_cpu=NO_BLOCKS_BACKWARD,

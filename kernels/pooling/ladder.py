@@ -13,9 +13,9 @@ import numpy as np
 
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
-from kernels.model.launch import WARP, ceil, launch
+from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, index_rules, shared_rules
+from kernels.model.rules import MAX_SHARED, index_rules, shared_rules
 from kernels.model.rung import Cost, Ladder, Rung
 from kernels.model.zero import zero
 from kernels.pooling import cpu, library, reference
@@ -346,11 +346,12 @@ def _build_global_warp(source: str):
 
 def build_global_tile(s: GlobalShape, tiles: Tiles) -> Program:
     args = "x", "y", np.int32(s.planes), np.int32(s.area)
-    grid, shared = (ceil(s.planes, tiles["PLANES"]),), FLOAT * tiles["PLANES"] * s.area
+    planes, threads = tiles["PLANES"], tiles["PLANES"] * tiles["SHARE"]
+    grid, shared = (ceil(s.planes, planes),), FLOAT * planes * s.area
     step = launch(
         "pooling/15_global_tile.cu",
         grid,
-        tiles["BLOCK"],
+        threads,
         args,
         cpu.global_warp,
         tiles,
@@ -379,13 +380,10 @@ def global_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
 
 
 def tile_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
-    """Yields the rules of a tile of planes in shared memory, which a block's threads share equally."""
-    block, planes = tiles["BLOCK"], tiles["PLANES"]
-    yield from index_rules({"N*C": s.planes}, planes)
+    """Yields the rules of a tile of planes in shared memory."""
+    yield from index_rules({"N*C": s.planes}, tiles["PLANES"])
     yield from index_rules({"H*W": s.area}, 0)
-    if not planes <= block <= WARP * planes:
-        yield broken("PLANES <= BLOCK <= 32*PLANES", f"{planes}, {block}")
-    yield from shared_rules("4*PLANES*H*W", FLOAT * planes * s.area, MAX_SHARED)
+    yield from shared_rules("4*PLANES*H*W", FLOAT * tiles["PLANES"] * s.area, MAX_SHARED)
 
 
 def spread_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
@@ -462,8 +460,8 @@ GLOBAL_AVG_POOL = Ladder(
             cost=global_cost,
             rules=tile_rules,
             tolerance=TOLERANCE,
-            tiles={"BLOCK": (128, 256, 512, 64, 32), "PLANES": (64, 32, 128, 16, 8, 4)},
-            sets=({"BLOCK": 128, "PLANES": 4},),
+            tiles={"PLANES": (64, 32, 128), "SHARE": (2, 1, 4, 8)},
+            sets=({"PLANES": 32},),
             no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),

@@ -9,11 +9,11 @@
 // stay there, and their write to HBM is not part of this kernel's time.
 // What limits it: HBM.
 //
-// Launch: grid ceil(planes / PLANES), block BLOCK, shared memory 4 *
-// PLANES * area bytes. PLANES is a multiple of 4. BLOCK and PLANES are
-// defines, BLOCK a multiple of PLANES.
+// Launch: grid ceil(planes / PLANES), block PLANES * SHARE, shared
+// memory 4 * PLANES * area bytes. PLANES and SHARE are defines, PLANES
+// a multiple of 32, SHARE a power of two up to 32.
 
-constexpr int SHARE = BLOCK / PLANES;  // lanes of a plane, at most 32
+constexpr int BLOCK = PLANES * SHARE;
 
 extern "C" __global__ void __launch_bounds__(BLOCK) global_tile(
     const float* __restrict__ x,  // [planes, area], planes = N * C
