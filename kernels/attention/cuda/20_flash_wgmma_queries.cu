@@ -141,10 +141,9 @@ __launch_bounds__(THREADS, 1) flash_wgmma_queries(
     }
     Sums s, ds;
     Factor left;
-    begin_products();
     begin_scores(s, q, k);           // S = Q K^T
     begin_scores(ds, out, k + TILE);  // dP = dO V^T
-    wait_products<1>();  // S is complete, and the dQ of the tile before
+    wait_sums<1>(s);  // S, and the dQ of the tile before
     if (last >= 0) ring.release(last);
 #pragma unroll
     for (int n = 0; n < ROWS / 8; ++n)
@@ -160,18 +159,17 @@ __launch_bounds__(THREADS, 1) flash_wgmma_queries(
           int query = lane_query + e / 2 * 8;
           if (key >= visible_keys(query, N, causal)) s[n][e] = 0;
         }
-    wait_products<0>();  // dP
+    wait_sums<0>(ds);  // dP
 #pragma unroll
     for (int n = 0; n < ROWS / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         ds[n][e] = s[n][e] * (ds[n][e] - (e / 2 ? row_d.y : row_d.x));
     round_sums(left, ds);
-    begin_products();
     begin_sums(dq, left, k, last >= 0);  // dS K
     last = ring.stage;
     ring.next();
   }
-  wait_products<0>();
+  wait_sums<0>(dq);
   store_rows(dQ + rows, dq, N - warp_query, d, scale);
 }

@@ -110,10 +110,9 @@ __launch_bounds__(THREADS, 1) flash_wgmma_keys(
     wait(ring.full + ring.stage, ring.parity);
     Sums s, dp, p, ds;
     Factor left_p, left_ds;
-    begin_products();
     begin_scores(s, k, q);          // S^T = K Q^T
     begin_scores(dp, v, q + TILE);  // dP^T = V dO^T
-    wait_products<1>();  // S is complete, and all of the tile before
+    wait_sums<1>(s);  // S, and all of the tile before
     if (last >= 0) ring.release(last);
 #pragma unroll
     for (int n = 0; n < ROWS / 8; ++n) {
@@ -132,9 +131,8 @@ __launch_bounds__(THREADS, 1) flash_wgmma_keys(
           if (query < lane_key + e / 2 * 8) p[n][e] = 0;
         }
     round_sums(left_p, p);
-    begin_products();
     begin_sums(dv, left_p, q + TILE, last >= 0);  // P^T dO
-    wait_products<1>();  // dP
+    wait_sums<1>(dp);  // dP
 #pragma unroll
     for (int n = 0; n < ROWS / 8; ++n) {
       float2 both = *(const float2*)(rowdot + n * 8);
@@ -143,12 +141,12 @@ __launch_bounds__(THREADS, 1) flash_wgmma_keys(
         ds[n][e] = p[n][e] * (dp[n][e] - (e % 2 ? both.y : both.x));
     }
     round_sums(left_ds, ds);
-    begin_products();
     begin_sums(dk, left_ds, q, last >= 0);  // dS^T Q
     last = ring.stage;
     ring.next();
   }
-  wait_products<0>();
+  wait_sums<0>(dk);
+  pin(dv);
   size_t rows = ((size_t)head * N + block_key + warp_row) * d;
   int rows_left = N - block_key - warp_row;
   store_rows(dK + rows, dk, rows_left, d, scale);

@@ -55,9 +55,29 @@ __device__ inline void multiply(Sums& sums, const unsigned (&left)[4],
         "l"(right), "r"(add), "n"(ALONG_COLUMNS));
 }
 
+// The compiler moves no calculation with these registers across such a
+// line. They must not change between the fence of the products and
+// their end.
+__device__ inline void pin(float& x) { asm volatile("" : "+f"(x)); }
+__device__ inline void pin(unsigned& x) { asm volatile("" : "+r"(x)); }
+template <typename T, int N>
+__device__ inline void pin(T (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) pin(x[i]);
+}
+
+// Waits until at most PENDING groups are incomplete. Then these sums
+// may be used.
+template <int PENDING>
+__device__ inline void wait_sums(Sums& sums) {
+  wait_products<PENDING>();
+  pin(sums);
+}
+
 // Begins s = own x passing^T.
 __device__ inline void begin_scores(Sums& s, const Factor& own,
                                     const Half* passing) {
+  begin_products();
 #pragma unroll
   for (int k = 0; k < DP / 16; ++k)
     multiply<0>(s, own[k], descriptor(passing + k * 16, 0), k > 0);
@@ -65,8 +85,10 @@ __device__ inline void begin_scores(Sums& s, const Factor& own,
 }
 
 // Begins sums = left x passing, plus sums if `add` is not 0.
-__device__ inline void begin_sums(Sums& sums, const Factor& left,
+__device__ inline void begin_sums(Sums& sums, Factor& left,
                                   const Half* passing, int add) {
+  pin(sums), pin(left);
+  begin_products();
 #pragma unroll
   for (int k = 0; k < ROWS / 16; ++k)
     multiply<1>(sums, left[k], descriptor(passing + k * 16 * DP, 0),
