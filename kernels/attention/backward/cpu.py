@@ -126,7 +126,7 @@ def flash_queries(br: int, bc: int, rounded: bool = False):
 
 
 def dots_and_queries(br: int, bc: int):
-    """Returns a function like 20_flash_wgmma_queries.cu: D, then dQ as flash_queries(..., rounded=True)."""
+    """Returns a function like 24_flash_wgmma_queries.cu: D, then dQ as flash_queries(..., rounded=True)."""
     queries = flash_queries(br, bc, rounded=True)
 
     def compute(Q, K, V, dO, O, L, D, dQ, N, d, scale, causal) -> None:

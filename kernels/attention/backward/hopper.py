@@ -60,8 +60,8 @@ def build(s: BackwardShape, tiles: Tiles) -> Program:
     dots_and_queries = cpu.dots_and_queries(OWN, ROWS)
     keys = cpu.flash_keys(ROWS, OWN, rounded=True)
     steps = (
-        _launch(s, tiles, "20_flash_wgmma_queries", 0, dots_and_queries, "O", "L", "D", "dQ"),
-        _launch(s, tiles, "21_flash_wgmma_keys", 8 * ROWS, keys, "L", "D", "dK", "dV"),
+        _launch(s, tiles, "24_flash_wgmma_queries", 0, dots_and_queries, "O", "L", "D", "dQ"),
+        _launch(s, tiles, "25_flash_wgmma_keys", 8 * ROWS, keys, "L", "D", "dK", "dV"),
     )
     return Program(common.buffers(s), steps)
 
