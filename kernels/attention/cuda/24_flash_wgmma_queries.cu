@@ -2,12 +2,12 @@
 // row sums D.
 //
 // Idea: a producer warp lets the copy engine (TMA) fill a ring of
-// tiles of K and V. Each consumer warpgroup owns 64 queries, with Q and
-// dO in registers. wgmma computes S = Q K^T and dP = dO V^T at the same
-// time: while dP is computed, the lanes compute P from S. dS lies in
-// registers as the left factor of dQ += dS K. The rows of dO are in
-// registers, so D = rowsum(dO * O) costs one read of O and no kernel of
-// its own. D is stored for the kernel of dK and dV.
+// tiles of K and V. Each consumer warpgroup owns 64 queries. wgmma
+// computes S = Q K^T and dP = dO V^T: while dP is computed, the lanes
+// compute P from S. dS lies in registers as the left factor of dQ += dS
+// K. The rows of dO are in shared memory, so D = rowsum(dO * O) costs
+// one read of O and no kernel of its own. D is stored for the kernel of
+// dK and dV.
 // What limits it: exponentials and products alternate in a warpgroup.
 // Only the other warpgroups fill the gaps.
 //
@@ -35,8 +35,9 @@ __device__ inline float2 numbers(unsigned both) {
 }
 
 // Returns the lane's rows of D: [0] of row l / 4, [1] of the row 8
-// below. O is the warp's 16 rows, of which `rows_left` exist.
-__device__ inline float2 row_dots(const Factor& out, const Half* O,
+// below. `out` is the warp's 16 rows of the tile of dO, swizzled as the
+// map says. O is the same rows, of which `rows_left` exist.
+__device__ inline float2 row_dots(const Half* out, const Half* O,
                                   int rows_left, int d) {
   int lane = threadIdx.x % 32;
   float dots[2] = {};
@@ -47,7 +48,8 @@ __device__ inline float2 row_dots(const Factor& out, const Half* O,
       int row = e % 2 * 8 + lane / 4;
       int col = k * 16 + e / 2 * 8 + lane % 4 * 2;
       if (row >= rows_left || col >= d) continue;
-      float2 a = numbers(out[k][e]);
+      int place = row * DP + (col ^ row % 8 * 8);
+      float2 a = numbers(*(const unsigned*)&out[place]);
       float2 b = numbers(*(const unsigned*)&O[(size_t)row * d + col]);
       dots[e % 2] += a.x * b.x + a.y * b.y;
     }
@@ -109,11 +111,9 @@ __launch_bounds__(THREADS, 1) flash_wgmma_queries(
   int warp_query = block_query + warp_row;
   int lane_query = warp_query + threadIdx.x % 32 / 4;
   size_t rows = ((size_t)head * N + warp_query) * d;
-  Factor q, out;
   wait(ring.own(), 0);
-  load_own(q, tile_q + warp_row * DP);
-  load_own(out, tile_do + warp_row * DP);
-  float2 row_d = row_dots(out, O + rows, N - warp_query, d);
+  float2 row_d = row_dots(tile_do + warp_row * DP, O + rows,
+                          N - warp_query, d);
   float row_l[2];
 #pragma unroll
   for (int lower = 0; lower < 2; ++lower) {
@@ -124,6 +124,8 @@ __launch_bounds__(THREADS, 1) flash_wgmma_queries(
       D[at] = lower ? row_d.y : row_d.x;
   }
 
+  const Half* q = tile_q + warpgroup * TILE;     // [64, DP]
+  const Half* out = tile_do + warpgroup * TILE;  // [64, DP]
   Sums dq;
   float factor = scale * LOG2E;  // for powers of 2
   // Keys that the group's first query sees, and that its last one sees.
@@ -141,7 +143,7 @@ __launch_bounds__(THREADS, 1) flash_wgmma_queries(
     }
     Sums s, ds;
     Factor left;
-    begin_scores(s, q, k);           // S = Q K^T
+    begin_scores(s, q, k);             // S = Q K^T
     begin_scores(ds, out, k + TILE);  // dP = dO V^T
     wait_sums<1>(s);  // S, and the dQ of the tile before
     if (last >= 0) ring.release(last);

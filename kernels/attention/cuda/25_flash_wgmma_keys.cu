@@ -2,10 +2,9 @@
 //
 // Idea: a producer warp lets the copy engine (TMA) fill a ring of
 // tiles of Q and dO. Its lanes copy L and D of the same queries. Each
-// consumer warpgroup owns 64 keys, with K and V in registers. wgmma
-// computes S^T = K Q^T and dP^T = V dO^T, so each row is a key. P^T and
-// dS^T lie in registers as left factors of dV += P^T dO and dK +=
-// dS^T Q. The lanes compute P while dP is computed, and dS while dV is.
+// consumer warpgroup owns 64 keys. wgmma computes S^T = K Q^T and dP^T
+// = V dO^T, so each row is a key. P^T and dS^T lie in registers as left
+// factors of dV += P^T dO and dK += dS^T Q. The lanes compute P while dP is computed, and dS while dV is.
 // What limits it: four products and an exponential for each element
 // of S. The kernel of dQ computes two of the products again.
 //
@@ -87,10 +86,9 @@ __launch_bounds__(THREADS, 1) flash_wgmma_keys(
   int warp_row = threadIdx.x / 32 * 16;  // in the tile
   int lane_key = block_key + warp_row + threadIdx.x % 32 / 4;
   int lane_col = threadIdx.x % 4 * 2;  // the first of the lane's queries
-  Factor k, v;
+  const Half* k = tile_k + warpgroup * TILE;  // [64, DP]
+  const Half* v = tile_v + warpgroup * TILE;  // [64, DP]
   wait(ring.own(), 0);
-  load_own(k, tile_k + warp_row * DP);
-  load_own(v, tile_v + warp_row * DP);
 
   Sums dk, dv;
   float factor = scale * LOG2E;  // for powers of 2

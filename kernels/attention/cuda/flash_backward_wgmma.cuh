@@ -7,7 +7,6 @@
 // of row l / 4, then the same columns 8 rows below.
 
 #include "../../cuda/hopper.cuh"
-#include "../../cuda/mma.cuh"
 #include "attention.cuh"
 #include "halves.cuh"
 
@@ -35,10 +34,25 @@ __device__ inline void load_rows(Half* tile, const TensorMap* map,
       : "memory");
 }
 
+// s = a [64, 16] x b [16, 64], plus s if `add` is not 0. Rows of both
+// factors in shared memory are along the sum.
+__device__ inline void multiply_scores(Sums& s, unsigned long long a,
+                                       unsigned long long b, int add) {
+  asm volatile(
+      "{\n.reg .pred add;\n"
+      "setp.ne.b32 add, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." AB_TYPE
+      "." AB_TYPE " "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+      "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, add, 1, 1, 0, 0;\n}"
+      : SUMS_32(s, 0)
+      : "l"(a), "l"(b), "r"(add));
+}
+
 // sums = left [64, 16] x right [16, 64], plus sums if `add` is not 0.
-// Rows of `right` are along its 64 columns if ALONG_COLUMNS is 1, else
-// along its 16 rows.
-template <int ALONG_COLUMNS>
+// `left` is in registers. Rows of `right` are along its columns.
 __device__ inline void multiply(Sums& sums, const unsigned (&left)[4],
                                 unsigned long long right, int add) {
   asm volatile(
@@ -49,10 +63,10 @@ __device__ inline void multiply(Sums& sums, const unsigned (&left)[4],
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
       "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
       "%24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, %36, add, 1, 1, %38;\n}"
+      "{%32, %33, %34, %35}, %36, add, 1, 1, 1;\n}"
       : SUMS_32(sums, 0)
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]),
-        "l"(right), "r"(add), "n"(ALONG_COLUMNS));
+        "l"(right), "r"(add));
 }
 
 // The compiler moves no calculation with these registers across such a
@@ -75,12 +89,13 @@ __device__ inline void wait_sums(Sums& sums) {
 }
 
 // Begins s = own x passing^T.
-__device__ inline void begin_scores(Sums& s, const Factor& own,
+__device__ inline void begin_scores(Sums& s, const Half* own,
                                     const Half* passing) {
   begin_products();
 #pragma unroll
   for (int k = 0; k < DP / 16; ++k)
-    multiply<0>(s, own[k], descriptor(passing + k * 16, 0), k > 0);
+    multiply_scores(s, descriptor(own + k * 16, 0),
+                    descriptor(passing + k * 16, 0), k > 0);
   close_products();
 }
 
@@ -91,18 +106,9 @@ __device__ inline void begin_sums(Sums& sums, Factor& left,
   begin_products();
 #pragma unroll
   for (int k = 0; k < ROWS / 16; ++k)
-    multiply<1>(sums, left[k], descriptor(passing + k * 16 * DP, 0),
-                k > 0 || add);
+    multiply(sums, left[k], descriptor(passing + k * 16 * DP, 0),
+             k > 0 || add);
   close_products();
-}
-
-// Loads the warp's 16 rows of a tile, swizzled as the map says.
-__device__ inline void load_own(Factor& own, const Half* warp_rows) {
-  int row = threadIdx.x % 16, piece = threadIdx.x % 32 / 16;
-#pragma unroll
-  for (int k = 0; k < DP / 16; ++k)
-    load_matrices(own[k], warp_rows + row * DP +
-                              ((2 * k + piece) ^ row % 8) * 8);
 }
 
 // Rounds s to 16 bits: the left factor of a product.

@@ -183,7 +183,7 @@ FAULTS = {  # what is wrong: (rung, entry, original code, faulty code)
     "powers of e": (MMA, "flash_mma_queries", "float factor = scale * LOG2E;", "float factor = scale;"),
     "hidden keys on tensor cores": (MMA, "flash_mma_keys", "+ e % 2 < key) weight = 0;", "+ e % 2 < key - 1) weight = 0;"),
     "P instead of dS": (MMA, "flash_mma_keys", "as_factor(left, ds, 2 * n);", "as_factor(left, p, 2 * n);"),
-    "the rows of O of another warp": (HOPPER, "flash_wgmma_queries", "row_dots(out, O + rows,", "row_dots(out, O + rows + 8 * d,"),
+    "the rows of O of another warp": (HOPPER, "flash_wgmma_queries", "tile_do + warp_row * DP, O + rows,", "tile_do + warp_row * DP, O + rows + 8 * d,"),
     "hidden keys by wgmma": (HOPPER, "flash_wgmma_queries", "key >= visible_keys(query", "key > visible_keys(query"),
     "a stage released too early": (HOPPER, "flash_wgmma_keys", "if (last >= 0) ring.release(last);", "ring.release(ring.stage);"),
     "the sums of the first tile": (HOPPER, "flash_wgmma_keys", "left_ds, q, last >= 0", "left_ds, q, 0"),
