@@ -255,7 +255,7 @@ ATTENTION_BACKWARD = tuple(
             ),
             _attention_backward("flash-mma", _EIGHTS.with_(dtype="fp16"), *_MMA, Bc=64, WM=16),
             _attention_backward("flash-wgmma", _EIGHTS.with_(dtype="fp16")),
-            _attention_backward("flash-wgmma", _EIGHTS.with_(dtype="bf16", causal=1), STAGES=3),
+            _attention_backward("flash-wgmma", _EIGHTS.with_(dtype="bf16", causal=1), STAGES=2),
         )
     }.values()
 )

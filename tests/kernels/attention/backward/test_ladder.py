@@ -32,7 +32,7 @@ ATOMIC = "flash"
 SMALL = {  # many tiles in both directions
     "naive": {"TILE": 8}, "recompute": {"BLOCK": 128}, "flash": {"Br": 8, "Bc": 16},
     "flash-two-kernels": {"Br": 8, "Bc": 16}, MMA: {"Br": 16, "Bc": 16, "WM": 16},
-    HOPPER: {"STAGES": 3},
+    HOPPER: {"STAGES": 2},
 }  # fmt: skip
 TOY = BackwardShape(1, 1, 8, 4)
 # Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
