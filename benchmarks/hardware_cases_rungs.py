@@ -290,6 +290,8 @@ ATTENTION_BACKWARD = tuple(
                 "flash-mma", _CAUSAL.with_(dtype="bf16"), "row_dots", *_MMA, Br=16, Bc=16, WM=16
             ),
             _attention_backward("flash-mma", _EIGHTS.with_(dtype="fp16"), *_MMA, Bc=64, WM=16),
+            _attention_backward("flash-wgmma", _EIGHTS.with_(dtype="fp16")),
+            _attention_backward("flash-wgmma", _EIGHTS.with_(dtype="bf16", causal=1), STAGES=2),
         )
     }.values()
 )

@@ -271,11 +271,23 @@ def _softmax_long():
 
 
 def _elementwise():
-    for ladder in elementwise_ladder.LADDERS:
+    """Yields the layers without a bias."""
+    return _of_maps(ladder for ladder in elementwise_ladder.LADDERS if not ladder.name.startswith("bias"))
+
+
+def _bias():
+    return _of_maps(ladder for ladder in elementwise_ladder.LADDERS if ladder.name.startswith("bias"))
+
+
+def _of_maps(ladders):
+    """Yields all shapes for each rung; one only for those whose kernels are another rung's with one float4 per thread."""
+    for ladder in ladders:
         named = [(name, values) for name, values in ELEMENTWISE_FIELDS.items() if hasattr(ladder.shape, name)]
         options = [{name: value} for name, values in named for value in values] or [{}]
         swept, *others = ([ladder.shape(*extents, **fields) for fields in options] for extents in ELEMENTWISE)
-        yield from ((rung, swept, chain(*others)) for rung in ladder.rungs if not rung.library)
+        for rung in ladder.rungs:
+            if not rung.library:
+                yield rung, swept, () if rung.name.endswith("/one-float4") else chain(*others)
 
 
 def _optimizer():
@@ -336,6 +348,7 @@ RUNS = {
     "softmax": _softmax,
     "softmax-long": _softmax_long,
     "elementwise": _elementwise,
+    "bias": _bias,
     "optimizer": _optimizer,
     "cross-entropy": _cross_entropy,
     "linear": _linear,

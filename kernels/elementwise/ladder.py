@@ -52,6 +52,7 @@ from kernels.model.zero import zero
 BLOCKS = {"BLOCK": (256, 128, 512, 64, 32)}
 WIDE = BLOCKS | {"PER": (4, 2, 8, 1)}  # float4 of a thread
 SUMS = BLOCKS | {"PER": (8, 4, 16, 2)}  # elements of a thread that are loaded at once
+ONE = {"BLOCK": (128, 256, 512, 64, 32)}  # threads with one float4 each: the fastest first
 SMALL, WIDE_SMALL, SUMS_SMALL = {"BLOCK": 32}, {"BLOCK": 32, "PER": 1}, {"BLOCK": 32, "PER": 2}
 MAX_COLUMNS = 64  # channels of a block whose threads read along the channels
 FINAL_COLUMNS = 8  # of the launch that adds up the sums of the parts
@@ -107,6 +108,17 @@ def _wide(source: str, s: MapsShape, tiles: Tiles, args: tuple, function, **defi
     grid = (ceil(s.elements, 4 * tiles["BLOCK"] * tiles["PER"]),)
     args = *args, np.int32(s.elements)
     return launch(f"elementwise/{source}.cu", grid, tiles["BLOCK"], args, function, {**tiles, **defines})
+
+
+def _single(build: Callable[[Any, Tiles], Program]) -> Callable[[Any, Tiles], Program]:
+    """Returns the builder of a rung whose threads compute one float4 each."""
+    return lambda s, tiles: build(s, tiles | {"PER": 1})
+
+
+ONE_TITLE = mark("one float4 per thread")
+ONE_IDEA = mark(
+    "Four times as many threads, each with one load of 16 bytes. The multiprocessor keeps as many bytes in flight, from more warps."
+)
 
 
 def _torch(ladder: str, title: str, idea: str, buffers, bind, rule=no_rules, tolerance=TOLERANCE) -> Rung:
@@ -175,6 +187,7 @@ RELU = Ladder(
             mark("A thread loads several float4 (16 bytes) before it uses the first."),
             build_relu_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
+        RELU_RUNG("one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_float4), rules, ONE, SMALL, not_on_cpu=SAME_ON_CPU),
         _torch("relu", mark("PyTorch ReLU"), mark("torch.clamp_min(x, 0), which torch.relu calls."), relu_buffers, library.Relu, only_y),
     ),
 )  # fmt: skip
@@ -233,6 +246,10 @@ RELU_BACKWARD = Ladder(
             mark("A thread loads several float4 of dy, and what was kept of them, before it uses the first."),
             build_relu_backward_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
+        RELU_BACKWARD_RUNG(
+            "one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_backward_float4), rules, ONE, SMALL,
+            not_on_cpu=SAME_ON_CPU,
+        ),
         _torch(
             "relu-backward", mark("PyTorch’s gradient of ReLU"),
             mark("threshold_backward, which PyTorch’s autograd calls. It reads y."),
@@ -283,6 +300,10 @@ GELU = Ladder(
             mark("A thread loads several float4 (16 bytes) before it uses the first."),
             _gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu), rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
         ),
+        GELU_RUNG(
+            "one-float4", ONE_TITLE, ONE_IDEA, _single(_gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu)), rules, ONE,
+            SMALL, not_on_cpu=SAME_ON_CPU,
+        ),
         _torch(
             "gelu", mark("PyTorch GELU"), mark("torch.nn.functional.gelu: exact, or approximated by tanh."),
             gelu_buffers, library.Gelu, tolerance=GELU_TOLERANCE,
@@ -312,6 +333,11 @@ GELU_BACKWARD = Ladder(
             mark("float4, several per thread"),
             mark("A thread loads several float4 of dy and of x before it uses the first."),
             _gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward), rules, WIDE, WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
+        ),
+        GELU_BACKWARD_RUNG(
+            "one-float4", ONE_TITLE, ONE_IDEA,
+            _single(_gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward)), rules, ONE, SMALL,
             not_on_cpu=SAME_ON_CPU,
         ),
         _torch(
@@ -383,10 +409,11 @@ def columns_of(s: BiasShape, block: int) -> int:
 
 
 def part_of(s: BiasShape, tiles: Tiles) -> int:
-    """Returns how many indices (n, p, q) a block adds up: whole turns of its threads, and about PARTS blocks in all."""
+    """Returns how many indices (n, p, q) a block adds up: whole turns of its threads, and about BLOCKS blocks in all, or
+    PARTS if that is no tile size."""
     columns = columns_of(s, tiles["BLOCK"])
     turn = tiles["BLOCK"] // columns * tiles["PER"]
-    parts = max(1, min(PARTS // ceil(s.C, columns), MAX_GRID_YZ))
+    parts = max(1, min(tiles.get("BLOCKS", PARTS) // ceil(s.C, columns), MAX_GRID_YZ))
     return turn * ceil(ceil(s.per_channel, parts), turn)
 
 
@@ -395,7 +422,8 @@ def _sums(
 ):
     args = *names, struct(s.C, inner), *(np.int32(v) for v in (columns, count, part))
     grid = ceil(s.C, columns), ceil(count, part)
-    step = launch(f"elementwise/{source}.cu", grid, tiles["BLOCK"], args, function, tiles)
+    defines = {name: tiles[name] for name in SUMS}
+    step = launch(f"elementwise/{source}.cu", grid, tiles["BLOCK"], args, function, defines)
     return replace(step, label=label)
 
 
@@ -413,15 +441,20 @@ def build_block(s: BiasShape, tiles: Tiles) -> Program:
     return Program(bias_backward_buffers(s), (zero("db", s.C), step))
 
 
-def build_two_launches(s: BiasShape, tiles: Tiles) -> Program:
-    """Returns two launches of one kernel: dy to a sum per part, then these sums to db."""
-    columns, part, source = columns_of(s, tiles["BLOCK"]), part_of(s, tiles), "12_bias_backward_sums"
-    parts, function = ceil(s.per_channel, part), cpu.bias_backward_sums
-    steps = (
-        _sums(source, ("dy", "sums"), s, tiles, function, columns, s.inner, s.per_channel, part, label=PART_SUMS),
-        _sums(source, ("sums", "db"), s, tiles, function, min(FINAL_COLUMNS, s.C), 1, parts, parts, label=TOTALS),
-    )  # fmt: skip
-    return Program((*bias_backward_buffers(s), Buffer("sums", WORKSPACE, (parts, s.C))), steps)
+def _two_launches(source: str, label: str = "") -> Callable[[BiasShape, Tiles], Program]:
+    """Returns the builder of two launches of a kernel. `label` is before the names of both."""
+
+    def build(s: BiasShape, tiles: Tiles) -> Program:
+        """Returns two launches of one kernel: dy to a sum per part, then these sums to db."""
+        columns, part = columns_of(s, tiles["BLOCK"]), part_of(s, tiles)
+        parts, function = ceil(s.per_channel, part), cpu.bias_backward_sums
+        steps = (
+            _sums(source, ("dy", "sums"), s, tiles, function, columns, s.inner, s.per_channel, part, label=label + PART_SUMS),
+            _sums(source, ("sums", "db"), s, tiles, function, min(FINAL_COLUMNS, s.C), 1, parts, parts, label=label + TOTALS),
+        )  # fmt: skip
+        return Program((*bias_backward_buffers(s), Buffer("sums", WORKSPACE, (parts, s.C))), steps)
+
+    return build
 
 
 PART_SUMS, TOTALS = "sums of parts", "sums of sums"
@@ -451,7 +484,18 @@ BIAS_BACKWARD = Ladder(
             "two-launches",
             mark("two launches, no atomics"),
             mark("The first launch stores a sum per part, the second adds these up. Every run gives the same bits."),
-            build_two_launches, rules, SUMS, SUMS_SMALL, cpu_title=mark("sums of parts, then their sum"), cpu_tiles=("BLOCK", "PER"),
+            _two_launches("12_bias_backward_sums"), rules, SUMS, SUMS_SMALL,
+            cpu_title=mark("sums of parts, then their sum"), cpu_tiles=("BLOCK", "PER"),
+        ),
+        BIAS_BACKWARD_RUNG(
+            "streaming",
+            mark("two launches, streaming loads"),
+            mark(
+                "Loads marked as streaming leave the L2 first. Lines that an earlier kernel wrote stay there and need "
+                "not be written to memory meanwhile."
+            ),
+            _two_launches("23_bias_backward_streaming", "streaming "), rules, SUMS | {"BLOCKS": (PARTS, 528, 264, 2112)}, SUMS_SMALL,
+            not_on_cpu=mark("a processor’s caches take no such hint from NumPy; without it these are sums of parts"),
         ),
         _torch(
             "bias-backward", mark("PyTorch sum"), mark("torch.sum over every axis but the channel’s."),

@@ -253,3 +253,9 @@ def backward_apply_nhwc(dy, x, gamma, mean, invstd, dgamma, dbeta, dx, pixels, p
 def sum_partials(partial, sums, parts, N) -> None:
     """Add up the rows of partial [parts, N]."""
     partial.sum(axis=0, out=sums)
+
+
+def sum_partials_pair(partial_gamma, partial_beta, dgamma, dbeta, parts, N) -> None:
+    """Add up the rows of both [parts, N]."""
+    sum_partials(partial_gamma, dgamma, parts, N)
+    sum_partials(partial_beta, dbeta, parts, N)

@@ -8,7 +8,7 @@ from functools import partial
 
 from kernels.i18n import mark
 from kernels.model.launch import ceil, launch
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program, Tiles
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, LibraryCall, Program, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.norm import cpu, library, reference
 from kernels.norm.common import (
@@ -342,13 +342,29 @@ def build_backward_split(s: MapsShape, tiles: Tiles) -> Program:
 
 
 def build_backward_split_nhwc(s: MapsShape, tiles: Tiles) -> Program:
+    parts = nhwc_parts(s, tiles, "bn_backward_partial_nhwc")[2]
+    return _backward_nhwc(s, tiles, *(sum_partials(name, parts, s.C) for name in ("gamma", "beta")))
+
+
+def build_backward_nhwc_pair(s: MapsShape, tiles: Tiles) -> Program:
+    parts = nhwc_parts(s, tiles, "bn_backward_partial_nhwc")[2]
+    args = "partial_gamma", "partial_beta", "dgamma", "dbeta", *ints(parts, s.C)
+    grid, warps = (ceil(s.C, 32), 2), tiles["WARPS"]
+    source = "norm/31_sum_partials_pair.cu"
+    return _backward_nhwc(
+        s, tiles, launch(source, grid, (32, warps), args, cpu.sum_partials_pair, {"WARPS": warps})
+    )
+
+
+def _backward_nhwc(s: MapsShape, tiles: Tiles, *totals: Launch) -> Program:
+    """Returns the program with these launches between the partial sums and dx."""
     defines, columns, parts, per_part = nhwc_parts(s, tiles, "bn_backward_partial_nhwc")
     grid, block, sizes = (columns, parts), (defines["TX"], defines["TY"]), ints(s.count, per_part, s.C)
     sums = "dy", "x", "mean", "invstd", "partial_gamma", "partial_beta", *sizes
     apply = "dy", "x", "gamma", "mean", "invstd", "dgamma", "dbeta", "dx", *sizes
     steps = (
         launch("norm/15_bn_backward_partial_nhwc.cu", grid, block, sums, cpu.backward_partial_nhwc, defines),
-        *(sum_partials(name, parts, s.C) for name in ("gamma", "beta")),
+        *totals,
         launch("norm/16_bn_backward_apply_nhwc.cu", grid, block, apply, cpu.backward_apply_nhwc, defines),
     )
     partials = (Buffer(f"partial_{name}", WORKSPACE, (parts, s.C)) for name in ("gamma", "beta"))
@@ -418,6 +434,17 @@ BATCH_NORM_BACKWARD = Ladder(
             {"BLOCK": WHOLE_WARPS, "BLOCKS": GRIDS},
             {"BLOCK": 32, "BLOCKS": 12},
             {"BLOCK": 512},
+            not_on_cpu=NO_BLOCKS_BACKWARD,
+        ),
+        _backward(
+            "split-nhwc-one-sum",
+            mark("both sums in one launch, NHWC"),
+            mark("The parts of dgamma and dbeta are added up in one launch, by 32 warps in each block."),
+            build_backward_nhwc_pair,
+            in_nhwc,
+            {"BLOCK": (512, 256, 1024, 128, 64, 32), "BLOCKS": (528, 1056, 264, 2112, 12, 3), "WARPS": (32, 16, 8, 4, 1)},
+            {"BLOCK": 32, "BLOCKS": 12, "WARPS": 8},
+            {"BLOCK": 1024, "BLOCKS": 264},
             not_on_cpu=NO_BLOCKS_BACKWARD,
         ),
         library_rung(

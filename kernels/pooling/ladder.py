@@ -15,7 +15,7 @@ from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import index_rules
+from kernels.model.rules import MAX_SHARED, index_rules, shared_rules
 from kernels.model.rung import Cost, Ladder, Rung
 from kernels.model.zero import zero
 from kernels.pooling import cpu, library, reference
@@ -52,6 +52,7 @@ from kernels.pooling.shape import (
 BLOCK_TILES = {"BLOCK": BLOCKS}
 PATCH_TILES = {"BLOCK": BLOCKS, "HIGH": HIGH, "WIDE": WIDE}
 PATCH_SETS = ({}, {"BLOCK": 128, "HIGH": 2}, {"HIGH": 1, "WIDE": 1}, {"WIDE": 8})
+FLOAT = 4  # bytes
 SERIAL = 512  # terms of one sum whose roundings the tolerance allows
 MAX, MAX_BACKWARD = ("x", "y", "index"), ("dy", "index", "dx")
 AVG, AVG_BACKWARD = ("x", "y"), ("dy", "dx")
@@ -324,19 +325,37 @@ def build_global_plane(s: GlobalShape, tiles: Tiles) -> Program:
     )
 
 
-def build_global_warp(s: GlobalShape, tiles: Tiles) -> Program:
+def _build_global_warp(source: str):
+    def build(s: GlobalShape, tiles: Tiles) -> Program:
+        args = "x", "y", np.int32(s.planes), np.int32(s.area)
+        grid = (ceil(s.planes, tiles["WARPS"] * tiles["PLANES"]),)
+        defines = {**tiles, "VECTOR": 1 if s.area % 4 else 4}
+        step = launch(
+            f"pooling/{source}.cu",
+            grid,
+            32 * tiles["WARPS"],
+            args,
+            cpu.global_warp,
+            defines,
+            cpu_name="few_planes",
+        )
+        return Program(global_buffers(s), (step,))
+
+    return build
+
+
+def build_global_tile(s: GlobalShape, tiles: Tiles) -> Program:
     args = "x", "y", np.int32(s.planes), np.int32(s.area)
-    grid, defines = (
-        (ceil(s.planes, tiles["WARPS"] * tiles["PLANES"]),),
-        {**tiles, "VECTOR": 1 if s.area % 4 else 4},
-    )
+    planes, threads = tiles["PLANES"], tiles["PLANES"] * tiles["SHARE"]
+    grid, shared = (ceil(s.planes, planes),), FLOAT * planes * s.area
     step = launch(
-        "pooling/12_global_warp.cu",
+        "pooling/15_global_tile.cu",
         grid,
-        32 * tiles["WARPS"],
+        threads,
         args,
         cpu.global_warp,
-        defines,
+        tiles,
+        shared,
         cpu_name="few_planes",
     )
     return Program(global_buffers(s), (step,))
@@ -358,6 +377,13 @@ def global_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
     threads = tiles.get("BLOCK", 0) or tiles["WARPS"] * tiles["PLANES"]
     yield from index_rules({"N*C": s.planes}, threads)
     yield from index_rules({"H*W": s.area}, 128)
+
+
+def tile_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules of a tile of planes in shared memory."""
+    yield from index_rules({"N*C": s.planes}, tiles["PLANES"])
+    yield from index_rules({"H*W": s.area}, 0)
+    yield from shared_rules("4*PLANES*H*W", FLOAT * tiles["PLANES"] * s.area, MAX_SHARED)
 
 
 def spread_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
@@ -402,12 +428,42 @@ GLOBAL_AVG_POOL = Ladder(
             name="global-avg-pool/warp",
             title=mark("one warp per plane"),
             idea=mark("The lanes of a warp read contiguous floats of a plane. Then they exchange their sums."),
-            build=build_global_warp,
+            build=_build_global_warp("12_global_warp"),
             cost=global_cost,
             rules=global_rules,
             tolerance=TOLERANCE,
             tiles={"WARPS": (8, 4, 1), "PLANES": (4, 2, 1, 8)},
             cpu_title=mark("a few planes at a time in the cache"),
+        ),
+        Rung(
+            name="global-avg-pool/streaming",
+            title=mark("one warp per plane, streaming loads"),
+            idea=mark(
+                "Loads marked as streaming leave the L2 first. Lines that an earlier kernel wrote stay there and need "
+                "not be written to memory meanwhile."
+            ),
+            build=_build_global_warp("16_global_streaming"),
+            cost=global_cost,
+            rules=global_rules,
+            tolerance=TOLERANCE,
+            tiles={"WARPS": (8, 4, 1), "PLANES": (2, 4, 1, 8)},
+            sets=({"PLANES": 1},),
+            not_on_cpu=mark("a processor’s caches take no such hint from NumPy; without it these are a few planes at a time"),
+        ),
+        Rung(
+            name="global-avg-pool/tile",
+            title=mark("a tile of planes in shared memory"),
+            idea=mark(
+                "A block copies contiguous planes to shared memory, four floats in one load. Then a few lanes add up each plane."
+            ),
+            build=build_global_tile,
+            cost=global_cost,
+            rules=tile_rules,
+            tolerance=TOLERANCE,
+            tiles={"PLANES": (64, 32, 128), "SHARE": (2, 1, 4, 8)},
+            sets=({"PLANES": 32},),
+            no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
+            not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),
         _library(
             "global-avg-pool", mark("PyTorch mean"), mark("torch.mean over the pixels of each plane, in FP32."),

@@ -30,6 +30,7 @@ ELEMENTS, BALLOT, IDLE, LOAD, STORE, ZERO = "elements", "ballot", "idle", "load"
 SUMMED = (
     "bias_backward_block",
     "bias_backward_sums",
+    "bias_backward_streaming",
 )  # kernels whose blocks add up (visuals.elementwise.sums)
 
 

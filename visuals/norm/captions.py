@@ -184,6 +184,7 @@ MARKS: dict[str, dict[str, str | tuple[str, int]]] = {
     "15_bn_backward_partial_nhwc": {"part_gradients": "sum_gamma[w] += dys[k][w]", "other_parts": "partial_gamma[at] = gamma[w]"},
     "16_bn_backward_apply_nhwc": {**_BY_PART},
     "17_sum_partials": {"sum_gamma": "sum += of_warp[other]", "sum_beta": "sum += of_warp[other]"},
+    "31_sum_partials_pair": {"sum_gamma": "sum += of_warp[other]", "sum_beta": "sum += of_warp[other]"},
     "18_ln_three_reads": {
         "sum": "sum += x[col]", **_tree("sum", "partial[thread] = sum;", _TREE[0]), "mean": "float m = partial[0]",
         "squares": "squares += distance", **_tree("squares", "partial[thread] = squares;", _TREE[1]),

@@ -128,8 +128,8 @@ def backward_split(run: Executed) -> Iterator[Step]:
     yield from _apply(run, "dy", "dx", np.array([0]), ranges)
 
 
-def backward_split_nhwc(run: Executed) -> Iterator[Step]:
-    """Yields the steps of the gradients of batch norm in NHWC: partial sums, two launches that add them, dx."""
+def backward_split_nhwc(run: Executed, launches: int = 2) -> Iterator[Step]:
+    """Yields the steps of the gradients of batch norm in NHWC: partial sums, one launch or two that add them, dx."""
     channels, ranges = _channels(run), _ranges(run.shape.count, _part_size(run))
     cells, C = units(run.shape)[channels], run.shape.C
     for p, j in enumerate(ranges):
@@ -141,18 +141,27 @@ def backward_split_nhwc(run: Executed) -> Iterator[Step]:
     if left := rest(run, {"partial_gamma": own, "partial_beta": own}, ("partial_gamma", "partial_beta")):
         at = units(run.shape)[np.setdiff1d(np.arange(C), channels)].ravel()
         yield Step("other_parts", (C - len(channels),), None, {"dy": at, "x": at}, left)
-    yield from _column_sums(run, 1)
+    yield from _column_sums(run, 1, launches)
     yield from _apply(run, "dy", "dx", channels, ranges)
 
 
-def _column_sums(run: Executed, first: int) -> Iterator[Step]:
-    """Yields the launches that add up the rows of partial_gamma and partial_beta."""
+def backward_one_sum(run: Executed) -> Iterator[Step]:
+    return backward_split_nhwc(run, launches=1)
+
+
+def _column_sums(run: Executed, first: int, launches: int = 2) -> Iterator[Step]:
+    """Yields the sums of the rows of partial_gamma and partial_beta, in one launch or two."""
     for n, name in enumerate(n for n in ("gamma", "beta") if f"partial_{n}" in run.arrays):
         values, partial = run.arrays[f"d{name}"], run.arrays[f"partial_{name}"]
         args = (partial.size // values.size, float(values[0]))
         reads = {f"partial_{name}": np.arange(partial.size)}
         yield Step(
-            f"sum_{name}", args, None, reads, {f"d{name}": (np.arange(values.size), values)}, first + n
+            f"sum_{name}",
+            args,
+            None,
+            reads,
+            {f"d{name}": (np.arange(values.size), values)},
+            first + n % launches,
         )
 
 

@@ -43,6 +43,7 @@ STEP_FUNCTIONS: dict[str, Callable[[Executed], Iterator[Step]]] = {
     "batch-norm-backward/two-pass": unit.channel_backward,
     "batch-norm-backward/split": parts.backward_split,
     "batch-norm-backward/split-nhwc": parts.backward_split_nhwc,
+    "batch-norm-backward/split-nhwc-one-sum": parts.backward_one_sum,
     "layer-norm/three-reads": unit.two_pass,
     "layer-norm/welford": unit.welford,
     "layer-norm/warp": unit.warp,

@@ -86,6 +86,9 @@ PLANS: dict[str, Plan] = {
     "global-avg-pool/warp": Plan(
         planes.global_warp, captions.GLOBAL_WARP, WARPS, mark("step"), "sums", mark("one column per lane")
     ),
+    "global-avg-pool/streaming": Plan(
+        planes.global_warp, captions.GLOBAL_WARP, WARPS, mark("step"), "sums", mark("one column per lane")
+    ),
     "global-avg-pool-backward/pixel": Plan(planes.global_spread, captions.GLOBAL_SPREAD, WARPS, _WARP),
     "global-avg-pool-backward/four-pixels": Plan(planes.global_spread_four, captions.GLOBAL_FOUR, WARPS, _WARP),
 }  # fmt: skip

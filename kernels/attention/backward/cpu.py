@@ -125,6 +125,17 @@ def flash_queries(br: int, bc: int, rounded: bool = False):
     return compute
 
 
+def dots_and_queries(br: int, bc: int):
+    """Returns a function like 24_flash_wgmma_queries.cu: D, then dQ as flash_queries(..., rounded=True)."""
+    queries = flash_queries(br, bc, rounded=True)
+
+    def compute(Q, K, V, dO, O, L, D, dQ, N, d, scale, causal) -> None:
+        row_dots(dO, O, D, D.size, d)
+        queries(Q, K, V, dO, L, D, dQ, N, d, scale, causal)
+
+    return compute
+
+
 def _tile(q, k, v, do, l, rowdot, rows: slice, keys: slice, scale, causal):
     """Returns (P, dS) of a tile of queries and a tile of keys of one head, float32; dS without the factor `scale`."""
     s = scale * (q[rows] @ k[keys].T)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.attention import common as attention
 from kernels.attention import cpu as attention_cpu
-from kernels.attention.backward import common, cpu, library, reference, tensor_cores
+from kernels.attention.backward import common, cpu, hopper, library, reference, tensor_cores
 from kernels.attention.backward.presets import BACKWARD_PRESETS
 from kernels.attention.backward.shape import PRODUCTS, BackwardShape, parse_backward
 from kernels.i18n import mark
@@ -265,6 +265,6 @@ LADDER = Ladder(
     reference=reference.backward,
     derive=reference.saved,
     presets=BACKWARD_PRESETS,
-    rungs=(*RUNGS, *tensor_cores.RUNGS, *library.RUNGS),
+    rungs=(*RUNGS, *tensor_cores.RUNGS, *hopper.RUNGS, *library.RUNGS),
     swept=("backward-toy", "backward-2048"),
 )

@@ -224,6 +224,8 @@ FAULTS = {  # what is wrong: (rung, the launch's source, original code, faulty c
     "pixels beyond the end": ("batch-norm-backward/split-nhwc", "15", "first + k * TY < end && inside", "inside"),
     "the mean of another count": ("batch-norm-backward/split-nhwc", "16", "dbeta[channel + w] / pixels", "dbeta[channel + w] / C"),
     "every second partial": ("batch-norm-backward/split-nhwc", "17", "part += 8", "part += 16"),
+    "beta's sums to gamma": ("batch-norm-backward/split-nhwc-one-sum", "31", "blockIdx.y ? partial_beta : partial_gamma", "partial_gamma"),
+    "the first rows only": ("batch-norm-backward/split-nhwc-one-sum", "31", "int part = warp; part < parts;", "int part = warp; part < 1;"),
     "the row's mean not stored": ("layer-norm/three-reads", "18", "mean[row] = m, ", ""),
     "one thread's mean": ("layer-norm/welford", "19", "partial[0].mean", "partial[1].mean"),
     "the row's rest squared": ("layer-norm/warp", "20", "i * 32 + lane < N ? values[i] - m : 0.0f", "values[i] - m"),

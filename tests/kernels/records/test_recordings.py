@@ -42,7 +42,14 @@ NOT_YET_RUNGS = {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster register-pipeline"
         " grouped-order transposed-ring tf32x3",
         "attention": "wgmma wgmma-consumers wgmma-ping-pong wgmma-overlap wgmma-lazy wgmma-balanced",
+        "attention-backward": "flash-wgmma",
         "softmax": "cluster split",
+        "batch-norm-backward": "split-nhwc-one-sum",
+        "bias-backward": "streaming",
+        "global-avg-pool": "tile streaming",
+        "relu": "one-float4",
+        "relu-backward": "one-float4",
+        "gelu": "one-float4",
     }.items()
     for name in names.split()
 }

@@ -22,14 +22,16 @@ from tests.helpers.shapes import attention_shapes
 pytestmark = pytest.mark.gpu
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs if not rung.library}
 LIBRARY = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs if rung.library}
-MMA = "flash-mma"
+MMA, HOPPER = "flash-mma", "flash-wgmma"
 HALVES = ("fp16", "bf16")
 POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 backward_shapes = attention_shapes(max_extent=300, max_d=128).map(lambda s: BackwardShape(**s.params()))
 
 
 def of_rung(name: str, s: BackwardShape, dtype: str = "fp16") -> BackwardShape:
-    return s.with_(dtype=dtype) if name == MMA else s
+    if name == HOPPER:
+        s = s.with_(d=min(-(-s.d // 8) * 8, 64))
+    return s.with_(dtype=dtype) if name in (MMA, HOPPER) else s
 
 
 def run_and_verify(rung, s: BackwardShape, tiles=None, inputs=None) -> float:
@@ -115,7 +117,7 @@ def test_no_kernel_keeps_its_numbers_in_local_memory(d):
 
 def test_two_kernels_give_the_same_bits_every_time():
     s = BackwardShape(2, 4, 500, 64)
-    for name in ("flash-two-kernels", MMA):
+    for name in ("flash-two-kernels", MMA, HOPPER):
         rung, shape = RUNGS[name], of_rung(name, s)
         program = rung.build(shape, rung.default_tiles)
         session = cuda.open(program, inputs_of(LADDER, shape, program))

@@ -26,11 +26,13 @@ from tests.helpers.shapes import attention_shapes
 
 pytestmark = needs_nvrtc
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs if not rung.library}
-MMA = "flash-mma"
+MMA, HOPPER = "flash-mma", "flash-wgmma"
+HALVES = MMA, HOPPER  # their tensors have 16 bits
 ATOMIC = "flash"
 SMALL = {  # many tiles in both directions
     "naive": {"TILE": 8}, "recompute": {"BLOCK": 128}, "flash": {"Br": 8, "Bc": 16},
     "flash-two-kernels": {"Br": 8, "Bc": 16}, MMA: {"Br": 16, "Bc": 16, "WM": 16},
+    HOPPER: {"STAGES": 2},
 }  # fmt: skip
 TOY = BackwardShape(1, 1, 8, 4)
 # Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
@@ -38,8 +40,10 @@ RAGGED = BackwardShape(2, 1, 45, 37, causal=1)
 
 
 def of_rung(name: str, s: BackwardShape, dtype: str = "fp16") -> BackwardShape:
-    """Returns the shape in a type that the rung has."""
-    return s.with_(dtype=dtype) if name == MMA else s
+    """Returns the shape in a type that the rung has, with a d that it can run."""
+    if name == HOPPER:
+        s = s.with_(d=min(-(-s.d // 8) * 8, 64))
+    return s.with_(dtype=dtype) if name in HALVES else s
 
 
 def backward_shapes(**limits) -> st.SearchStrategy[BackwardShape]:
@@ -62,7 +66,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape, dtype, sma
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
     outputs = verified_outputs(cpu, RUNGS[name], of_rung(name, shape, dtype), SMALL[name])
     kinds = {"fp16": "float16", "bf16": "bfloat16"}
-    assert {out.dtype.name for out in outputs.values()} == {kinds[dtype] if name == MMA else "float32"}
+    assert {out.dtype.name for out in outputs.values()} == {kinds[dtype] if name in HALVES else "float32"}
     assert list(outputs) == ["dQ", "dK", "dV"]
 
 
@@ -78,7 +82,7 @@ def test_wide_heads(name, d):
 def test_cpu_and_kernel_agree(name):
     s = of_rung(name, BackwardShape(1, 1, 21, 6, causal=1))
     emulated, computed = (verified_outputs(engine, RUNGS[name], s, SMALL[name]) for engine in (emulator, cpu))
-    near = {"rtol": 2e-3, "atol": 2e-3} if name == MMA else {"rtol": 1e-4, "atol": 1e-5}
+    near = {"rtol": 2e-3, "atol": 2e-3} if name in HALVES else {"rtol": 1e-4, "atol": 1e-5}
     for gradient, out in emulated.items():
         np.testing.assert_allclose(out.astype("f4"), computed[gradient].astype("f4"), **near)
 
@@ -114,7 +118,7 @@ KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values o
 @pytest.mark.parametrize("causal", [0, 1])
 def test_hard_scores_stay_finite_and_right(name, causal):
     kinds = [
-        kind for kind in KINDS if name != MMA or kind != "values of every size"
+        kind for kind in KINDS if name not in HALVES or kind != "values of every size"
     ]  # beyond the range of FP16
     one = of_rung(name, BackwardShape(1, 1, 37, 16, causal=causal, scale=1))
     s, hard = side_by_side(kinds, one)
@@ -137,7 +141,7 @@ def test_equal_keys_share_the_gradient(name):
     outputs = verified_outputs(cpu, rung, s, SMALL[name], free | LADDER.derive(s, free))
     mean = free["dO"].astype("f8").mean(axis=2, keepdims=True)
     dV = outputs["dV"].astype("f8")
-    np.testing.assert_allclose(dV, np.broadcast_to(mean, dV.shape), atol=2e-3 if name == MMA else 1e-6)
+    np.testing.assert_allclose(dV, np.broadcast_to(mean, dV.shape), atol=2e-3 if name in HALVES else 1e-6)
 
 
 # -- races, orders, faults -------------------------------------------------------------------------------
@@ -179,6 +183,10 @@ FAULTS = {  # what is wrong: (rung, entry, original code, faulty code)
     "powers of e": (MMA, "flash_mma_queries", "float factor = scale * LOG2E;", "float factor = scale;"),
     "hidden keys on tensor cores": (MMA, "flash_mma_keys", "+ e % 2 < key) weight = 0;", "+ e % 2 < key - 1) weight = 0;"),
     "P instead of dS": (MMA, "flash_mma_keys", "as_factor(left, ds, 2 * n);", "as_factor(left, p, 2 * n);"),
+    "the rows of O of another warp": (HOPPER, "flash_wgmma_queries", "tile_do + warp_row * DP, O + rows,", "tile_do + warp_row * DP, O + rows + 8 * d,"),
+    "hidden keys by wgmma": (HOPPER, "flash_wgmma_queries", "key >= visible_keys(query", "key > visible_keys(query"),
+    "a stage released too early": (HOPPER, "flash_wgmma_keys", "if (last >= 0) ring.release(last);", "ring.release(ring.stage);"),
+    "the sums of the first tile": (HOPPER, "flash_wgmma_keys", "left_ds, q, last >= 0", "left_ds, q, 0"),
     "the barrier of a stage": (MMA, "flash_mma_keys", "__syncthreads();  // the next tile", "// the next tile"),
 }  # fmt: skip
 
@@ -189,7 +197,8 @@ def test_fault_in_a_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault, at small tiles."""
     name, entry, right, wrong = FAULTS[fault]
     rung = RUNGS[name]
-    s = of_rung(name, RAGGED.with_(B=1, causal=int("outside" not in fault)))
+    N = 330 if name == HOPPER else RAGGED.N  # several tiles
+    s = of_rung(name, RAGGED.with_(B=1, N=N, causal=int("outside" not in fault)))
     program = rung.build(s, rung.check(s, SMALL[name]))
     inputs = inputs_of(LADDER, s, program)
     if "outside" in fault:  # L below -128 makes exp(0 - L) infinite
@@ -200,7 +209,7 @@ def test_fault_in_a_kernel_is_detected(fault):
     for step in program.steps:
         change = rung_runs.replace_once(wrong, right) if step.entry == entry else str
         with np.errstate(all="ignore"):
-            result = rung_runs.relaunched(step, change, memory)
+            result = rung_runs.relaunched(step, change, memory, "out-of-bounds|never written|still reads")
         if result is None:
             return
         races += result.races
@@ -268,6 +277,9 @@ RULES = [
     ("recompute", TOY.with_(d=129), {}, "d <= 128, got 129"),
     ("flash", TOY.with_(d=1000), {}, "d <= 128, got 1000"),
     (MMA, TOY.with_(d=200, dtype="bf16"), {}, "d <= 128, got 200"),
+    (HOPPER, TOY, {}, "dtype must be fp16 or bf16, got fp32"),
+    (HOPPER, TOY.with_(d=72, dtype="bf16"), {}, "d <= 64, got 72"),
+    (HOPPER, TOY.with_(d=12, dtype="fp16"), {}, "d % 8 == 0, got 12 % 8"),
     ("recompute", TOY.with_(N=30_000), {},
      r"4\*\(2\*N \+ 2\*d \+ 2\*BLOCK\) bytes of shared memory <= 232448, got 242080"),
     ("flash", TOY, {"Br": 8}, r"Br % \(8\*Bc/WK\) == 0, got 8 % 16"),
@@ -324,7 +336,7 @@ def counted(name: str, s: BackwardShape, tiles=None) -> dict[str, int]:
 def test_each_step_of_the_ladder_saves_what_it_says():
     """Checks the claims of the kernels' headers with counters, at one head of N = 64, d = 32."""
     s = BackwardShape(1, 1, 64, 32)
-    total = {name: counted(name, s) for name in RUNGS if name != MMA}
+    total = {name: counted(name, s) for name in RUNGS if name not in HALVES}
     gradients = 4 * 3 * 64 * 32
     squares = 2 * 4 * 64**2
     assert total["naive"]["bytes_st"] == gradients + 4 * 64 + 2 * squares
