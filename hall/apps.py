@@ -79,6 +79,8 @@ class App:
                 "KERNEL_THEATRE_APP": self.name,
                 "STREAMLIT_SERVER_COOKIE_SECRET": self._secret,
                 "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
+                # Each reader's page is drawn in a thread of its own. glibc would give the threads many heaps.
+                "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2"),
             },
         )
 

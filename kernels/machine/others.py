@@ -137,6 +137,8 @@ class Programs:
             pynvml.nvmlInit()
             device = pynvml.nvmlDeviceGetHandleByPciBusId(self._bus.encode())
             samples = pynvml.nvmlDeviceGetProcessUtilization(device, self._since_us)
+        except pynvml.NVMLError_NotFound:
+            samples = ()  # nothing executed
         except pynvml.NVMLError:
             return {}
         active = {sample.pid for sample in samples if sample.smUtil}

@@ -16,6 +16,7 @@ from pages.parts.controls import Link
 from pages.parts.query import write
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
+from pages.parts.turns import TURNS
 from pages.parts.watch import Watch
 from visuals import stage
 from visuals.scene.scene import Scene
@@ -77,9 +78,10 @@ def _let_the_browser_paint() -> None:
     """
     if st.context.url is None:  # there is no browser
         return
-    for _ in range(PAUSES):
-        time.sleep(PAUSE_S)
-        st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
+    with TURNS.paused():
+        for _ in range(PAUSES):
+            time.sleep(PAUSE_S)
+            st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
 
 
 def _draw(on_stage: Stage, polled: bool) -> None:

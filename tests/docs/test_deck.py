@@ -233,7 +233,9 @@ def test_invalid_messages_move_nothing(deck, stage):
 def test_messages_of_a_stage(deck):
     texts = 'said.filter(data => /"stage"/.test(data))'  # Streamlit sends other messages
     # From the start of the page: a stage may be ready before a listener that is added later.
-    deck.page.add_init_script("window.said = []; addEventListener('message', e => said.push(e.data));")
+    deck.page.add_init_script(
+        "if (!window.said) { window.said = []; addEventListener('message', e => said.push(e.data)); }"
+    )
     deck.page.reload()
     deck.page.wait_for_function("window.Reveal?.isReady()")
     stage = deck.to("stage")
@@ -247,7 +249,8 @@ def test_messages_of_a_stage(deck):
     stage.root.press("PageUp")
     deck.at("tiling")
     messages = [json.loads(text) for text in deck.page.evaluate(texts)]
-    assert messages == [
+    # The stage of the next slide may be ready by now.
+    assert [one for one in messages if one["stage"] != "ready"] == [
         {"stage": "at", "step": LAST, "steps": TOY_STEPS},
         {"method": "prev", "stage": "prev", "step": LAST, "steps": TOY_STEPS},
     ]

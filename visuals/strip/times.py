@@ -42,10 +42,15 @@ def times(evidence: Evidence) -> dict[str, Any]:
 def badge(row: Row, kind: str) -> dict[str, str]:
     """Returns the kind of a row, its source (device, cache mode, n) and, as a hint, what these words mean."""
     device = str(row["device"]).removeprefix("NVIDIA ")
-    text = {"measured": tr("measured here"), "recorded": tr("recorded")}[kind]
+    text = {"measured": _where(row), "recorded": tr("recorded")}[kind]
     runs = trn("The median of {n} run.", "The median of {n} runs.", row["n"])
     hint = " ".join(filter(None, (runs, tr(CACHES.get(row["mode"], "")))))
     return {"kind": kind, "text": f"{text} · {device} · {row['mode']} · n = {row['n']}", "hint": hint}
+
+
+def _where(row: Row) -> str:
+    """Returns where a row was measured: here, or on a machine of the pool, which the row names."""
+    return tr("measured on {machine}", machine=row["machine"]) if row.get("machine") else tr("measured here")
 
 
 def _spread(row: Row) -> str:

@@ -140,15 +140,19 @@ class NVMLError(Exception):
     pass
 
 
-def nvml(*pids_and_use, error=False):
+class NVMLError_NotFound(NVMLError):  # the name in pynvml
+    pass
+
+
+def nvml(*pids_and_use, error=None):
     def utilization(device, since_us):
         assert device == b"0000:65:00.0" and since_us > 1e15
         if error:
-            raise NVMLError
+            raise error
         return [SimpleNamespace(pid=pid, smUtil=use) for pid, use in pids_and_use]
 
     return SimpleNamespace(
-        NVMLError=NVMLError, nvmlInit=lambda: None, nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
+        NVMLError=NVMLError, NVMLError_NotFound=NVMLError_NotFound, nvmlInit=lambda: None, nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
         nvmlDeviceGetProcessUtilization=utilization,
     )  # fmt: skip
 
@@ -157,7 +161,8 @@ def nvml(*pids_and_use, error=False):
     ("library", "readings"),
     [
         (None, {}),
-        (nvml(error=True), {}),
+        (nvml(error=NVMLError), {}),
+        (nvml(error=NVMLError_NotFound), {"programs": 0}),  # no program executed on the GPU
         (nvml((os.getpid(), 80)), {"programs": 0}),
         (nvml((os.getpid(), 80), (1, 0)), {"programs": 0}),  # it has a context and does nothing
         (nvml((os.getpid(), 80), (1, 20), (1, 30)), {"programs": 1}),

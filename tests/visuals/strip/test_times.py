@@ -36,3 +36,12 @@ def test_kernel_without_a_row_can_be_run_where_its_engine_is():
     found = times(evidence("bank-free", "cuda"))
     assert "Press Run to measure it here" in found["text"]
     assert times(replace(evidence("naive", "cpu"), rows={}))["text"].endswith("measure it here.")
+
+
+def test_row_of_a_pool_names_its_machine():
+    here, there = row("naive", 2.0), row("naive", 2.0) | {"machine": "lab-3"}
+    texts = [times(evidence("naive", "cpu", **{"gemm/naive": one}))["badge"]["text"] for one in (here, there)]
+    assert texts == [
+        "measured here · a processor · cold · n = 9",
+        "measured on lab-3 · a processor · cold · n = 9",
+    ]
