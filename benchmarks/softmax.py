@@ -47,11 +47,11 @@ SETS = {  # of tile sizes, besides the default
         {"BLOCK": 1024}, {"BLOCK": 1024, "PER": 8}, {"BLOCK": 32}, {"BLOCK": 32, "PER": 32},
     ],
     "softmax/cluster": [
-        {"CLUSTER": 4, "BLOCK": 512}, {"CLUSTER": 8, "BLOCK": 256}, {"CLUSTER": 4, "PER": 16}, {"CLUSTER": 8, "PER": 32},
-        {"BLOCK": 128, "PER": 8},
+        {"CLUSTER": 4, "BLOCK": 512}, {"CLUSTER": 2, "BLOCK": 1024}, {"CLUSTER": 4, "BLOCK": 1024, "PER": 32},
+        {"BLOCK": 1024, "PER": 32}, {"CLUSTER": 2, "BLOCK": 128, "PER": 8},
     ],
     "softmax/split": [
-        {"BLOCKS": 132, "BLOCK": 1024}, {"BLOCKS": 512, "BLOCK": 256}, {"BLOCKS": 132}, {"LOADS": 4}, {"BLOCK": 1024},
+        {"BLOCKS": 132, "BLOCK": 1024}, {"BLOCKS": 264, "BLOCK": 512}, {"BLOCKS": 264}, {"LOADS": 4}, {"BLOCK": 512},
     ],
 }  # fmt: skip
 BUDGET = Budget(samples=100, seconds=3.0, warm_up_s=0.05)

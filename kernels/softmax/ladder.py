@@ -143,10 +143,10 @@ def cluster_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
 
 
 def split_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
-    """Yields the rules on N and on the grid: the last index of a thread may be a turn of its block and a group of four
+    """Yields the rules on N and on the grid: the last index of a thread may be two turns of its block and a group of four
     columns in each part beyond the row."""
     splits = splits_of(s, tiles)
-    yield from index_rules({"N": s.N}, 4 * (tiles["BLOCK"] * tiles["LOADS"] + splits))
+    yield from index_rules({"N": s.N}, 4 * (2 * tiles["BLOCK"] * tiles["LOADS"] + splits))
     yield from index_rules({tr("{formula} (grid.x)", formula="M*splits"): s.M * splits}, 0)
 
 
@@ -234,13 +234,13 @@ RUNGS = (
         ),
         build_cluster,
         cluster_rules,
-        {"CLUSTER": (2, 4, 8), "BLOCK": (1024, 512, 256, 128, 32), "PER": (28, 32, 16, 8, 4)},
-        {"BLOCK": 32, "PER": 4},
-        {"CLUSTER": 4, "BLOCK": 32, "PER": 4},
-        {"BLOCK": 128, "PER": 4},
-        {"CLUSTER": 4, "BLOCK": 128, "PER": 4},
+        {"CLUSTER": (8, 4, 2), "BLOCK": (256, 512, 1024, 128, 32), "PER": (28, 32, 16, 8, 4)},
+        {"CLUSTER": 2, "BLOCK": 32, "PER": 4},
+        {"CLUSTER": 2, "BLOCK": 128, "PER": 8},
         {"CLUSTER": 4, "BLOCK": 512},
-        {"CLUSTER": 8, "BLOCK": 256},
+        {"CLUSTER": 2, "BLOCK": 1024},
+        {"CLUSTER": 4, "BLOCK": 1024, "PER": 32},
+        {"BLOCK": 1024, "PER": 32},
         capability=clusters,
         not_on_cpu=mark(
             "a processor has no clusters of blocks; without them this is three passes, a few rows at a time in the cache"
@@ -255,11 +255,11 @@ RUNGS = (
         ),
         build_split,
         split_rules,
-        {"BLOCKS": (264, 132, 512, 8, 4), "BLOCK": (512, 1024, 256, 128, 32), "LOADS": (8, 4, 2, 1)},
+        {"BLOCKS": (512, 264, 132, 8, 4), "BLOCK": (256, 512, 1024, 128, 32), "LOADS": (8, 4, 2, 1)},
         {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1},
         {"BLOCKS": 8, "BLOCK": 32, "LOADS": 1},
         {"BLOCKS": 132, "BLOCK": 1024},
-        {"BLOCKS": 512, "BLOCK": 256},
+        {"BLOCKS": 264, "BLOCK": 512},
         cpu_title=mark("parts of the rows, then merged"),
     ),
 )

@@ -64,7 +64,7 @@ def default_tiles_for(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
     n, defaults = shape.N, rung.default_tiles
     sets = [t for t in rung.tile_sets(shape.with_(N=1)) if not any(rung.rules(shape, t))]
     if "PER" in defaults:
-        return min(sets, key=lambda t: (_threads(t) * t["PER"], -t["BLOCK"]), default=defaults)
+        return min(sets, key=lambda t: (_threads(t) * t["PER"], _blocks(t)), default=defaults)
     if "BLOCKS" in defaults:
         return defaults if shape.elements >= MIN_ITERATIONS * _threads(defaults) else min(sets, key=_threads)
     if "BLOCK" not in defaults or n >= MIN_ITERATIONS * defaults["BLOCK"]:
@@ -77,6 +77,11 @@ def default_tiles_for(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
 def _threads(tiles: Mapping[str, int]) -> int:
     """Returns how many threads share a row, or all rows of a grid of BLOCKS."""
     return tiles["BLOCK"] * tiles.get("CLUSTER", 1) * tiles.get("BLOCKS", 1)
+
+
+def _blocks(tiles: Mapping[str, int]) -> int:
+    """Returns what decides between equally many registers: the largest block, but of a cluster the first set."""
+    return 0 if "CLUSTER" in tiles else -tiles["BLOCK"]
 
 
 ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT, fit=default_tiles_for)

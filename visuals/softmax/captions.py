@@ -91,9 +91,11 @@ TEMPLATES = IN_A_PASS | {
     "Then the threads of each block wait at its barrier."),
     "store_parts": mark("Warp 0 of each block merges the values of its warps. Thread 0 stores them as part_m and part_l in global memory. Parts: {0}. "
     "Block 0 stores m = {1} and l = {2}. The first launch ends."),
-    "read_parts": mark("Second launch. Each warp reads [m](filter) and [l](workspace) of all parts. Parts: {0}. Lane {1} reads those of part {2}: m = {3} and l = {4}."),
-    "again": mark("Second read of [x](input), loop iteration {0} of {1}. Thread {2} of block {3} writes [y](output) = exp({4} − m) · (1 / l) = {7}, with m = {5} and l = {6}."),
-    "again_nan": mark("Second read of [x](input), loop iteration {0} of {1}. Thread {2} of block {3} reads {4}, with m = {5} and l = {6}. Its y is NaN (not a number)."),
+    "load_again": mark("Second launch, second read of [x](input). Each active thread loads up to four numbers at once. It merges the parts while the loads run."),
+    "load_next": mark("Each active thread loads up to four numbers of [x](input) for loop iteration {0} of {1}."),
+    "read_parts": mark("Each warp reads [m](filter) and [l](workspace) of all parts. Parts: {0}. Lane {1} reads those of part {2}: m = {3} and l = {4}."),
+    "again": mark("Loop iteration {0} of {1}. Thread {2} of block {3} writes [y](output) = exp({4} − m) · (1 / l) = {7}, with m = {5} and l = {6}."),
+    "again_nan": mark("Loop iteration {0} of {1}. Thread {2} of block {3} has x = {4}, with m = {5} and l = {6}. Its y is NaN (not a number)."),
 }  # fmt: skip
 
 
@@ -145,9 +147,10 @@ MARKS: dict[str, dict[str, str]] = {
     "softmax/split": {
         "part_fours": "values[i] = load_four", "swap_ml": "all = over_warp(own)", "block_ml": "__syncthreads();",
         "store_parts": "part_m[blockIdx.x] = all.m",
+        "load_again": "values[i] = load_four", "load_next": "load_four(x, first + TURN",
         "read_parts": "merge(all, {part_m[i]", "whole_ml": "all = over_warp(all)", "again": "store_four(y",
         "again_nan": "store_four(y",
     },
 }  # fmt: skip
 # The kinds of steps of the second launch.
-SECOND_LAUNCH = {"softmax/split": ("read_parts", "whole_ml", "again", "again_nan")}
+SECOND_LAUNCH = {"softmax/split": ("load_again", "load_next", "read_parts", "whole_ml", "again", "again_nan")}

@@ -212,6 +212,8 @@ def split(w: PartSteps) -> Iterator[Step]:
     args = (w.blocks, float(parts["m"][0]), float(parts["l"][0]))
     yield Step("store_parts", args, every_part * w.block, w.of_warps(), writes, **now)
 
+    f = w.fours(0)
+    yield Step("load_again", (), f.active, {"x": f.cols}, {}, **now)
     every = np.arange(w.threads)
     state = w.spread(parts, every)
     k = int(np.argmax(parts["m"]))
@@ -250,10 +252,13 @@ def _running(w: PartSteps) -> Generator[Step, None, State]:
 
 
 def _again(w: PartSteps, m: float, l: float) -> Iterator[Step]:
-    """Yields the turns of the second read, which write y."""
+    """Yields the turns of the second read: each writes y, then loads the columns of the next one."""
     for turn in range(w.turns):
         f = w.fours(turn)
         k = w.best(f.cols)
         args = (turn + 1, w.turns, *w.place(f.thread[k]), float(w.x[f.cols[k]]), m, l, float(w.y[f.cols[k]]))
         kind = "again_nan" if np.isnan(args[-1]) else "again"
-        yield Step(kind, args, f.active, {"x": f.cols}, {"y": (f.cols, w.y[f.cols])}, m=m, l=l)
+        yield Step(kind, args, f.active, {}, {"y": (f.cols, w.y[f.cols])}, m=m, l=l)
+        if turn + 1 < w.turns:
+            f = w.fours(turn + 1)
+            yield Step("load_next", (turn + 2, w.turns), f.active, {"x": f.cols}, {}, m=m, l=l)

@@ -162,6 +162,14 @@ def test_levels_of_a_card_are_beside_its_recording(tmp_path):
 
 
 # -- the command -----------------------------------------------------------------------------------
+@pytest.fixture
+def recorded_rungs(monkeypatch):
+    """Softmax with the rungs that have recordings."""
+    names = {row["rung"] for row in SOFTMAX}
+    monkeypatch.setitem(LADDERS, "softmax", LADDERS["softmax"].only(*names))
+
+
+@pytest.mark.usefixtures("recorded_rungs")
 def test_missing_counts_rows_of_older_kernels(tmp_path):
     softmax = Sweep("cuda", modes=("cold",), ladders=("softmax",))
     whole = missing(H200, softmax)
@@ -173,6 +181,7 @@ def test_missing_counts_rows_of_older_kernels(tmp_path):
         assert sum(found.rungs.values()) == 2 and set(found.rungs) == {first["rung"], second["rung"]}
 
 
+@pytest.mark.usefixtures("recorded_rungs")
 def test_missing_names_the_command_for_each_card(tmp_path, capsys):
     with own_recordings(tmp_path, other=on_other(SOFTMAX[1:])) as folder:
         assert main(["record", "--missing", "--ladders", "softmax", "--modes", "cold"]) == 0
