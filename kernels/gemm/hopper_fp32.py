@@ -3,7 +3,7 @@ tensor cores with three products of TF32."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark
 from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, dtype_rules, shared_rules
+from kernels.model.rules import MAX_SHARED, broken, dtype_rules, max_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
 from kernels.model.tensor_map import TensorMap
 
@@ -23,8 +23,7 @@ WARP_TILE = 64  # rows and columns that a warp of consumers computes
 SWIZZLE = 128  # bytes
 ARRIVALS = 2  # tiles that wait to be transposed
 BARRIER = 8  # bytes
-# Three products of TF32 leave out 2^-22 of each product. Tensor cores truncate their FP32 sums.
-TF32X3_TOLERANCE = 1e-4
+MAX_CONSUMERS = 8  # warps: each thread has 128 sums
 
 
 # -- programs -------------------------------------------------------------------------------------------
@@ -85,7 +84,7 @@ def split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 # -- rules ----------------------------------------------------------------------------------------------
-def rules(formula: str, shared):
+def rules(formula: str, shared: Callable[[Tiles], int]):
     """Returns the rules of a rung with the copy engine. `shared`: its bytes of shared memory, by the `formula`."""
 
     def check(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -94,50 +93,52 @@ def rules(formula: str, shared):
             if extent % 4:
                 yield broken(f"{name} % 4 == 0", f"{extent} % 4")
         yield from common.extent_rules(s, tiles["BM"], tiles["BN"], BK)
+        sums = tiles["BM"] * tiles["BN"]
+        yield from max_rules("BM*BN", sums, MAX_CONSUMERS * WARP_TILE**2)
         yield from shared_rules(formula, shared(tiles), MAX_SHARED)
 
     return check
 
 
-TILES = {"BM": (256, 128), "BN": (128,), "STAGES": (3, 2), "GROUP": (8, 4, 16)}
+RING_TILES = {"BM": (128, 256), "BN": (256, 128), "STAGES": (3, 2), "GROUP": (8, 4, 16)}
+SPLIT_TILES = {"BM": (256, 128), "BN": (128,), "STAGES": (3, 2), "GROUP": (8, 4, 16)}
+FORMULA = "128*(2*{extra} + STAGES*({stage})) + 8*(2*STAGES + 2)"
 
 
-def _rung(name: str, title: str, idea: str, build, check, tolerance: float, *sets: Tiles, **facts) -> Rung:
+def transposed_ring(tolerance: float) -> Rung:
+    """Returns the rung of FP32 whose producer transposes A. `tolerance`: that of the FP32 rungs."""
     return Rung(
-        f"gemm/{name}", title, idea, build, common.cost, check, tolerance, TILES, sets=sets,
-        capability=hopper, last_capability=HOPPER, **facts,
-    )  # fmt: skip
-
-
-def ring(tolerance: float) -> Rung:
-    """Returns the rung of FP32 whose producer transposes A."""
-    return _rung(
-        "transposed-ring",
+        "gemm/transposed-ring",
         mark("producer that transposes"),
         mark("One warpgroup copies tiles and transposes A. The other warps only load operands and multiply."),
         build_transposed_ring,
-        rules("128*(2*BM + STAGES*(BM+BN)) + 8*(2*STAGES + 2)", ring_bytes),
+        common.cost,
+        rules(FORMULA.format(extra="BM", stage="BM + BN"), ring_bytes),
         tolerance,
-        {"BM": 128, "BN": 128, "STAGES": 2},
+        RING_TILES,
+        sets=(),
+        capability=hopper,
+        last_capability=HOPPER,
         not_on_cpu=mark("a processor has no copy engine; without it this is the blocked product"),
-        no_scene=mark(
-            "no scene shows a producer that changes tiles on their way; the lesson Hopper shows a ring"
-        ),
-    )
+        no_scene=mark("no scene shows a producer that changes tiles on their way; the lesson Hopper shows a ring"),
+    )  # fmt: skip
 
 
-TF32X3 = _rung(
-    "tf32x3",
-    mark("3xTF32 on wgmma"),
-    mark(
-        "Another algorithm: each factor is a sum of two TF32 numbers. Tensor cores add three of their four products."
-    ),
-    build_tf32x3,
-    rules("128*(2*BN + STAGES*(BM + 2*BN)) + 8*(2*STAGES + 2)", split_bytes),
-    TF32X3_TOLERANCE,
-    {"BM": 128, "STAGES": 2},
-    units=TENSOR_CORES,
-    rounds_to="two TF32 numbers",
-    not_on_cpu=mark("NumPy has no tensor cores; without them this is three products in FP32"),
-    no_scene=mark("no scene shows a factor that is split in two; the lesson Hopper shows wgmma and its ring"),
-)  # fmt: skip
+def tf32x3_rung(tolerance: float) -> Rung:
+    """Returns the rung of three products of TF32, as exact as FP32. `tolerance`: that of the FP32 rungs."""
+    return Rung(
+        "gemm/tf32x3",
+        mark("3xTF32 on wgmma"),
+        mark("Another algorithm: each factor is a sum of two TF32 numbers. Tensor cores add three of their four products."),
+        build_tf32x3,
+        common.cost,
+        rules(FORMULA.format(extra="BN", stage="BM + 2*BN"), split_bytes),
+        tolerance,
+        SPLIT_TILES,
+        sets=({"BM": 128, "STAGES": 2},),
+        units=TENSOR_CORES,
+        capability=hopper,
+        last_capability=HOPPER,
+        not_on_cpu=mark("NumPy has no tensor cores; without them this is three products in FP32"),
+        no_scene=mark("no scene shows a factor that is split in two; the lesson Hopper shows wgmma and its ring"),
+    )  # fmt: skip

@@ -334,9 +334,9 @@ LADDER = Ladder(
     presets=GEMM_PRESETS,
     rungs=(
         *FP32_RUNGS,
-        hopper_fp32.ring(TOLERANCE),
+        hopper_fp32.transposed_ring(TOLERANCE),
         CUBLAS,
-        hopper_fp32.TF32X3,
+        hopper_fp32.tf32x3_rung(TOLERANCE),
         *tensor_cores.before_library(),
         *hopper.RUNGS,
         *tensor_cores.from_library(),

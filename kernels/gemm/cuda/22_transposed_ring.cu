@@ -32,6 +32,15 @@ constexpr int FOR_PRODUCER = 40, FOR_CONSUMER = 232;
 constexpr int ARRIVALS = 2;            // tiles of A not transposed yet
 constexpr int STAGE = (BM + BN) * BK;  // floats
 
+// One store of 16 bytes: the compiler splits some that C++ writes.
+__device__ inline void store_column(float* to, float x, float y,
+                                    float z, float w) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
+                   shared_address(to)),
+               "f"(x), "f"(y), "f"(z), "f"(w)
+               : "memory");
+}
+
 // Copies a swizzled tile of A [BM, BK] to tile_a [BK, BM].
 __device__ inline void transpose(const float* from, float* tile_a) {
 #pragma unroll 1
@@ -43,12 +52,10 @@ __device__ inline void transpose(const float* from, float* tile_a) {
       int m = column + r * (BM / 4);
       *(float4*)rows[r] = *(float4*)&from[m * BK + (piece ^ m % 8) * 4];
     }
-    int to = piece * 4 * BM + column * 4;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      float4 values = {rows[0][k], rows[1][k], rows[2][k], rows[3][k]};
-      *(float4*)&tile_a[to + k * BM] = values;
-    }
+    for (int k = 0; k < 4; ++k)
+      store_column(&tile_a[(piece * 4 + k) * BM + column * 4],
+                   rows[0][k], rows[1][k], rows[2][k], rows[3][k]);
   }
 }
 
@@ -146,10 +153,10 @@ transposed_ring(
         load_fragments(0, next, 0);
       }
 #pragma unroll
-      for (int i = 0; i < TM; ++i)
+      for (int j = 0; j < TN; ++j)
 #pragma unroll
-        for (int n = 0; n < TN; ++n) {
-          int j = i % 2 ? TN - 1 - n : n;
+        for (int n = 0; n < TM; ++n) {
+          int i = j % 2 ? TM - 1 - n : n;
           sum[i][j] += a[k % 2][i] * b[k % 2][j];
         }
     }
