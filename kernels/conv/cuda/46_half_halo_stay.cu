@@ -83,6 +83,10 @@ half_halo_stay(
   auto filters_full = empty + BOXES;
   int squares = shape.N * ((shape.P + 7) / 8) * ((shape.Q + 7) / 8);
   int block_col = blockIdx.x * BN;
+  // All consumers compute as many squares. Those beyond the last image
+  // are zeros and are not stored.
+  int rounds = (squares + CONSUMERS * gridDim.y - 1) /
+               (CONSUMERS * gridDim.y);
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < BOXES; ++i) {
@@ -101,9 +105,9 @@ half_halo_stay(
       load_filters(tiles + i * TILE_B, &filters, i / taps * BK,
                    i % taps, block_col, filters_full);
     int number = 0;  // of the next box
-    for (int square = blockIdx.y; square < squares;
-         square += gridDim.y) {
-      OutputPixel first = first_pixel(square, shape);
+    for (int turn = 0; turn < rounds * CONSUMERS; ++turn) {
+      OutputPixel first =
+          first_pixel(blockIdx.y + turn * gridDim.y, shape);
       for (int c = 0; c < shape.C; c += BK, ++number) {
         RingPlace place = ring_place(number);
         wait(empty + place.at, place.parity ^ 1);
@@ -120,9 +124,8 @@ half_halo_stay(
   Half* own_results = results + consumer * RESULTS;
   float sum[BN / 8][4];
   wait(filters_full, 0);
-  int turn = consumer;  // number of the next square of this block
-  for (int square = blockIdx.y + turn * gridDim.y; square < squares;
-       square += CONSUMERS * gridDim.y, turn += CONSUMERS) {
+  for (int round = 0; round < rounds; ++round) {
+    int turn = round * CONSUMERS + consumer;
     const Half* tile_b = tiles;
     for (int part = 0; part < parts; ++part) {
       RingPlace place = ring_place(turn * parts + part);
@@ -139,14 +142,15 @@ half_halo_stay(
                           pixels_descriptor(under + k, box.columns),
                           descriptor(tile_b + k, 0),
                           part + r + s + k > 0);
+          close_products();
           tile_b += TILE_B;
         }
-      close_products();
       wait_products<0>();
       if (threadIdx.x % 128 == 0) arrive(empty + place.at);
     }
     store_square(sum, own_results, &output, block_col,
-                 first_pixel(square, shape), consumer);
+                 first_pixel(blockIdx.y + turn * gridDim.y, shape),
+                 consumer);
   }
   if (threadIdx.x % 128 == 0) wait_stores_read<0>();
 }
