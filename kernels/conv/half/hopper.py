@@ -185,7 +185,7 @@ RUNGS: tuple[Rung, ...] = (
         "im2col",
         mark("windows by the copy engine"),
         mark(
-            "The copy engine goes from window to window by itself (im2col mode). No box extends beyond the output."
+            "The copy engine computes the window of each pixel (its mode im2col). No box extends beyond the output."
         ),
         build_im2col,
         im2col_rules,

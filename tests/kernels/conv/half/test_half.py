@@ -27,7 +27,7 @@ HOPPER = {rung.name.partition("/")[2]: rung for rung in hopper.RUNGS}
 HALO = "halo", "halo-split"
 ODD = HALF_PRESETS["fp16-odd"].shape
 # Several tiles, partly outside, several images in a tile, more channels than a tile has.
-NEAR = HalfShape(3, 72, 9, 10, 72, 3, 2, pad=(1, 2), extra=(-1, 0), dilation=(1, 2), mode="convolution")
+RAGGED = HalfShape(3, 72, 9, 10, 72, 3, 2, pad=(1, 2), extra=(-1, 0), dilation=(1, 2), mode="convolution")
 
 
 def small(name: str) -> dict[str, int]:
@@ -79,7 +79,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 def test_default_tiles_agree(name):
-    rung_runs.verified_output(emulator, RUNGS[name], NEAR if name in HALO else ODD)
+    rung_runs.verified_output(emulator, RUNGS[name], RAGGED if name in HALO else ODD)
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_default_tiles_agree(name):
 @pytest.mark.parametrize("name", RUNGS)
 def test_order_of_warps_changes_nothing_and_no_races(name):
     rung_runs.same_in_any_order(
-        lambda options: rung_runs.computed(emulator, RUNGS[name], NEAR, small(name), options=options)[0],
+        lambda options: rung_runs.computed(emulator, RUNGS[name], RAGGED, small(name), options=options)[0],
         ("forward", "reversed", 5),
     )
 
@@ -168,7 +168,7 @@ def test_rules(name, change, tiles, rule):
 
 
 def test_cudnn_flips_no_filter():
-    assert "mode must be cross-correlation, got convolution" in list(library.rules(NEAR, {}))
+    assert "mode must be cross-correlation, got convolution" in list(library.rules(RAGGED, {}))
 
 
 @pytest.mark.parametrize("name", HOPPER)
