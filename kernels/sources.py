@@ -32,7 +32,7 @@ def paths() -> list[str]:
 @lru_cache(maxsize=MAX_CACHED)
 def text(path: str) -> str:
     """Returns the source as a page shows it. `path`: topic and file, "conv/02_im2col.cu"."""
-    if path.startswith(codegen.PREFIX):
+    if path.startswith(codegen.PREFIXES):
         return codegen.text(path)
     return file(path).read_text(encoding="utf-8")
 
@@ -44,8 +44,10 @@ def headers(path: str) -> list[str]:
 
 
 def _header(path: str, name: str) -> str:
-    """Returns the path of the header that a source includes as `name`: from its folder, or ../../cuda/async.cuh."""
-    return f"{SHARED if '/' in name else path.partition('/')[0]}/{name.rpartition('/')[2]}"
+    """Returns the path of the header that a source includes as `name`: from its folder, ../../cuda/async.cuh, or that of
+    another topic, ../../conv/cuda/implicit.cuh."""
+    topic = name.split("/")[2] if "/" in name else path.partition("/")[0]
+    return f"{topic}/{name.rpartition('/')[2]}"
 
 
 @lru_cache(maxsize=MAX_CACHED)

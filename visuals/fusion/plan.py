@@ -165,7 +165,7 @@ class BlockLaunch:
 def block_launch(part: Part, arrays: Arrays) -> BlockLaunch:
     """Returns the blocks of a launch. The last map is the one that the kernel wrote."""
     launch = part.launch
-    kinds = codegen.parse_source(launch.source).kinds if launch.source.startswith(codegen.PREFIX) else (launch.entry,)  # fmt: skip
+    kinds = codegen.parse_source(launch.source).kinds if launch.source.startswith(codegen.PREFIXES) else (launch.entry,)  # fmt: skip
     source, *names, target = (a for a in launch.args if isinstance(a, str))
     maps, *eps = (a for a in launch.args if not isinstance(a, str))
     names, eps, value, members = iter(names), iter(eps), arrays[source], []
