@@ -27,6 +27,7 @@ NOT_YET = {
     "elementwise/20_gelu_float4.cu",
     "elementwise/21_gelu_backward.cu",
     "elementwise/22_gelu_backward_float4.cu",
+    "fusion/implicit_conv_bias_bn_relu_add.cu",
     "gemm/13_wgmma.cu",
     "gemm/14_wgmma_ring.cu",
     "gemm/15_wgmma_consumers.cu",

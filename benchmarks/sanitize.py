@@ -232,7 +232,9 @@ def _memory():
 
 
 def _fusion():
-    yield from ((rung, FOURS, FUSION) for rung in fusion_ladder.LADDER.rungs)
+    """Yields each rung. The kernels of all chains of the rung with tile sizes of its own depend on these."""
+    for rung in fusion_ladder.LADDER.rungs:
+        yield rung, (*FOURS, *FUSION) if rung.name == "fusion/implicit-gemm" else FOURS, FUSION
 
 
 def _softmax():

@@ -251,8 +251,8 @@ def fusion() -> str:
     lines = [
         f"Chains of blocks, {_on('fusion')}, cold. *Floor*: the time to read the chain's input and parameters once and to write its "
         "output once, at the copy rate measured in the same process. *Within the L2*: these bytes fit into the L2 cache, so "
-        "no floor is given. Our convolution here is direct, one thread for each output. PyTorch calls cuDNN's, which is much "
-        "faster.",
+        "no floor is given. The convolution of `fusion/implicit-gemm` is a matrix product. That of our other kernels is "
+        "direct, one thread for each output. PyTorch calls cuDNN's.",
         "",
         "| chain | " + " | ".join(f"`{r.name}`" for r in rungs) + " | fused / floor |",
         "|---" * (len(rungs) + 2) + "|",

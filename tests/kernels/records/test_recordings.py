@@ -38,7 +38,7 @@ NOT_YET = {"gelu-backward", "conv-fp16"}
 # Rungs that the card of their ladder has not recorded yet, but another one has: the H200 lacks Hopper's own instructions.
 NOT_YET_RUNGS = {
     f"gemm/wgmma{name}" for name in ("", "-ring", "-consumers", "-persistent", "-store", "-cluster")
-}
+} | {"fusion/implicit-gemm"}
 
 
 def shape_of(row):
