@@ -155,7 +155,7 @@ def _backward(ladder, name: str, shape: ConvShape, *entries: str, **tiles: int) 
 
 _HALVES = (
     HalfShape(2, 72, 18, 14, 72, 3, 3, pad=1),
-    HalfShape(3, 64, 9, 9, 40, 3, 2, pad=(1, 0), dilation=(1, 2)),
+    HalfShape(3, 136, 9, 9, 40, 3, 2, pad=(1, 0), dilation=(1, 2)),
 )
 CONV_FP16 = tuple(
     case

@@ -95,9 +95,9 @@ __launch_bounds__(THREADS) half_implicit_gemm(
     int tap_offset = (tap_h * shape.W + tap_w) * shape.C + step.c;
 #pragma unroll
     for (int i = 0; i < BM / PASS; ++i) {
+      unsigned h = windows[i].h + tap_h, w = windows[i].w + tap_w;
       bool inside =
-          in_sum && (unsigned)(windows[i].h + tap_h) < (unsigned)shape.H &&
-          (unsigned)(windows[i].w + tap_w) < (unsigned)shape.W;
+          in_sum && h < (unsigned)shape.H && w < (unsigned)shape.W;
       copy_async<16>(
           tile_a + swizzled<BK>(load_row + i * PASS, load_col),
           input + (windows[i].offset + tap_offset + load_col), inside);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import streamlit as st
 
 from kernels import sources
@@ -31,13 +33,18 @@ def card(settings: RunSettings) -> None:
             if rows
             else "",
             paragraph(about),
-            details(
-                table((tr("kernel"), tr("idea")), half.ideas(), tr("Ideas of the kernels")),
-                label=tr("Ideas of the kernels"),
-            ),
+            details(_ideas(), label=tr("Ideas of the kernels")),
         )
         if deferred_loaded():
             st.fragment(_source)()
+
+
+def _ideas() -> str:
+    """Returns the HTML of a paragraph for each of our kernels: its title and its idea."""
+    lines = (
+        f'<p class="kt-quiet"><b>{escape(title)}</b>: {escape(idea)}</p>' for title, idea in half.ideas()
+    )
+    return "".join(lines)
 
 
 def _badge(found: list[half.Layer]) -> str:
@@ -65,7 +72,11 @@ def _source() -> None:
     """Draws the choice of a kernel, and the listing of the one that is chosen."""
     by_name = files()
     name = st.selectbox(
-        tr("CUDA C++ of a kernel"), list(by_name), index=None, placeholder=tr("choose a file"), key="half_file"
+        tr("CUDA C++ of a kernel"),
+        list(by_name),
+        index=None,
+        placeholder=tr("choose a file"),
+        key="half_file",
     )
     if name:
         st.code(sources.text(by_name[name]), language="cpp", line_numbers=True)

@@ -24,7 +24,7 @@ from tests.helpers.shapes import half_shapes
 
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs if not rung.library}
 HOPPER = {rung.name.partition("/")[2]: rung for rung in hopper.RUNGS}
-HALO = "halo", "halo-pair"
+HALO = "halo", "halo-pair", "halo-split"
 ODD = HALF_PRESETS["fp16-odd"].shape
 # Several tiles, partly outside, several images in a tile, more channels than a tile has.
 NEAR = HalfShape(3, 72, 9, 10, 72, 3, 2, pad=(1, 2), extra=(-1, 0), dilation=(1, 2), mode="convolution")
@@ -67,7 +67,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape):
 @given(shape=half_shapes())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     if name in HALO:
-        shape = shape.with_(u=1, v=1)
+        shape = shape.with_(u=1, v=1, C=shape.C + 64 * (name == "halo-split"))
     rung_runs.verified_output(emulator, RUNGS[name], shape, small(name))
 
 
@@ -117,6 +117,7 @@ FAULTS = [
     ("halo", "wait(box_empty + at, box_parity ^ 1);", "", "arrivals at an mbarrier that waits for 0"),
     ("halo", "arrive(box_empty + last_at);", "{}", "deadlock"),
     ("halo-pair", "CLUSTER * CONSUMERS", "CONSUMERS", "deadlock"),
+    ("halo-split", "  cluster_barrier();  // the sums of", "  // the sums of", "never written|block of the cluster"),
 ]  # fmt: skip
 
 
@@ -153,6 +154,8 @@ def test_every_wait_is_needed(name, right, wrong, message):
         ("halo", {"v": 2}, {}, "v <= 1, got 2"),
         ("halo", {}, {"BOXES": 1}, "BOXES >= 2 if C > 64, got 1"),
         ("halo", {"C": 64}, {"BOXES": 1}, ""),
+        ("halo-split", {}, {"SPLIT": 4}, "SPLIT <= 2, got 4"),
+        ("halo-split", {"C": 264}, {"BM": 256, "BN": 256, "TH": 16}, "bytes of sums, 4*BM*BN <= 232448, got 262144"),
     ],
 )  # fmt: skip
 def test_rules(name, change, tiles, rule):
