@@ -7,10 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from kernels.fusion import codegen
+from kernels.fusion.half import codegen as half_codegen
 from kernels.model.tokens import tokens
 
 ROOT = Path(__file__).parent
 SHARED = "cuda"
+GENERATED = (*codegen.PREFIXES, half_codegen.PREFIX)  # how the name of a source begins that has no file
 HOPPER_HEADER = "cuda/hopper.cuh"
 MAX_CACHED = 1024  # texts: more than there are files, fewer than there are chains
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
@@ -32,8 +34,8 @@ def paths() -> list[str]:
 @lru_cache(maxsize=MAX_CACHED)
 def text(path: str) -> str:
     """Returns the source as a page shows it. `path`: topic and file, "conv/02_im2col.cu"."""
-    if path.startswith(codegen.PREFIXES):
-        return codegen.text(path)
+    if path.startswith(GENERATED):
+        return half_codegen.text(path) if path.startswith(half_codegen.PREFIX) else codegen.text(path)
     return file(path).read_text(encoding="utf-8")
 
 

@@ -120,14 +120,14 @@ def text(source: str) -> str:
     by_core = {"": _elementwise, "conv": _product if group.is_product else _conv, "gap": _gap}
     write = by_core.get(group.core, _pool)
     body = "\n".join(
-        f"  {line}" if line and not line.startswith("#") else line for line in write(_Names(group))
+        f"  {line}" if line and not line.startswith("#") else line for line in write(Names(group))
     )
     header = "conv_product.cuh" if group.is_product else "fusion.cuh"
     return f'{_opening(group)}\n\n#include "{header}"\n\n{_signature(group)}\n{body}\n}}\n'
 
 
 # -- names: the second bias of a kernel has b_2 and map_bias_2 -------------------------------------------------
-class _Names:
+class Names:
     """Generator of the lines of a kernel's blocks, with the names of their variables filled in."""
 
     def __init__(self, group: Group):
@@ -172,7 +172,7 @@ _NEVER_STORED = "The maps between are never stored."
 def _opening(group: Group) -> str:
     """Returns the opening comment: the chain, the idea, what limits it, the launch."""
     core, last = group.core, len(group.kinds)
-    epilogue, prologue = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
+    epilogue, prologue = (listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
     is_fused = last > 1
     if not core:
         idea = f"a thread loads four values as one float4. In registers it applies {_all(last)} to them. Then it stores them."
@@ -251,7 +251,7 @@ def _all(count: int) -> str:
     return {1: "the block", 2: "both blocks"}.get(count, f"all {count} blocks")
 
 
-def _listed(words) -> str:
+def listed(words) -> str:
     *first, last = [*words] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -284,7 +284,7 @@ def _signature(group: Group) -> str:
     return "\n".join([*head, *lines, scalars])
 
 
-def _elementwise(names: _Names) -> list[str]:
+def _elementwise(names: Names) -> list[str]:
     all_blocks = names.group.epilogue
     fetched = [name for kind in PER_MAP for name in names.locals(all_blocks, kind)]
     others = names.locals(all_blocks, "add")
@@ -340,7 +340,7 @@ WINDOW = [
 ]
 
 
-def _conv(names: _Names) -> list[str]:
+def _conv(names: Names) -> list[str]:
     epilogue = names.group.epilogue
     return [
         *PIXEL,
@@ -363,7 +363,7 @@ def _conv(names: _Names) -> list[str]:
     ]
 
 
-def _product(names: _Names) -> list[str]:
+def _product(names: Names) -> list[str]:
     epilogue, by_block = names.group.epilogue, names.by_block
     adds = [by_block[n] for n in epilogue if names.group.kinds[n] == "add"]
     apply = ["#pragma unroll", "for (int j = 0; j < 4; ++j) {", *(f"  {line}" for line in names.apply(epilogue, "v[j]")), "}"]  # fmt: skip
@@ -393,7 +393,7 @@ def _product(names: _Names) -> list[str]:
     ]
 
 
-def _pool(names: _Names) -> list[str]:
+def _pool(names: Names) -> list[str]:
     group = names.group
     prologue, epilogue, largest = group.prologue, group.epilogue, group.core == "maxpool"
     combine = "v = larger(v, u);" if largest else "v += u;"
@@ -418,7 +418,7 @@ def _pool(names: _Names) -> list[str]:
     ]
 
 
-def _gap(names: _Names) -> list[str]:
+def _gap(names: Names) -> list[str]:
     prologue, epilogue = names.group.prologue, names.group.epilogue
     find_map = ["int c = i - divide(i, shape.by_K) * shape.K;  // map, in its image"]
     return [
