@@ -28,6 +28,8 @@ NOT_YET = {
     "elementwise/20_gelu_float4.cu",
     "elementwise/21_gelu_backward.cu",
     "elementwise/22_gelu_backward_float4.cu",
+    "fusion/fp16_conv_bias_add_relu.cu",
+    "fusion/fp16_conv_bn_relu.cu",
     "fusion/implicit_conv_bias_bn_relu_add.cu",
     "gemm/13_wgmma.cu",
     "gemm/14_wgmma_ring.cu",
@@ -43,7 +45,7 @@ def cases() -> dict[str, Case]:
     """Returns every case by name, in the order of the launches."""
     all_cases = (
         *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION,
-        *rungs.SOFTMAX, *rungs.FUSION, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
+        *rungs.SOFTMAX, *rungs.FUSION, *rungs.FUSION_FP16, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
         *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING,
         *rungs.CONV_BACKWARD, *rungs.CONV_FP16, *rungs.ATTENTION_LSE, *rungs.HEADS, *rungs.INSTRUCTION_RATE, *wmma.CASES,
     )  # fmt: skip

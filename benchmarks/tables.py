@@ -38,7 +38,7 @@ STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 LARGE = 100_000_000  # bytes of a layer: more than the L2 cache holds
 # Ladders whose time is arithmetic: no copy is their limit.
-PRODUCTS = ("attention-lse", "attention-backward", "conv-dinput", "conv-dweight", "conv-transpose", "conv-fp16", "linear",
+PRODUCTS = ("attention-lse", "attention-backward", "conv-dinput", "conv-dweight", "conv-transpose", "conv-fp16", "fusion-fp16", "linear",
             "linear-dinput", "linear-dweight")  # fmt: skip
 
 

@@ -14,7 +14,6 @@ import pytest
 from benchmarks.hardware_cases import NOT_YET
 from kernels import sources
 from kernels.elementwise import ladder as elementwise_ladder
-from kernels.fusion.codegen import PREFIXES
 from kernels.fusion.ladder import PLANS as FUSION_PLANS
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch, RuleError
@@ -232,5 +231,5 @@ def test_every_scene_is_of_a_rung():
 @every_rung
 def test_its_kernels_were_counted_on_hardware(ladder, rung):
     own = {step.source for step in launches(ladder, rung)}
-    missing = {source for source in own - counted() - NOT_YET if not source.startswith(PREFIXES)}
+    missing = {source for source in own - counted() - NOT_YET if not source.startswith(sources.GENERATED)}
     assert not missing, "benchmarks/hardware_counters.py measures them"

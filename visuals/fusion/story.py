@@ -29,8 +29,7 @@ MIN_SHARE = 1 / 4  # share of the saved bytes in their time plus the arithmetic'
 
 # Why a convolution as a matrix product is faster.
 PRODUCT = mark(
-    "The convolution is a matrix product: each value in shared memory is used for many sums, and the blocks after it add no "
-    "traffic for maps between."
+    "A matrix product uses each loaded value for many sums, and the blocks in its epilogue add no traffic."
 )
 
 
@@ -363,8 +362,8 @@ def _product(s: ChainShape) -> str:
         name=_title(FUSED),
     )
     product = tr(
-        "In “{name}”, a block copies tiles of the filters and windows to shared memory, and its threads use each value for "
-        "many sums. The blocks after the convolution are applied to these sums in registers.",
+        "In “{name}”, the convolution is a matrix product: the threads of a block use each value in shared memory for many "
+        "sums. The blocks after it are applied to these sums in registers (epilogue).",
         name=_title(IMPLICIT),
     )
     return f"{direct} {product}"

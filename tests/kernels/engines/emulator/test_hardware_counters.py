@@ -21,7 +21,6 @@ from kernels import sources
 from kernels.conv.shape import ConvShape
 from kernels.engines.emulator.compiler import compile as compiler
 from kernels.engines.emulator.counters import FIELDS, PTX_PER_MACHINE
-from kernels.fusion.codegen import PREFIXES
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch
@@ -321,7 +320,7 @@ def test_every_kernel_is_a_case_at_two_shapes():
     for case in bench.cases().values():
         seen.setdefault(case.launch.source, set()).add(case.shape)
     files = {path for path in sources.paths() if path.endswith(".cu")}
-    generated = {name for name in seen if name.startswith(PREFIXES)}
+    generated = {name for name in seen if name.startswith(sources.GENERATED)}
     assert len(generated) > 1 and not generated & files
     assert seen.keys() - generated == {name for name in files if not name.startswith(tuple(EXCLUDED))}
     for prefix in EXCLUDED:  # every prefix matches a file
