@@ -362,8 +362,8 @@ def _product(s: ChainShape) -> str:
         name=_title(FUSED),
     )
     product = tr(
-        "In “{name}”, the convolution is a matrix product: the threads of a block use each value in shared memory for many "
-        "sums. The blocks after it are applied to these sums in registers (epilogue).",
+        "In “{name}”, the convolution is a matrix product: each value in shared memory is used for many sums. The blocks "
+        "after it are applied to these sums in registers (epilogue).",
         name=_title(IMPLICIT),
     )
     return f"{direct} {product}"

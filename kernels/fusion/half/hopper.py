@@ -23,6 +23,14 @@ from kernels.model.tensor_map import TensorMap
 
 TILES = {"BM": (128, 64, 192, 256), "BN": (64, 128, 256), "STAGES": (4, 2, 3, 5, 6, 8)}
 SMALL = {"BM": 64, "STAGES": 2}
+# Few stages: more blocks share an SM, for sums of few steps. Many: for long sums.
+OTHERS = (
+    {"STAGES": 2},
+    {"BN": 128, "STAGES": 2},
+    {"BN": 128},
+    {"BM": 192, "STAGES": 6},
+    {"BM": 64, "BN": 128},
+)
 
 
 def kinds(s: HalfChainShape) -> tuple[str, ...]:
@@ -89,7 +97,7 @@ RUNG = Rung(
     rules=rules,
     tolerance=TOLERANCE,
     tiles=TILES,
-    sets=(SMALL,),
+    sets=(SMALL, *OTHERS),
     units=TENSOR_CORES,
     capability=hopper,
     last_capability=HOPPER,

@@ -51,6 +51,7 @@ class CompiledChain(Chain):
     """The same call, compiled by torch.compile for these shapes."""
 
     def function(self, chain: Sequence[Block]) -> Callable[..., Any]:
+        self.torch.compiler.reset()  # it would not compile more than eight chains
         return self.torch.compile(_function(self.torch, chain), dynamic=False)
 
 
