@@ -17,33 +17,9 @@
 // 2 * STAGES barriers. BM, BN, TH, TW and STAGES are defines. C and K
 // are multiples of 8.
 
-#include "half_wgmma.cuh"
+#include "half_ring.cuh"
 
 constexpr int IMAGES = BM / (TH * TW);  // of a tile
-
-// Begins to copy a box [IMAGES, TH, TW, BK] of the input.
-__device__ inline void load_pixels(void* to, const TensorMap* map,
-                                   int c, int w, int h, int n,
-                                   Barrier* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
-      ".mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),
-      "l"(map), "r"(c), "r"(w), "r"(h), "r"(n),
-      "r"(shared_address(barrier))
-      : "memory");
-}
-
-// Begins to copy a box [IMAGES, TH, TW, 64] to the output.
-__device__ inline void store_pixels(const TensorMap* map, int filter,
-                                    int q, int p, int n,
-                                    const void* from) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
-      "[%0, {%1, %2, %3, %4}], [%5];" ::"l"(map),
-      "r"(filter), "r"(q), "r"(p), "r"(n), "r"(shared_address(from))
-      : "memory");
-}
 
 extern "C" __global__ void
 __launch_bounds__(THREADS, RESIDENT) half_boxes(

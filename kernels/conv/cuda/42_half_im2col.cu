@@ -15,11 +15,11 @@
 // memory: STAGES times tile_a and tile_b, and 2 * STAGES barriers. BM,
 // BN and STAGES are defines. C and K are multiples of 8.
 
-#include "half_wgmma.cuh"
+#include "half_ring.cuh"
 
 // Begins to copy BK channels of BM pixels: those under the tap
 // (tap_h, tap_w) of the windows that begin at (h, w) of image n.
-__device__ inline void load_pixels(void* to, const TensorMap* map,
+__device__ inline void load_windows(void* to, const TensorMap* map,
                                    int c, int w, int h, int n,
                                    int tap_w, int tap_h,
                                    Barrier* barrier) {
@@ -67,7 +67,7 @@ __launch_bounds__(THREADS, RESIDENT) half_im2col(
       Half* tile_a = tiles + stage * STAGE;
       wait(empty + stage, parity ^ 1);  // at first all are empty
       arrive_expecting(full + stage, STAGE * 2);
-      load_pixels(tile_a, &input, at.c, w, h, first.n,
+      load_windows(tile_a, &input, at.c, w, h, first.n,
                   tap_column(at.s, shape), tap_row(at.r, shape),
                   full + stage);
       load_filters(tile_a + BM * BK, &filters, at.c,

@@ -18,57 +18,10 @@
 // the filters, and two barriers for each. BM, BN, TH, TW, STAGES and
 // BOXES are defines. C and K are multiples of 8; strides are 1.
 
-#include "half_wgmma.cuh"
+#include "half_halo.cuh"
 
 constexpr int IMAGES = BM / (TH * TW);  // of a tile
 constexpr int TILE_B = BN * BK;         // elements
-
-// The box of the input in shared memory.
-struct InputBox {
-  int rows, columns;  // of pixels
-  int bytes;          // of the copy
-  int elements;       // up to the next box
-};
-
-__device__ inline InputBox input_box(const Conv& shape) {
-  int rows = TH + (shape.R - 1) * shape.dilation_h;
-  int columns = TW + (shape.S - 1) * shape.dilation_w;
-  int bytes = IMAGES * rows * columns * BK * 2;
-  return {rows, columns, bytes, (bytes + 1023) / 1024 * 512};
-}
-
-// Begins to copy BK channels of a box of the input.
-__device__ inline void load_pixels(void* to, const TensorMap* map,
-                                   int c, int w, int h, int n,
-                                   Barrier* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
-      ".mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),
-      "l"(map), "r"(c), "r"(w), "r"(h), "r"(n),
-      "r"(shared_address(barrier))
-      : "memory");
-}
-
-// Begins to copy a box [1, 8, 8, 64] to the output.
-__device__ inline void store_pixels(const TensorMap* map, int filter,
-                                    int q, int p, int n,
-                                    const void* from) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
-      "[%0, {%1, %2, %3, %4}], [%5];" ::"l"(map),
-      "r"(filter), "r"(q), "r"(p), "r"(n), "r"(shared_address(from))
-      : "memory");
-}
-
-// A matrix [64, 16] whose groups of 8 rows begin `columns` rows of 128
-// bytes apart.
-__device__ inline unsigned long long pixels_descriptor(
-    const Half* first, int columns) {
-  unsigned long long address = shared_address(first);
-  return (address & 0x3FFFF) >> 4 |
-         (unsigned long long)(columns * 128 >> 4) << 32 | 1ull << 62;
-}
 
 extern "C" __global__ void
 __launch_bounds__(THREADS, RESIDENT) half_halo(
@@ -77,7 +30,7 @@ __launch_bounds__(THREADS, RESIDENT) half_halo(
     const __grid_constant__ TensorMap output,   // y [N, P, Q, K]
     Conv shape) {
   extern __shared__ __align__(1024) char shared[];
-  InputBox box = input_box(shape);
+  InputBox box = input_box(shape, TH, TW, IMAGES);
   auto boxes = (Half*)shared;  // [BOXES][IMAGES, rows, columns, BK]
   auto tiles = boxes + BOXES * box.elements;     // [STAGES][BN, BK]
   auto full = (Barrier*)(tiles + STAGES * TILE_B);  // [STAGES]

@@ -16,24 +16,10 @@
 // are defines. C and K are multiples of 8; strides are 1. SPLIT is at
 // most ceil(C / 64).
 
-#include "half_wgmma.cuh"
+#include "half_halo.cuh"
 
 constexpr int IMAGES = BM / (TH * TW);  // of a tile
 constexpr int TILE_B = BN * BK;         // elements
-
-// The box of the input in shared memory.
-struct InputBox {
-  int rows, columns;  // of pixels
-  int bytes;          // of the copy
-  int elements;       // up to the next box
-};
-
-__device__ inline InputBox input_box(const Conv& shape) {
-  int rows = TH + (shape.R - 1) * shape.dilation_h;
-  int columns = TW + (shape.S - 1) * shape.dilation_w;
-  int bytes = IMAGES * rows * columns * BK * 2;
-  return {rows, columns, bytes, (bytes + 1023) / 1024 * 512};
-}
 
 // Where a row of the tile is in the box of output pixels.
 struct Place {
@@ -46,28 +32,6 @@ __device__ inline Place place_in_tile(int row) {
   return {square / (TW / 8) / (TH / 8),
           square / (TW / 8) % (TH / 8) * 8 + row % 64 / 8,
           square % (TW / 8) * 8 + row % 8};
-}
-
-// Begins to copy BK channels of a box of the input.
-__device__ inline void load_pixels(void* to, const TensorMap* map,
-                                   int c, int w, int h, int n,
-                                   Barrier* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
-      ".mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),
-      "l"(map), "r"(c), "r"(w), "r"(h), "r"(n),
-      "r"(shared_address(barrier))
-      : "memory");
-}
-
-// A matrix [64, 16] whose groups of 8 rows begin `columns` rows of 128
-// bytes apart.
-__device__ inline unsigned long long pixels_descriptor(
-    const Half* first, int columns) {
-  unsigned long long address = shared_address(first);
-  return (address & 0x3FFFF) >> 4 |
-         (unsigned long long)(columns * 128 >> 4) << 32 | 1ull << 62;
 }
 
 // The place of a sum among those of a tile [BM, BN]. The row changes
@@ -127,7 +91,7 @@ __launch_bounds__(THREADS, RESIDENT) half_halo_split(
     Half* __restrict__ output,                  // y [N, P, Q, K]
     Conv shape) {
   extern __shared__ __align__(1024) char shared[];
-  InputBox box = input_box(shape);
+  InputBox box = input_box(shape, TH, TW, IMAGES);
   auto boxes = (Half*)shared;  // [BOXES][IMAGES, rows, columns, BK]
   auto tiles = boxes + BOXES * box.elements;     // [STAGES][BN, BK]
   auto full = (Barrier*)(tiles + STAGES * TILE_B);  // [STAGES]

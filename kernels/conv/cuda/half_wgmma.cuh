@@ -9,7 +9,6 @@ constexpr int BK = 64;              // channels: a row has 128 bytes
 constexpr int CONSUMERS = BM / 64;  // warpgroups
 constexpr int PRODUCER = 4 * CONSUMERS;  // the warp after theirs
 constexpr int THREADS = 128 * CONSUMERS + 32;
-constexpr int STAGE = (BM + BN) * BK;  // elements of both tiles
 // Blocks that share an SM: their threads need BN / 2 registers for
 // sums and about 40 others.
 constexpr int ROOM = 65536 / THREADS / (BN / 2 + 40);
@@ -27,6 +26,31 @@ __device__ inline void load_filters(void* to, const TensorMap* map,
       "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
       "l"(map), "r"(c), "r"(tap), "r"(filter),
       "r"(shared_address(barrier))
+      : "memory");
+}
+
+// Begins to copy BK channels of a box of the input, from channel `c`
+// of pixel (h, w) of image n on.
+__device__ inline void load_pixels(void* to, const TensorMap* map,
+                                   int c, int w, int h, int n,
+                                   Barrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+      ".mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),
+      "l"(map), "r"(c), "r"(w), "r"(h), "r"(n),
+      "r"(shared_address(barrier))
+      : "memory");
+}
+
+// Begins to copy 64 filters of a box of output pixels to the output.
+__device__ inline void store_pixels(const TensorMap* map, int filter,
+                                    int q, int p, int n,
+                                    const void* from) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
+      "[%0, {%1, %2, %3, %4}], [%5];" ::"l"(map),
+      "r"(filter), "r"(q), "r"(p), "r"(n), "r"(shared_address(from))
       : "memory");
 }
 
@@ -94,32 +118,6 @@ __device__ inline void multiply_rows(float (&sum)[32][4],
       : SUMS_32(sum, 0), SUMS_32(sum, 8), SUMS_32(sum, 16),
         SUMS_32(sum, 24)
       : "l"(a), "l"(b), "r"(add));
-}
-
-// Adds the products of STEPS steps of the sum to the sums of a
-// consumer, stage by stage. `tiles` [STAGES][BM, BK] and [BN, BK].
-__device__ inline void add_products(float (&sum)[BN / 8][4],
-                                    const Half* tiles, Barrier* full,
-                                    Barrier* empty, int steps) {
-  int group_row = threadIdx.x / 128 * 64;  // of the warpgroup
-  int stage = 0, parity = 0;
-  int last = 0;  // the stage that is still multiplied
-  for (int step = 0; step < steps; ++step) {
-    const Half* tile_a = tiles + stage * STAGE + group_row * BK;
-    const Half* tile_b = tiles + stage * STAGE + BM * BK;
-    wait(full + stage, parity);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < BK; k += 16)
-      multiply_rows(sum, descriptor(tile_a + k, 0),
-                    descriptor(tile_b + k, 0), step > 0 || k > 0);
-    close_products();
-    wait_products<1>();  // the products of the stage before have ended
-    if (threadIdx.x % 128 == 0 && step > 0) arrive(empty + last);
-    last = stage;
-    if (++stage == STAGES) stage = 0, parity ^= 1;
-  }
-  wait_products<0>();
 }
 
 // -- stores -------------------------------------------------------

@@ -20,6 +20,7 @@ ROWS = 64  # pixels of a consumer
 WARPGROUP = 128  # threads
 CLUSTER = 2  # blocks
 BOX_ALIGN = 1024  # bytes
+SQUARE = {"BM": 64, "TH": SIDE, "TW": SIDE}  # a box of one consumer
 BARRIER, FLOAT = 8, 4  # bytes
 
 
@@ -98,6 +99,38 @@ def build_halo_split(s: HalfShape, tiles: Tiles) -> Program:
     return Program(common.buffers(s), (step,))
 
 
+def squares(s: HalfShape) -> int:
+    """Returns the squares of SIDE x SIDE output pixels."""
+    return s.N * ceil(s.P, SIDE) * ceil(s.Q, SIDE)
+
+
+def stay_bytes(s: HalfShape, tiles: Tiles) -> int:
+    """Returns the bytes of the filters of a block, of BOXES boxes of the input and their barriers, and of the results."""
+    box = maps.pixels_with_border(s, tiles | SQUARE).box_bytes
+    filters = ceil(s.C, BK) * s.R * s.S * BYTES * BK * tiles["BN"]
+    ring = tiles["BOXES"] * (ceil(box, BOX_ALIGN) * BOX_ALIGN + 2 * BARRIER) + BARRIER
+    return filters + ring + BYTES * tiles["BM"] * tiles["BN"]
+
+
+def build_halo_stay(s: HalfShape, tiles: Tiles) -> Program:
+    across = ceil(s.K, tiles["BN"])
+    grid = across, min(squares(s), max(1, tiles["BLOCKS"] // across))
+    x, y = maps.pixels_with_border(s, tiles | SQUARE), maps.output_boxes(s, SIDE, SIDE, 1)
+    args = x, maps.filters(s, tiles["BN"]), y, struct(s)
+    defines = {name: tiles[name] for name in ("BM", "BN", "BOXES")}
+    step = launch(
+        "conv/46_half_halo_stay.cu",
+        grid,
+        threads(tiles),
+        args,
+        cpu.taps,
+        defines,
+        stay_bytes(s, tiles),
+        "product_per_tap",
+    )
+    return Program(common.buffers(s), (step,))
+
+
 # -- rules ----------------------------------------------------------------------------------------------
 def ring_rules(s: HalfShape, tiles: Tiles, rows: int) -> Iterator[str]:
     """Yields the rules of both rungs. `rows`: blocks along the output pixels."""
@@ -165,6 +198,18 @@ def halo_split_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
     yield from halo_rules(s, tiles)
     yield from max_rules("SPLIT", tiles["SPLIT"], ceil(s.C, BK))
     yield from max_rules(tr("bytes of sums, 4*BM*BN"), FLOAT * tiles["BM"] * tiles["BN"], MAX_SHARED)
+
+
+def halo_stay_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
+    yield from common.kernel_rules(s, tiles)
+    for axis, step in zip("uv", s.stride, strict=True):
+        yield from max_rules(axis, step, 1)
+    for name, extent in zip(
+        ("8 + dilation_h*(R-1)", "8 + dilation_w*(S-1)"), maps.halo(s, SQUARE), strict=True
+    ):
+        yield from max_rules(name, extent, MAX_BOX)
+    shared = stay_bytes(s, tiles)
+    yield from max_rules(tr("bytes of shared memory for filters, boxes and results"), shared, MAX_SHARED)
 
 
 NO_WGMMA = mark(
@@ -243,5 +288,16 @@ RUNGS: tuple[Rung, ...] = (
         HALO_TILES | {"SPLIT": (2, 4, 8)},
         SMALL | {"TW": 8},
         {"BM": 64, "BN": 64, "TW": 8, "SPLIT": 8},
+    ),
+    _rung(
+        "halo-stay",
+        mark("filters stay in shared memory"),
+        mark(
+            "A block computes many tiles with the same filters. It loads the filters once, then only boxes of the input."
+        ),
+        build_halo_stay,
+        halo_stay_rules,
+        {"BM": (256, 192, 128, 64), "BN": (64, 128), "BOXES": (6, 4, 2, 8), "BLOCKS": (132, 128, 264)},
+        {"BM": 64, "BOXES": 2},
     ),
 )

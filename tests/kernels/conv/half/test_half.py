@@ -24,7 +24,7 @@ from tests.helpers.shapes import half_shapes
 
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs if not rung.library}
 HOPPER = {rung.name.partition("/")[2]: rung for rung in hopper.RUNGS}
-HALO = "halo", "halo-pair", "halo-split"
+HALO = "halo", "halo-pair", "halo-split", "halo-stay"
 ODD = HALF_PRESETS["fp16-odd"].shape
 # Several tiles, partly outside, several images in a tile, more channels than a tile has.
 NEAR = HalfShape(3, 72, 9, 10, 72, 3, 2, pad=(1, 2), extra=(-1, 0), dilation=(1, 2), mode="convolution")
@@ -175,7 +175,9 @@ def test_every_legal_set_fits_the_machine(name):
         (step,) = RUNGS[name].build(s, tiles).steps
         emulator.check(step)
         assert step.shared <= 227 * 1024 and step.block[0] <= 1024
-        assert step.shared >= 2 * tiles["BM"] * tiles["BN"]  # the results replace the tiles
+        assert (
+            step.shared >= 2 * tiles["BM"] * tiles["BN"]
+        )  # the results replace the tiles, or are beside them
         for argument in step.args:
             if isinstance(argument, TensorMap):
                 replace(argument).check()
