@@ -24,7 +24,8 @@ __device__ inline Window find_window(int column,
                                      const ConvMaps& shape) {
   int n = divide(column, shape.by_PQ), row = divide(column, shape.by_Q);
   int p = row - n * shape.P, q = column - row * shape.Q;
-  int h = p * shape.stride - shape.pad, w = q * shape.stride - shape.pad;
+  int h = p * shape.stride - shape.pad;
+  int w = q * shape.stride - shape.pad;
   unsigned map = (unsigned)n * shape.C * shape.H * shape.W;
   return {h, w, map + h * shape.W + w};
 }

@@ -3,18 +3,18 @@
 // A ring of stages feeds wgmma as in conv/42_half_im2col.cu: the copy
 // engine goes from window to window by itself (im2col mode).
 
-#include "../../conv/cuda/half_wgmma.cuh"
+#include "../../conv/cuda/half_ring.cuh"
 #include "fusion.cuh"
 
 // Shared memory of a block. ADDS is the number of tensors that are
 // added to the sums.
 template <int ADDS>
 struct Ring {
-  Half* tiles;         // [STAGES][BM, BK] and [BN, BK]
-  Half* addends;       // [ADDS][BN / 64][BM, 64], rows swizzled
-  Barrier *full, *empty;   // [STAGES]
-  Barrier* addends_full;   // if ADDS > 0
-  float* params;       // [...][BN] parameters of the block's filters
+  Half* tiles;            // [STAGES][BM, BK] and [BN, BK]
+  Half* addends;          // [ADDS][BN / 64][BM, 64], rows swizzled
+  Barrier *full, *empty;  // [STAGES]
+  Barrier* addends_full;  // if ADDS > 0
+  float* params;          // [...][BN], of the block's filters
 
   __device__ Ring(char* shared) {
     tiles = (Half*)shared;
@@ -52,10 +52,10 @@ __device__ inline int steps_of(const Conv& shape) {
 
 // Begins to copy BK channels of BM pixels: those under the tap
 // (tap_h, tap_w) of the windows that begin at (h, w) of image n.
-__device__ inline void load_pixels(void* to, const TensorMap* map,
-                                   int c, int w, int h, int n,
-                                   int tap_w, int tap_h,
-                                   Barrier* barrier) {
+__device__ inline void load_windows_at(void* to,
+                                       const TensorMap* map, int c,
+                                       int w, int h, int n, int tap_w,
+                                       int tap_h, Barrier* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
       ".mbarrier::complete_tx::bytes "
@@ -83,8 +83,9 @@ __device__ inline void load_tiles(const TensorMap* x,
     Barrier* full = ring.full + stage;
     wait(ring.empty + stage, parity ^ 1);  // at first all are empty
     arrive_expecting(full, STAGE * 2);
-    load_pixels(tile_a, x, at.c, window_w, window_h, first.n,
-                tap_column(at.s, shape), tap_row(at.r, shape), full);
+    load_windows_at(tile_a, x, at.c, window_w, window_h, first.n,
+                    tap_column(at.s, shape), tap_row(at.r, shape),
+                    full);
     load_filters(tile_a + BM * BK, w, at.c, at.r * shape.S + at.s,
                  blockIdx.x * BN, full);
     advance(at, BK, shape);
@@ -122,9 +123,11 @@ __device__ inline int column_of(int eight, int j) {
 __device__ inline void read_four(float (&v)[4], const Half* boxes,
                                  int eight) {
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    Half value = boxes[place(eight, j / 2) + j % 2];
-    asm("cvt.f32.f16 %0, %1;" : "=f"(v[j]) : "h"(value));
+  for (int j = 0; j < 4; j += 2) {
+    unsigned both = *(const unsigned*)&boxes[place(eight, j / 2)];
+    Half low = both & 0xFFFF, high = both >> 16;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v[j]) : "h"(low));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v[j + 1]) : "h"(high));
   }
 }
 

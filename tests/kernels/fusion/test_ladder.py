@@ -216,7 +216,7 @@ PRODUCT_FAULTS = {  # the same, of a convolution as a matrix product
     "pixels beyond the last stored": ("relu", "if (pixel + j < columns)", "if (true)"),
     "the parameters of the first row": ("bn", "var[k] + eps", "var[0] + eps"),
     "no border": ("relu", "(unsigned)(windows[j].w + s) < (unsigned)shape.W", "true"),
-    "a stride of one": ("relu", "q * shape.stride - shape.pad;", "q - shape.pad;"),
+    "a stride of one": ("relu", "w = q * shape.stride - shape.pad;", "w = q - shape.pad;"),
     "an addend of another map": ("add", "load(other, z, k, pixel", "load(other, z, 0, pixel"),
 }
 FAULTS = {  # what is wrong: (chain, original code, faulty code)
