@@ -156,14 +156,14 @@ def _backward(ladder, name: str, shape: ConvShape, *entries: str, **tiles: int) 
 
 
 _HALVES = (
-    HalfShape(2, 72, 18, 14, 72, 3, 3, pad=1),
-    HalfShape(3, 136, 9, 9, 40, 3, 2, pad=(1, 0), dilation=(1, 2)),
+    (HalfShape(2, 72, 18, 14, 72, 3, 3, pad=1), {}),
+    (HalfShape(3, 136, 9, 9, 40, 3, 2, pad=(1, 0), dilation=(1, 2)), {"BM": 64, "BN": 64, "STAGES": 2}),
 )
 CONV_FP16 = tuple(
     case
     for rung in conv_half_ladder.LADDER.rungs
     if not rung.library
-    for shape, tiles in zip(_HALVES, (rung.default_tiles, rung.sets[0]), strict=True)
+    for shape, tiles in _HALVES
     for case in steps(rung, shape, **tiles)
 )
 

@@ -1,15 +1,15 @@
 // The copy engine loads boxes of the input, and wgmma multiplies them.
 //
 // Idea: the tile of output pixels is a box: IMAGES images, TH rows, TW
-// columns. Under one filter tap lie as many input pixels, in a box of
-// the same extents. The copy engine (TMA) loads it: one thread gives
-// the corner, shifted by the tap, and the first channel. Pixels in the
-// padding are outside the input, so the engine writes zeros. Elements
-// under a stride are one in u rows and one in v columns. One warp
-// loads into a ring of stages; each consumer warpgroup multiplies 64
-// pixels by BN filters.
-// What limits it: boxes at the border of the output stick out of it.
-// Their products there are not used.
+// columns. The input pixels under one filter tap are a box, too. The
+// copy engine (TMA) loads it: one thread gives the corner, shifted by
+// the tap, and the first channel. Pixels in the padding are outside
+// the input, so the engine writes zeros. With strides u and v the box
+// has every u-th row and every v-th column. One warp loads tiles into
+// a ring of stages. Each consumer warpgroup multiplies 64 pixels by BN
+// filters.
+// What limits it: boxes at the border extend beyond the output. Their
+// products there are not used.
 //
 // Launch: grid (ceil(K / BN), boxes of output pixels), block 128
 // threads for each 64 pixels of the tile, and the producer warp.

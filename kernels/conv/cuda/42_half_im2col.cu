@@ -1,12 +1,12 @@
-// The copy engine walks along the output pixels: its mode im2col.
+// The copy engine computes the window of each pixel: its mode im2col.
 //
-// Idea: the tile is BM output pixels in a row of their numbers, as in
-// the data matrix of im2col. The tensor map knows the padding, the
-// strides and the last tap. So the copy engine goes on to the next row
-// of pixels, and to the next image, by itself. One thread gives the
-// window of the first pixel and the tap as an offset from it. No box
-// sticks out of the output: all rows of all tiles but the last are
-// used.
+// Idea: the rows of tile_a are BM output pixels in the order of their
+// numbers, as in the data matrix of im2col. The tensor map has the
+// padding, the strides and the place of the last tap. At the end of a
+// row of windows the copy engine continues with the next row, and at
+// the end of an image with the next image. One thread gives the window
+// of the first pixel, and the tap as an offset from it. Each row of a
+// tile is an output pixel. Only the last tile may have fewer.
 // What limits it: each input pixel comes from the L2 cache once for
 // each tap.
 //

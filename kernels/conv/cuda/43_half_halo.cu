@@ -4,9 +4,9 @@
 // under TH x TW output pixels and all R x S taps has only
 // TH + R - 1 rows and TW + S - 1 columns (if dilation is 1). The copy
 // engine loads it once for 64 channels. For each tap wgmma reads
-// another part of it: its first row of 128 bytes is shifted by the
-// tap. Eight pixels of a row are eight adjacent rows of 128 bytes. The
-// next eight are one row of the box further on. So each consumer
+// another part of the box, shifted by the tap. A pixel is a row of 128
+// bytes. wgmma reads groups of eight adjacent rows. The distance of
+// two groups is free: here it is one row of the box. So each consumer
 // computes 8 x 8 output pixels. Only tiles of the filters pass through
 // the ring of stages.
 // What limits it: output rows and columns beyond a multiple of 8 cost

@@ -11,16 +11,14 @@ from kernels.conv.half.reference import TOLERANCE
 from kernels.conv.half.shape import BYTES, HalfShape
 from kernels.i18n import mark, tr
 from kernels.model.launch import WARP, ceil, hopper, launch
-from kernels.model.program import Program, Tiles
+from kernels.model.program import Arg, Program, Tiles
 from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, broken, max_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
 from kernels.model.tensor_map import CORNERS, MAX_BOX, MAX_OFFSET, MAX_STEP, TensorMap
 
 ROWS = 64  # pixels of a consumer
 WARPGROUP = 128  # threads
-CLUSTER = 2  # blocks
 BOX_ALIGN = 1024  # bytes
-SQUARE = {"BM": 64, "TH": SIDE, "TW": SIDE}  # a box of one consumer
 BARRIER, FLOAT = 8, 4  # bytes
 
 
@@ -47,88 +45,37 @@ def halo_bytes(s: HalfShape, tiles: Tiles) -> int:
 
 
 def _program(
-    s: HalfShape,
-    source: str,
-    rows: int,
-    tiles: Tiles,
-    x: TensorMap,
-    y: TensorMap,
-    shared: int = 0,
-    parts: int = 1,
+    s: HalfShape, source: str, grid: tuple[int, ...], tiles: Tiles, x: TensorMap, y: Arg, shared: int
 ) -> Program:
-    """Returns one launch. `rows`: blocks along the output pixels; `shared`: bytes of shared memory, those of a ring by
-    default; `parts`: blocks that load a tile of the filters together."""
-    w = maps.filters(s, tiles["BN"] // parts)
-    step = launch(
-        f"conv/{source}", (ceil(s.K, tiles["BN"]), rows), threads(tiles), (x, w, y, struct(s)),
-        cpu.taps, tiles, shared or ring_bytes(tiles), "product_per_tap",
-    )  # fmt: skip
+    """Returns one launch. `shared`: bytes of shared memory."""
+    args = x, maps.filters(s, tiles["BN"]), y, struct(s)
+    step = launch(f"conv/{source}", grid, threads(tiles), args, cpu.taps, tiles, shared, "product_per_tap")
     return Program(common.buffers(s), (step,))
 
 
 def build_boxes(s: HalfShape, tiles: Tiles) -> Program:
+    grid = ceil(s.K, tiles["BN"]), boxes(s, tiles)
     x = maps.pixels_in_boxes(s, tiles)
     y = maps.output_boxes(s, tiles["TH"], tiles["TW"], maps.images(tiles))
-    return _program(s, "41_half_boxes.cu", boxes(s, tiles), tiles, x, y)
+    return _program(s, "41_half_boxes.cu", grid, tiles, x, y, ring_bytes(tiles))
 
 
 def build_im2col(s: HalfShape, tiles: Tiles) -> Program:
-    rows = ceil(s.pixels, tiles["BM"])
+    grid = ceil(s.K, tiles["BN"]), ceil(s.pixels, tiles["BM"])
     x, y = maps.pixels_by_windows(s, tiles), maps.output_rows(s, tiles)
-    return _program(s, "42_half_im2col.cu", rows, tiles, x, y)
+    return _program(s, "42_half_im2col.cu", grid, tiles, x, y, ring_bytes(tiles))
 
 
 def build_halo(s: HalfShape, tiles: Tiles) -> Program:
+    grid = ceil(s.K, tiles["BN"]), boxes(s, tiles)
     x, y = maps.pixels_with_border(s, tiles), maps.output_boxes(s, SIDE, SIDE, 1)
-    return _program(s, "43_half_halo.cu", boxes(s, tiles), tiles, x, y, halo_bytes(s, tiles))
-
-
-def build_halo_pair(s: HalfShape, tiles: Tiles) -> Program:
-    rows = ceil(boxes(s, tiles), CLUSTER) * CLUSTER
-    x, y = maps.pixels_with_border(s, tiles), maps.output_boxes(s, SIDE, SIDE, 1)
-    return _program(s, "44_half_halo_pair.cu", rows, tiles, x, y, halo_bytes(s, tiles), CLUSTER)
+    return _program(s, "43_half_halo.cu", grid, tiles, x, y, halo_bytes(s, tiles))
 
 
 def build_halo_split(s: HalfShape, tiles: Tiles) -> Program:
     grid = ceil(s.K, tiles["BN"]), boxes(s, tiles), tiles["SPLIT"]
-    args = maps.pixels_with_border(s, tiles), maps.filters(s, tiles["BN"]), "y", struct(s)
     shared = max(halo_bytes(s, tiles), FLOAT * tiles["BM"] * tiles["BN"])
-    step = launch(
-        "conv/45_half_halo_split.cu", grid, threads(tiles), args, cpu.taps, tiles, shared, "product_per_tap"
-    )
-    return Program(common.buffers(s), (step,))
-
-
-def squares(s: HalfShape) -> int:
-    """Returns the squares of SIDE x SIDE output pixels."""
-    return s.N * ceil(s.P, SIDE) * ceil(s.Q, SIDE)
-
-
-def stay_bytes(s: HalfShape, tiles: Tiles) -> int:
-    """Returns the bytes of the filters of a block, of BOXES boxes of the input and their barriers, and of the results."""
-    box = maps.pixels_with_border(s, tiles | SQUARE).box_bytes
-    filters = ceil(s.C, BK) * s.R * s.S * BYTES * BK * tiles["BN"]
-    ring = tiles["BOXES"] * (ceil(box, BOX_ALIGN) * BOX_ALIGN + 2 * BARRIER) + BARRIER
-    return filters + ring + BYTES * tiles["BM"] * tiles["BN"]
-
-
-def build_halo_stay(s: HalfShape, tiles: Tiles) -> Program:
-    across = ceil(s.K, tiles["BN"])
-    grid = across, min(squares(s), max(1, tiles["BLOCKS"] // across))
-    x, y = maps.pixels_with_border(s, tiles | SQUARE), maps.output_boxes(s, SIDE, SIDE, 1)
-    args = x, maps.filters(s, tiles["BN"]), y, struct(s)
-    defines = {name: tiles[name] for name in ("BM", "BN", "BOXES")}
-    step = launch(
-        "conv/46_half_halo_stay.cu",
-        grid,
-        threads(tiles),
-        args,
-        cpu.taps,
-        defines,
-        stay_bytes(s, tiles),
-        "product_per_tap",
-    )
-    return Program(common.buffers(s), (step,))
+    return _program(s, "44_half_halo_split.cu", grid, tiles, maps.pixels_with_border(s, tiles), "y", shared)
 
 
 # -- rules ----------------------------------------------------------------------------------------------
@@ -200,26 +147,17 @@ def halo_split_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
     yield from max_rules(tr("bytes of sums, 4*BM*BN"), FLOAT * tiles["BM"] * tiles["BN"], MAX_SHARED)
 
 
-def halo_stay_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
-    yield from common.kernel_rules(s, tiles)
-    for axis, step in zip("uv", s.stride, strict=True):
-        yield from max_rules(axis, step, 1)
-    for name, extent in zip(
-        ("8 + dilation_h*(R-1)", "8 + dilation_w*(S-1)"), maps.halo(s, SQUARE), strict=True
-    ):
-        yield from max_rules(name, extent, MAX_BOX)
-    shared = stay_bytes(s, tiles)
-    yield from max_rules(tr("bytes of shared memory for filters, boxes and results"), shared, MAX_SHARED)
-
-
 NO_WGMMA = mark(
     "NumPy has no copy engine and no tensor cores; without them this is one product per filter tap"
 )
-TILES = {"BM": (128, 64, 192, 256), "BN": (128, 64, 256), "STAGES": (4, 3, 5, 6, 8, 2)}
+# Defaults and sets are those that were fastest at some layer of ResNet-50 on an H100.
+TILES = {"BM": (128, 64, 192, 256), "BN": (64, 128, 256), "STAGES": (4, 3, 5, 6, 8, 2)}
 HALO_TILES = {
-    "BM": (128, 64, 256), "BN": (128, 64, 256), "TH": (8, 16), "TW": (16, 8), "STAGES": (4, 3, 6, 8, 10, 2), "BOXES": (2, 1),
+    "BM": (128, 64, 256), "BN": (64, 128, 256), "TH": (8, 16), "TW": (8, 16), "STAGES": (4, 3, 6, 8, 10, 2), "BOXES": (2, 1),
 }  # fmt: skip
-SMALL = {"BM": 64, "BN": 64, "STAGES": 2}
+SPLIT_TILES = HALO_TILES | {
+    "BM": (64, 128, 256), "STAGES": (6, 4, 3, 8, 10, 2), "SPLIT": (2, 4, 8),
+}  # fmt: skip
 
 
 def _rung(name: str, title: str, idea: str, build: Callable, rules: Callable, tiles, *sets: Tiles) -> Rung:
@@ -240,18 +178,21 @@ RUNGS: tuple[Rung, ...] = (
         build_boxes,
         boxes_rules,
         TILES | {"TH": (8, 4, 2, 1, 16), "TW": (8, 4, 2, 1, 16)},
-        SMALL | {"TH": 4, "TW": 4},
+        {"BN": 128, "STAGES": 3, "TH": 4, "TW": 4},
+        {"STAGES": 6, "TH": 2, "TW": 2},
     ),
     _rung(
         "im2col",
         mark("windows by the copy engine"),
         mark(
-            "The copy engine goes from window to window by itself (im2col mode). No box extends beyond the output."
+            "The copy engine computes the window of each pixel (its mode im2col). No box extends beyond the output."
         ),
         build_im2col,
         im2col_rules,
         TILES,
-        SMALL,
+        {"BM": 192, "BN": 128, "STAGES": 5},
+        {"BM": 64, "BN": 256, "STAGES": 5},
+        {"BM": 64, "BN": 128, "STAGES": 8},
     ),
     _rung(
         "halo",
@@ -262,20 +203,10 @@ RUNGS: tuple[Rung, ...] = (
         build_halo,
         halo_rules,
         HALO_TILES,
-        SMALL | {"TW": 8},
-        {"BN": 64, "TW": 8},
-    ),
-    _rung(
-        "halo-pair",
-        mark("clusters share the filters"),
-        mark(
-            "Two blocks form a cluster. Each loads half of a tile of the filters, and the copy goes to both."
-        ),
-        build_halo_pair,
-        halo_rules,
-        HALO_TILES,
-        SMALL | {"TW": 8},
-        {"BN": 64, "TW": 8},
+        {"STAGES": 6, "BOXES": 1},
+        {"BN": 128, "STAGES": 3},
+        {"BM": 64, "BN": 128},
+        {"BM": 64, "BN": 128, "STAGES": 10},
     ),
     _rung(
         "halo-split",
@@ -285,19 +216,9 @@ RUNGS: tuple[Rung, ...] = (
         ),
         build_halo_split,
         halo_split_rules,
-        HALO_TILES | {"SPLIT": (2, 4, 8)},
-        SMALL | {"TW": 8},
-        {"BM": 64, "BN": 64, "TW": 8, "SPLIT": 8},
-    ),
-    _rung(
-        "halo-stay",
-        mark("filters stay in shared memory"),
-        mark(
-            "A block computes many tiles with the same filters. It loads the filters once, then only boxes of the input."
-        ),
-        build_halo_stay,
-        halo_stay_rules,
-        {"BM": (256, 192, 128, 64), "BN": (64, 128), "BOXES": (6, 4, 2, 8), "BLOCKS": (132, 128, 264)},
-        {"BM": 64, "BOXES": 2},
+        SPLIT_TILES,
+        {"SPLIT": 4},
+        {"SPLIT": 8},
+        {"BM": 128, "BN": 128},
     ),
 )

@@ -40,4 +40,7 @@ HALF_PRESETS: dict[str, Preset] = {
         ),
     )
 }  # fmt: skip
-SWEPT = tuple(f"fp16-resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5))
+SWEPT = (
+    *(f"fp16-resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)),
+    *(f"fp16-resnet50-res{stage}-3x3-n1" for stage in (4, 5)),
+)

@@ -21,7 +21,7 @@
 constexpr int IMAGES = BM / (TH * TW);  // of a tile
 constexpr int TILE_B = BN * BK;         // elements
 
-// Where a row of the tile is in the box of output pixels.
+// The place of a row of the tile in the box of output pixels.
 struct Place {
   int n, p, q;
 };
