@@ -72,7 +72,13 @@ def verify_cases(shapes: Sequence[ChainShape]) -> Iterator[tuple[list[Candidate]
     for n, s in enumerate(shapes):
         changed = {"FOURS": (1, 2, 4)[n % 3], "BLOCK": (256, 128, 512)[n % 3]}
         chosen = measure.candidates(LADDER.rungs, s, {})
-        yield [(rung, tiles | changed if tiles else tiles) for rung, tiles in chosen], problem(s)
+        yield (
+            [
+                (rung, tiles | {name: size for name, size in changed.items() if name in tiles})
+                for rung, tiles in chosen
+            ],
+            problem(s),
+        )
 
 
 # -- timing --------------------------------------------------------------------------------------------------

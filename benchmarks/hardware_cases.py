@@ -36,6 +36,9 @@ NOT_YET = {
     "attention/19_flash_lazy.cu",
     "attention/20_flash_balanced.cu",
     "elementwise/23_bias_backward_streaming.cu",
+    "fusion/fp16_conv_bias_add_relu.cu",
+    "fusion/fp16_conv_bn_relu.cu",
+    "fusion/implicit_conv_bias_bn_relu_add.cu",
     "gemm/13_wgmma.cu",
     "gemm/14_wgmma_ring.cu",
     "gemm/15_wgmma_consumers.cu",
@@ -64,7 +67,7 @@ def cases() -> dict[str, Case]:
     """Returns every case by name, in the order of the launches."""
     all_cases = (
         *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.EIGHT_BIT, *rungs.CONV, *rungs.ATTENTION,
-        *rungs.SOFTMAX, *rungs.FUSION, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
+        *rungs.SOFTMAX, *rungs.FUSION, *rungs.FUSION_FP16, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
         *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING,
         *rungs.CONV_BACKWARD, *rungs.CONV_FP16, *rungs.ATTENTION_LSE, *rungs.HEADS, *rungs.INSTRUCTION_RATE, *wmma.CASES,
     )  # fmt: skip

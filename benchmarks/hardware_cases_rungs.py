@@ -23,6 +23,8 @@ from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
 from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
+from kernels.fusion.half import hopper as fusion_half
+from kernels.fusion.half.shape import HalfChainShape
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.eight_bit import ladder as eight_bit_ladder
@@ -337,6 +339,15 @@ FUSION = tuple(
         for extents in (_SMALL_MAPS, _ODD_MAPS)
         for case in _fusion(name.partition("/")[2], chain, extents)
     }.values()
+)
+
+FUSION_FP16 = tuple(
+    case
+    for shape, tiles in (
+        (HalfChainShape(2, 72, 18, 14, "conv:K=72:R=3 bn relu"), fusion_half.RUNG.default_tiles),
+        (HalfChainShape(3, 136, 9, 9, "conv:K=40:R=1:stride=2 bias add relu"), fusion_half.SMALL),
+    )
+    for case in steps(fusion_half.RUNG, shape, **tiles)
 )
 
 # -- softmax -----------------------------------------------------------------------------------------------

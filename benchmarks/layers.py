@@ -32,6 +32,7 @@ from kernels.runner import VerificationError, compare
 OTHERS = {
     "conv",
     "conv-fp16",
+    "fusion-fp16",
     "gemm",
     "gemm-8bit",
     "attention",

@@ -44,6 +44,9 @@ from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
 from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
+from kernels.fusion.half import ladder as fusion_half_ladder
+from kernels.fusion.half.presets import HALF_CHAIN_PRESETS
+from kernels.fusion.half.shape import HalfChainShape
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import ChainShape
 from kernels.gemm import hopper as gemm_hopper
@@ -119,6 +122,10 @@ ATTENTION_HOPPER = (
 # The chains of the presets, on maps whose size is not a multiple of float4, and two chains on maps whose size is.
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
+# In FP16: the chains of the presets on several tiles, the last ones partly outside.
+FUSION_FP16 = tuple(
+    HalfChainShape(2, 72, 11, 9, preset.shape.chain) for preset in HALF_CHAIN_PRESETS.values()
+)
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 SOFTMAX_LONG = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
@@ -258,7 +265,13 @@ def _memory():
 
 
 def _fusion():
-    yield from ((rung, FOURS, FUSION) for rung in fusion_ladder.LADDER.rungs)
+    """Yields each rung. The kernels of all chains of the rung with tile sizes of its own depend on these."""
+    for rung in fusion_ladder.LADDER.rungs:
+        yield rung, (*FOURS, *FUSION) if rung.name == "fusion/implicit-gemm" else FOURS, FUSION
+
+
+def _fusion_fp16():
+    yield from ((rung, FUSION_FP16, ()) for rung in fusion_half_ladder.LADDER.rungs)
 
 
 def _softmax():
@@ -345,6 +358,7 @@ RUNS = {
     "heads": _heads,
     "memory": _memory,
     "fusion": _fusion,
+    "fusion-fp16": _fusion_fp16,
     "softmax": _softmax,
     "softmax-long": _softmax_long,
     "elementwise": _elementwise,

@@ -38,7 +38,7 @@ STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 LARGE = 100_000_000  # bytes of a layer: more than the L2 cache holds
 # Ladders whose time is arithmetic: no copy is their limit.
-PRODUCTS = ("attention-lse", "attention-backward", "conv-dinput", "conv-dweight", "conv-transpose", "conv-fp16", "linear",
+PRODUCTS = ("attention-lse", "attention-backward", "conv-dinput", "conv-dweight", "conv-transpose", "conv-fp16", "fusion-fp16", "linear",
             "linear-dinput", "linear-dweight")  # fmt: skip
 
 
@@ -251,8 +251,8 @@ def fusion() -> str:
     lines = [
         f"Chains of blocks, {_on('fusion')}, cold. *Floor*: the time to read the chain's input and parameters once and to write its "
         "output once, at the copy rate measured in the same process. *Within the L2*: these bytes fit into the L2 cache, so "
-        "no floor is given. Our convolution here is direct, one thread for each output. PyTorch calls cuDNN's, which is much "
-        "faster.",
+        "no floor is given. The convolution of `fusion/implicit-gemm` is a matrix product. That of our other kernels is "
+        "direct, one thread for each output. PyTorch calls cuDNN's.",
         "",
         "| chain | " + " | ".join(f"`{r.name}`" for r in rungs) + " | fused / floor |",
         "|---" * (len(rungs) + 2) + "|",

@@ -14,6 +14,7 @@ from kernels.cross_entropy import ladder as cross_entropy_ladder
 from kernels.elementwise import ladder as elementwise_ladder
 from kernels.embedding import ladder as embedding_ladder
 from kernels.fusion import ladder as fusion_ladder
+from kernels.fusion.half import ladder as fusion_half_ladder
 from kernels.gemm import cpu_ladder as gemm_cpu_ladder
 from kernels.gemm import ladder as gemm_ladder
 from kernels.gemm.eight_bit import ladder as eight_bit_ladder
@@ -49,6 +50,7 @@ LADDERS: dict[str, Ladder] = {
         conv_backward.DWEIGHT,
         TRANSPOSE,
         conv_half_ladder.LADDER,
+        fusion_half_ladder.LADDER,
         *cross_entropy_ladder.LADDERS,
         *norm_ladder.LADDERS,
         *linear_ladder.LADDERS,

@@ -7,10 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from kernels.fusion import codegen
+from kernels.fusion.half import codegen as half_codegen
 from kernels.model.tokens import tokens
 
 ROOT = Path(__file__).parent
 SHARED = "cuda"
+GENERATED = (*codegen.PREFIXES, half_codegen.PREFIX)  # how the name of a source begins that has no file
 HOPPER_HEADER = "cuda/hopper.cuh"
 CLUSTER_HEADER = "cuda/cluster.cuh"
 MAX_CACHED = 1024  # texts: more than there are files, fewer than there are chains
@@ -33,8 +35,8 @@ def paths() -> list[str]:
 @lru_cache(maxsize=MAX_CACHED)
 def text(path: str) -> str:
     """Returns the source as a page shows it. `path`: topic and file, "conv/02_im2col.cu"."""
-    if path.startswith(codegen.PREFIX):
-        return codegen.text(path)
+    if path.startswith(GENERATED):
+        return half_codegen.text(path) if path.startswith(half_codegen.PREFIX) else codegen.text(path)
     return file(path).read_text(encoding="utf-8")
 
 
@@ -45,8 +47,10 @@ def headers(path: str) -> list[str]:
 
 
 def _header(path: str, name: str) -> str:
-    """Returns the path of the header that a source includes as `name`: from its folder, or ../../cuda/async.cuh."""
-    return f"{SHARED if '/' in name else path.partition('/')[0]}/{name.rpartition('/')[2]}"
+    """Returns the path of the header that a source includes as `name`: from its folder, ../../cuda/async.cuh, or that of
+    another topic, ../../conv/cuda/implicit.cuh."""
+    topic = name.split("/")[2] if "/" in name else path.partition("/")[0]
+    return f"{topic}/{name.rpartition('/')[2]}"
 
 
 @lru_cache(maxsize=MAX_CACHED)

@@ -232,5 +232,5 @@ def test_every_scene_is_of_a_rung():
 @every_rung
 def test_its_kernels_were_counted_on_hardware(ladder, rung):
     own = {step.source for step in launches(ladder, rung)}
-    missing = {source for source in own - counted() - NOT_YET if not source.startswith("fusion/fused_")}
+    missing = {source for source in own - counted() - NOT_YET if not source.startswith(sources.GENERATED)}
     assert not missing, "benchmarks/hardware_counters.py measures them"

@@ -7,6 +7,9 @@ compute, so it begins a new kernel. In the same kernel, each input value would b
 contains it, R*R times (in a convolution for each of K filters too). For that reason pointwise blocks before a
 convolution are not its prologue: they get a separate kernel, like a chain of only pointwise blocks.
 
+A convolution is computed by one thread per output ("fused"), or as a matrix product whose tiles are made in shared
+memory ("implicit", as implicit GEMM). The other kernels are the same for both.
+
 A kernel's text depends only on the kinds of its blocks: sizes, windows and eps are arguments. So its name is enough:
 "fusion/fused_conv_bias_relu.cu", for which kernels.sources calls text() in any process.
 """
@@ -20,7 +23,8 @@ from functools import lru_cache
 
 from kernels.fusion.shape import KINDS, REDUCING, TENSORS, named
 
-PREFIX = "fusion/fused_"  # of every generated source's name
+FUSED, IMPLICIT = "fusion/fused_", "fusion/implicit_"  # how a generated source's name begins
+PREFIXES = (FUSED, IMPLICIT)
 WIDTH = 72  # columns
 
 PER_MAP = ("bias", "bn")  # blocks with parameters for each map
@@ -40,10 +44,14 @@ APPLY = {
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks `first`, `first` + 1, ... of a chain (from 0) that share one kernel, by their kinds."""
+    """Blocks `first`, `first` + 1, ... of a chain (from 0) that share one kernel, by their kinds.
+
+    `implicit`: its convolution, if it has one, is computed as a matrix product.
+    """
 
     first: int
     kinds: tuple[str, ...]
+    implicit: bool = False
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -68,10 +76,16 @@ class Group:
     @property
     def source(self) -> str:
         """The name of the kernel's text, for kernels.sources.text and for a Launch."""
-        return f"{PREFIX}{'_'.join(self.kinds)}.cu"
+        prefix = IMPLICIT if self.is_product else FUSED
+        return f"{prefix}{'_'.join(self.kinds)}.cu"
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the kernel computes a convolution as a matrix product."""
+        return self.implicit and self.core == "conv"
 
 
-def groups(kinds: Sequence[str]) -> tuple[Group, ...]:
+def groups(kinds: Sequence[str], implicit: bool = False) -> tuple[Group, ...]:
     """Cut a chain, given by the kinds of its blocks, by the rule above: every block is in one group, in order."""
     cuts = [0]
     for at, kind in enumerate(kinds):
@@ -80,35 +94,40 @@ def groups(kinds: Sequence[str]) -> tuple[Group, ...]:
         if current and kind in REDUCING and (has_core or kind == "conv"):
             cuts.append(at)
     return tuple(
-        Group(first, tuple(kinds[first:end]))
+        Group(first, tuple(kinds[first:end]), implicit)
         for first, end in zip(cuts, [*cuts[1:], len(kinds)], strict=True)
     )
 
 
 def parse_source(source: str) -> Group:
     """Returns the group whose kernel has this name. Raises FileNotFoundError if no kernel has it."""
-    kinds = tuple(source.removeprefix(PREFIX).removesuffix(".cu").split("_"))
-    if source != Group(0, kinds).source or not set(kinds) <= set(KINDS) or len(groups(kinds)) != 1:
+    prefix = next((prefix for prefix in PREFIXES if source.startswith(prefix)), "")
+    kinds = tuple(source.removeprefix(prefix).removesuffix(".cu").split("_"))
+    group = Group(0, kinds, prefix == IMPLICIT)
+    if source != group.source or not set(kinds) <= set(KINDS) or len(groups(kinds)) != 1:
         raise FileNotFoundError(f"{source} names no fused kernel")
-    return Group(0, kinds)
+    return group
 
 
 @lru_cache(maxsize=256)
 def text(source: str) -> str:
     """Returns the CUDA C++ of a fused kernel, by its name.
 
-    Its arguments are x, the tensors of each block in turn (Stage.tensors), y, `Maps`, and the eps of each bn.
+    Its arguments are x, the tensors of each block in turn (Stage.tensors), y, `Maps` (of a matrix product `ConvMaps`),
+    and the eps of each bn.
     """
     group = parse_source(source)
-    write = {"": _elementwise, "conv": _conv, "gap": _gap}.get(group.core, _pool)
+    by_core = {"": _elementwise, "conv": _product if group.is_product else _conv, "gap": _gap}
+    write = by_core.get(group.core, _pool)
     body = "\n".join(
-        f"  {line}" if line and not line.startswith("#") else line for line in write(_Names(group))
+        f"  {line}" if line and not line.startswith("#") else line for line in write(Names(group))
     )
-    return f'{_opening(group)}\n\n#include "fusion.cuh"\n\n{_signature(group)}\n{body}\n}}\n'
+    header = "conv_product.cuh" if group.is_product else "fusion.cuh"
+    return f'{_opening(group)}\n\n#include "{header}"\n\n{_signature(group)}\n{body}\n}}\n'
 
 
 # -- names: the second bias of a kernel has b_2 and map_bias_2 -------------------------------------------------
-class _Names:
+class Names:
     """Generator of the lines of a kernel's blocks, with the names of their variables filled in."""
 
     def __init__(self, group: Group):
@@ -153,7 +172,7 @@ _NEVER_STORED = "The maps between are never stored."
 def _opening(group: Group) -> str:
     """Returns the opening comment: the chain, the idea, what limits it, the launch."""
     core, last = group.core, len(group.kinds)
-    epilogue, prologue = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
+    epilogue, prologue = (listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
     is_fused = last > 1
     if not core:
         idea = f"a thread loads four values as one float4. In registers it applies {_all(last)} to them. Then it stores them."
@@ -161,6 +180,8 @@ def _opening(group: Group) -> str:
         bytes_per_value = 8 + 4 * group.kinds.count("add")
         limit = f"HBM. {bytes_per_value} bytes are moved for each value. That does not depend on the number of blocks."
         grid = "ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK. A thread computes FOURS times four values."
+    elif group.is_product:
+        idea, limit, grid = _product_opening(group, epilogue)
     elif core == "conv":
         idea = "one thread per output value multiplies the window under it, in all C maps, by a filter. It adds the products."
         idea += (
@@ -210,6 +231,18 @@ def _opening(group: Group) -> str:
     )
 
 
+def _product_opening(group: Group, epilogue: str) -> tuple[str, str, str]:
+    """Returns the idea of a convolution as a matrix product, what limits it, its grid and block."""
+    idea = "the convolution is one matrix product: filters times windows. A block makes the tiles of the windows in shared memory. Each value there is used for many sums."
+    if epilogue:
+        idea += f" While the sums are in registers, {epilogue} {_is(group.epilogue)} applied to them. {_NEVER_STORED}"
+    limit = (
+        "the multiply-adds, and copies of four bytes. Each copy computes an address and tests the borders."
+    )
+    grid = "(ceil(N*P*Q / BN), ceil(K / BM)), block (BM / TM) * (BN / TN), dynamic shared memory for STAGES tiles. BM, BN, BK, TM, TN and STAGES are defines."
+    return idea, limit, grid
+
+
 def _is(blocks: Sequence[int]) -> str:
     return "are" if len(blocks) > 1 else "is"
 
@@ -218,7 +251,7 @@ def _all(count: int) -> str:
     return {1: "the block", 2: "both blocks"}.get(count, f"all {count} blocks")
 
 
-def _listed(words) -> str:
+def listed(words) -> str:
     *first, last = [*words] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -241,11 +274,17 @@ def _signature(group: Group) -> str:
     lines = [f"    {name + ',':<{width}}  // {shape}" for name, shape in rows]
     eps = "".join(f", float {names['eps']}" for names in named(["eps"] for k in group.kinds if k == "bn"))
     entry = "_".join(group.kinds)
-    scalars = textwrap.fill(f"Maps shape{eps}) {{", WIDTH, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join([f'extern "C" __global__ void {entry}(', *lines, scalars])
+    struct = "ConvMaps" if group.is_product else "Maps"
+    scalars = textwrap.fill(
+        f"{struct} shape{eps}) {{", WIDTH, initial_indent="    ", subsequent_indent="    "
+    )
+    head = [f'extern "C" __global__ void {entry}(']
+    if group.is_product:
+        head = ['extern "C" __global__ void', f"__launch_bounds__(THREADS, RESIDENT) {entry}("]
+    return "\n".join([*head, *lines, scalars])
 
 
-def _elementwise(names: _Names) -> list[str]:
+def _elementwise(names: Names) -> list[str]:
     all_blocks = names.group.epilogue
     fetched = [name for kind in PER_MAP for name in names.locals(all_blocks, kind)]
     others = names.locals(all_blocks, "add")
@@ -301,7 +340,7 @@ WINDOW = [
 ]
 
 
-def _conv(names: _Names) -> list[str]:
+def _conv(names: Names) -> list[str]:
     epilogue = names.group.epilogue
     return [
         *PIXEL,
@@ -324,7 +363,37 @@ def _conv(names: _Names) -> list[str]:
     ]
 
 
-def _pool(names: _Names) -> list[str]:
+def _product(names: Names) -> list[str]:
+    epilogue, by_block = names.group.epilogue, names.by_block
+    adds = [by_block[n] for n in epilogue if names.group.kinds[n] == "add"]
+    apply = ["#pragma unroll", "for (int j = 0; j < 4; ++j) {", *(f"  {line}" for line in names.apply(epilogue, "v[j]")), "}"]  # fmt: skip
+    four = [
+        "float* v = sum[row] + four;",
+        "int pixel = pixel_of_column(four);",
+        *(f"float {names['other']}[4];" for names in adds),
+        *(f"load({names['other']}, {names['z']}, k, pixel, shape);" for names in adds),
+        *(apply if epilogue else ()),
+        "store(y, v, k, pixel, shape);",
+    ]
+    return [
+        "extern __shared__ __align__(16) float stages[];",
+        "float sum[TM][TN] = {};",
+        f"{'add_products(sum, stages, x, w, shape);':<48}  // conv",
+        "",
+        "#pragma unroll",
+        "for (int row = 0; row < TM; ++row) {",
+        "  int k = map_of_row(row);",
+        "  if (k >= shape.K) continue;",
+        *(f"  {line}" for line in names.fetch(epilogue, "k")),
+        "#pragma unroll",
+        "  for (int four = 0; four < TN; four += 4) {",
+        *(line if line.startswith("#") else f"    {line}" for line in four),
+        "  }",
+        "}",
+    ]
+
+
+def _pool(names: Names) -> list[str]:
     group = names.group
     prologue, epilogue, largest = group.prologue, group.epilogue, group.core == "maxpool"
     combine = "v = larger(v, u);" if largest else "v += u;"
@@ -349,7 +418,7 @@ def _pool(names: _Names) -> list[str]:
     ]
 
 
-def _gap(names: _Names) -> list[str]:
+def _gap(names: Names) -> list[str]:
     prologue, epilogue = names.group.prologue, names.group.epilogue
     find_map = ["int c = i - divide(i, shape.by_K) * shape.K;  // map, in its image"]
     return [

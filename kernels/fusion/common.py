@@ -14,23 +14,34 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kernels.conv.implicit import implicit_shared, threads
 from kernels.fusion import cpu
 from kernels.fusion.codegen import Group
-from kernels.fusion.shape import OPERATIONS, ChainShape, Stage
+from kernels.fusion.shape import OPERATIONS, ChainShape, Extents, Stage
 from kernels.i18n import tr
 from kernels.model.fast_division import magic
 from kernels.model.launch import ceil, launch
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, Program, Tiles
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Launch, Program, Tiles
 from kernels.model.rules import max_rules
 from kernels.model.rung import Cost
 
 MAX_VALUES = 2**30  # in one tensor: a thread's next index must stay below 2^31
 WARP = 32
+BLOCK, FOURS = 256, 1  # threads of a block, float4 of a thread, if they are no tile sizes of the rung
 MAPS_STRUCT = np.dtype(
     [(name, np.int32) for name in "N C H W K P Q R stride pad".split()]
     + [
         (f"{divisor}_{part}", dtype)
         for divisor in ("by_Q", "by_PQ", "by_K")
+        for part, dtype in (("multiplier", np.uint32), ("shift", np.int32))
+    ]
+)
+# Of a convolution as a matrix product: `ConvMaps` of kernels/fusion/cuda/conv_product.cuh.
+CONV_MAPS_STRUCT = np.dtype(
+    [*MAPS_STRUCT.descr]
+    + [
+        (f"{divisor}_{part}", dtype)
+        for divisor in ("by_RR", "by_R")
         for part, dtype in (("multiplier", np.uint32), ("shift", np.int32))
     ]
 )
@@ -118,24 +129,46 @@ def plan(s: ChainShape, blocks: Sequence[ComputedBlock], groups: Sequence[Group]
 def source(group: Group) -> str:
     """Returns the source of a group's kernel."""
     first, *others = group.kinds
-    return group.source if others else f"fusion/{HAND_WRITTEN.index(first) + 1:02}_{first}.cu"
+    return (
+        group.source
+        if others or group.is_product
+        else f"fusion/{HAND_WRITTEN.index(first) + 1:02}_{first}.cu"
+    )
 
 
 def _part(group: Group, members: Sequence[ComputedBlock], from_: str, to: str, tiles: Tiles) -> Part:
     stages = [block.stage for block in members]
     before, after = stages[0].before, stages[-1].after
     eps = (np.float32(stage.block.eps) for stage in stages if stage.block.kind == "bn")
-    args = (from_, *(name for block in members for name in block.tensors), to, maps(stages), *eps)
-    threads = {"": ceil(math.prod(after), 4 * tiles["FOURS"]), "gap": WARP * math.prod(after)}
-    grid = ceil(threads.get(group.core, math.prod(after)), tiles["BLOCK"])
+    struct = conv_maps(stages) if group.is_product else maps(stages)
+    args = (from_, *(name for block in members for name in block.tensors), to, struct, *eps)
     read_shapes = (before, *(shape for stage in stages for shape in stage.tensors.values()))
     return Part(
-        launch(source(group), (grid,), tiles["BLOCK"], args, cpu.group(group.kinds)),
+        _launch(group, after, args, tiles),
         tuple(at for block in members for at in block.blocks),
         4 * sum(map(math.prod, read_shapes)),
         4 * math.prod(after),
         flops(group, stages),
     )
+
+
+def _launch(group: Group, after: Extents, args: tuple[Arg, ...], tiles: Tiles) -> Launch:
+    """Returns the launch of a group that writes maps of the extents `after`."""
+    text, run, (N, K, P, Q) = source(group), cpu.group(group.kinds), after
+    if group.is_product:
+        grid = ceil(N * P * Q, tiles["BN"]), ceil(K, tiles["BM"])
+        return launch(text, grid, threads(tiles), args, run, tiles, implicit_shared(tiles))
+    count = {"": ceil(math.prod(after), 4 * tiles.get("FOURS", FOURS)), "gap": WARP * math.prod(after)}
+    block = tiles.get("BLOCK", BLOCK)
+    grid = ceil(count.get(group.core, math.prod(after)), block)
+    return launch(text, (grid,), block, args, run)
+
+
+def conv_maps(stages: Sequence[Stage]) -> np.void:
+    """Returns `ConvMaps` of kernels/fusion/cuda/conv_product.cuh for blocks whose first is a convolution."""
+    R = stages[0].block.R
+    divisors = (v for m in map(magic, (R * R, R)) for v in (m.multiplier, m.shift))
+    return np.array((*maps(stages).tolist(), *divisors), CONV_MAPS_STRUCT)[()]
 
 
 def maps(stages: Sequence[Stage]) -> np.void:

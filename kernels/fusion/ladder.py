@@ -3,11 +3,13 @@ HBM, compared with as few launches as possible."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from kernels.conv.implicit import IMPLICIT_TILES, tile_rules
 from kernels.fusion import codegen, cpu, library
 from kernels.fusion import common as parts
 from kernels.fusion.common import ComputedBlock, Part, Plan
@@ -15,11 +17,14 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.reference import TOLERANCE, chain
 from kernels.fusion.shape import Block, ChainShape, Stage, parse_chain
 from kernels.i18n import mark, tr
-from kernels.model.launch import ceil, launch, rung_factory
+from kernels.model.launch import ampere, ceil, launch, rung_factory
 from kernels.model.program import WORKSPACE, Buffer, Program, Tiles
+from kernels.model.rules import MAX_GRID_YZ, index_rules, max_rules
 from kernels.model.rung import Cost, Ladder, Rung
 
 TILES = {"BLOCK": (256, 128, 512), "FOURS": (1, 2, 4)}  # FOURS: float4 per thread of a pointwise kernel
+
+IMPLICIT_SETS = ({"BM": 32, "BN": 32, "TN": 4},)  # small enough to watch
 
 
 # -- plans: what each rung launches -------------------------------------------------------------------------
@@ -39,6 +44,12 @@ def fused(s: ChainShape, tiles: Tiles) -> Plan:
 
 def _fused(s: ChainShape, blocks: tuple[ComputedBlock, ...], tiles: Tiles) -> Plan:
     return parts.plan(s, blocks, codegen.groups([p.stage.block.kind for p in blocks]), tiles)
+
+
+def implicit(s: ChainShape, tiles: Tiles) -> Plan:
+    """Plan the launches of `fused`, with each convolution as a matrix product (implicit GEMM)."""
+    groups = codegen.groups([block.kind for block in s.blocks], implicit=True)
+    return parts.plan(s, parts.computed_blocks(s), groups, tiles)
 
 
 def folds(s: ChainShape) -> tuple[tuple[int, int], ...]:
@@ -96,6 +107,7 @@ PLANS: dict[str, Callable[[ChainShape, Tiles], Plan]] = {
     "fusion/unfused": unfused,
     "fusion/fused": fused,
     "fusion/folded": folded,
+    "fusion/implicit-gemm": implicit,
 }
 
 
@@ -108,13 +120,24 @@ def folded_rules(s: ChainShape, tiles: Tiles) -> Iterator[str]:
         )
 
 
-def _rung(name: str, title: str, idea: str, rules, cpu_title: str) -> Rung:
+def implicit_rules(s: ChainShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.rules(s, tiles)
+    yield from tile_rules(tiles)
+    convs = [stage for stage in s.stages if stage.block.kind == "conv"]
+    if not convs:
+        yield tr("the chain has no convolution")
+    for stage in convs:
+        yield from max_rules(tr("K/BM blocks (grid.y)"), ceil(stage.block.K, tiles["BM"]), MAX_GRID_YZ)
+        yield from index_rules({"C*R*R": math.prod(stage.tensors["w"][1:])}, tiles["STAGES"] * tiles["BK"])
+
+
+def _rung(name: str, title: str, idea: str, rules, tiles=TILES, *sets: Tiles, **facts) -> Rung:
     plan = PLANS[f"fusion/{name}"]
 
     def cost(s: ChainShape, program: Program) -> Cost:
         """Returns the FLOPs and, if caches are perfect, the bytes of the launches, and the bytes of the maps between."""
         launches = plan(
-            s, {tile: choices[0] for tile, choices in TILES.items()}
+            s, {tile: choices[0] for tile, choices in tiles.items()}
         ).parts  # tiles change none of it
         return Cost(
             sum(part.flops for part in launches),
@@ -125,9 +148,7 @@ def _rung(name: str, title: str, idea: str, rules, cpu_title: str) -> Rung:
     def build(s: ChainShape, tiles: Tiles) -> Program:
         return plan(s, tiles).program
 
-    return rung_factory("fusion", cost, TOLERANCE)(
-        name, title, idea, build, rules, TILES, cpu_title=cpu_title
-    )
+    return rung_factory("fusion", cost, TOLERANCE)(name, title, idea, build, rules, tiles, *sets, **facts)
 
 
 RUNGS = (
@@ -139,7 +160,7 @@ RUNGS = (
             "maps again."
         ),
         parts.rules,
-        mark("one block at a time, over all maps"),
+        cpu_title=mark("one block at a time, over all maps"),
     ),
     _rung(
         "fused",
@@ -149,7 +170,7 @@ RUNGS = (
             "registers. The kernels are generated from the chain."
         ),
         parts.rules,
-        mark("fused: all blocks on a piece in the cache"),
+        cpu_title=mark("fused: all blocks on a piece in the cache"),
     ),
     _rung(
         "folded",
@@ -159,7 +180,20 @@ RUNGS = (
             "the chain is fused."
         ),
         folded_rules,
-        mark("batch norm folded, fused"),
+        cpu_title=mark("batch norm folded, fused"),
+    ),
+    _rung(
+        "implicit-gemm",
+        mark("fused, convolution as a matrix product"),
+        mark(
+            "Each convolution is one matrix product (implicit GEMM). The blocks after it are applied to its sums "
+            "in registers. The other kernels are those of the fused chain."
+        ),
+        implicit_rules,
+        IMPLICIT_TILES,
+        *IMPLICIT_SETS,
+        capability=ampere,
+        not_on_cpu=mark("its NumPy steps are those of the fused chain"),
     ),
 )
 

@@ -34,7 +34,7 @@ def chain(s: ChainShape, **inputs: np.ndarray) -> Pair:
     The scale bounds the error of a float32 computation in units of TOLERANCE. Each block propagates the error of its
     input and adds its own, by absolute values. Folding batch norm into a convolution stays within the bound.
     """
-    return _chain(s, inputs, _conv)
+    return _chain(s, inputs, RULES)
 
 
 def library_scale(s: ChainShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -42,11 +42,23 @@ def library_scale(s: ChainShape, tiles: Tiles, inputs: Mapping[str, np.ndarray])
 
     Winograd and Fourier transforms spread rounding errors over a whole map (kernels.conv.fft.scale).
     """
-    return _chain(s, inputs, _conv_by_transform)[1]
+    return _chain(s, inputs, RULES | {"conv": _conv_by_transform})[1]
 
 
-def _chain(s: ChainShape, inputs: Mapping[str, np.ndarray], conv: Callable[..., Pair]) -> Pair:
-    rules = RULES | {"conv": conv}
+def rounded_scale(s: ChainShape, inputs: Mapping[str, np.ndarray], unit: float) -> np.ndarray:
+    """Returns the error scale if the maps after every block are rounded, by `unit` of each value."""
+
+    def rounded(rule: Callable[..., Pair]) -> Callable[..., Pair]:
+        def apply(*args, **tensors) -> Pair:
+            v, e = rule(*args, **tensors)
+            return v, e + unit * np.abs(v)
+
+        return apply
+
+    return _chain(s, inputs, {kind: rounded(rule) for kind, rule in RULES.items()})[1]
+
+
+def _chain(s: ChainShape, inputs: Mapping[str, np.ndarray], rules: Mapping[str, Callable[..., Pair]]) -> Pair:
     y, scale = np.empty((2, *s.y_shape))
     tensors_of = [{tensor: inputs[name] for tensor, name in names.items()} for names in s.tensors]
 

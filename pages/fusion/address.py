@@ -253,4 +253,4 @@ def first_source(query: rung_address.Selection) -> str:
     """Returns the source file to show first: the first kernel generated for the chain, else the rung's first."""
     parts = story.parts(query.rung.name, query.shape)
     sources = [part.launch.source for part in parts]
-    return next((s for s in sources if s.startswith(codegen.PREFIX)), sources[0] if sources else "")
+    return next((s for s in sources if s.startswith(codegen.PREFIXES)), sources[0] if sources else "")

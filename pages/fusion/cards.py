@@ -1,4 +1,4 @@
-"""Two cards of the fusion lesson: every launch over time with the bytes it moves, and the savings of fusion."""
+"""The cards of the fusion lesson: every launch over time with the bytes it moves, the savings of fusion, and FP16."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kernels.fusion.shape import ChainShape
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from kernels.records.jsontext import id_of
+from pages.fusion import half
 from pages.parts import cards
 from pages.parts.run_settings import CardRows, RunSettings, bars, card_rows
 from pages.parts.text import card_title, conclusion, details, paragraph, together
@@ -29,6 +30,7 @@ def section(settings: RunSettings) -> None:
     with st.container(key="rates", horizontal=True):
         _launches(settings, result)
         _savings(settings, result)
+    half.card()
 
 
 def _stale(result: CardRows) -> str:

@@ -99,7 +99,7 @@ LESSONS = {
     mark("precision"): ("instruction-rate",),
     mark("attention"): ("attention", "attention-loops"),
     mark("attention backward"): ("attention-backward",),
-    mark("fusion"): ("fusion",),
+    mark("fusion"): ("fusion", "fusion-fp16"),
 }
 OTHERS = mark("others")  # of another version of the app
 # What two runs may differ in, as kernels.records.statistics names it.

@@ -81,7 +81,8 @@ SHAPES = {
     "linear-dinput": "M=²", "linear-dweight": "M=²", "max-pool": "N=²", "max-pool-backward": "N=²",
     "avg-pool": "N=²", "avg-pool-backward": "N=²", "global-avg-pool": "N=²",
     "global-avg-pool-backward": "N=²", "embedding": "M=²", "embedding-backward": "M=²",
-    "conv-dinput": "N=²", "conv-dweight": "N=²", "conv-transpose": "N=²", "conv-fp16": "N=²", "attention-lse": "N=²",
+    "conv-dinput": "N=²", "conv-dweight": "N=²", "conv-transpose": "N=²", "conv-fp16": "N=²", "fusion-fp16": "N=²",
+    "attention-lse": "N=²",
     "split-heads": "N=²", "merge-heads": "N=²", "instruction-rate": "turns=²",
 }  # fmt: skip
 

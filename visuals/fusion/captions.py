@@ -112,7 +112,7 @@ class Texts:
 
     def blocks(self, launch: Launch, kinds: Sequence[str]) -> list[int]:
         """Returns the line of each block of a launch, in order."""
-        if not launch.source.startswith(codegen.PREFIX):
+        if not launch.source.startswith(codegen.PREFIXES):
             return [self.find_line(launch.source, LINE_PATTERNS[kind]) for kind in kinds]
         lines_found, last = [], -1
         for kind in kinds:

@@ -165,7 +165,9 @@ class BlockLaunch:
 def block_launch(part: Part, arrays: Arrays) -> BlockLaunch:
     """Returns the blocks of a launch. The last map is the one that the kernel wrote."""
     launch = part.launch
-    kinds = codegen.parse_source(launch.source).kinds if launch.source.startswith(codegen.PREFIX) else (launch.entry,)  # fmt: skip
+    generated = launch.source.startswith(codegen.PREFIXES)
+    group = codegen.parse_source(launch.source) if generated else codegen.Group(0, (launch.entry,))
+    kinds = group.kinds
     source, *names, target = (a for a in launch.args if isinstance(a, str))
     maps, *eps = (a for a in launch.args if not isinstance(a, str))
     names, eps, value, members = iter(names), iter(eps), arrays[source], []
@@ -177,7 +179,7 @@ def block_launch(part: Part, arrays: Arrays) -> BlockLaunch:
         after = arrays[target] if last else _after(kind, value, params, maps, scalar)
         members.append(Member(kind, param_names, params, float(scalar), value, after))
         value = after
-    return BlockLaunch(part, codegen.Group(0, kinds), source, tuple(members), target, maps)
+    return BlockLaunch(part, group, source, tuple(members), target, maps)
 
 
 def _after(kind: str, x: np.ndarray, params, maps: np.void, eps: np.float32) -> np.ndarray:

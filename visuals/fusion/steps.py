@@ -61,7 +61,8 @@ class Steps:
                 self.fold(part, run.arrays)
                 continue
             self.block_launches[n] = w = block_launch(part, run.arrays)
-            {"": self.pointwise, "conv": self.conv, "gap": self.gap}.get(w.group.core, self.pool)(w)
+            conv = self.product if w.group.is_product else self.conv
+            {"": self.pointwise, "conv": conv, "gap": self.gap}.get(w.group.core, self.pool)(w)
 
     # -- one step ------------------------------------------------------------------------------------
     def step(self, line: int, template: str, *args: float, mask: int = 1) -> None:
@@ -189,6 +190,34 @@ class Steps:
             self.r.put(v, sums[cells[1:]], cells[1:])
         self.add_epilogue(w, lines, cells, v, 1, mask)
         self.store(w, cells, v, len(w.epilogue), STORE_EACH, mask)
+
+    def product(self, w: BlockLaunch) -> None:
+        """Add a convolution as a matrix product: the sums of thread 0 in its first row, at most four."""
+        _, _, P, Q = w.core.after.shape
+        sums, taps = w.core.after.ravel(), int(w.core.params[0][0].size)
+        cells, v = np.arange(min(THREADS, P * Q)), f"v{self.n}"
+        lines = self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
+        self.registers[v] = _values(w, cells, "v: " + _listed(w.members), tr("thread 0, filter 0"))
+        text = tr(
+            "The convolution is a matrix product. A row is a filter of {w}, {taps} weights. A column is a window of {source}. "
+            "A block copies tiles of both to shared memory. Each window there is multiplied by many filters.",
+            w=_weights(w),
+            taps=taps,
+            source=named(w.source),
+        )
+        self.step(lines[0], text)
+        self.read(w.source, np.concatenate([w.window(i) for i in cells]))
+        self.read(w.core.names[0], np.arange(taps))
+        text = trn(
+            "Thread 0 has the sum of filter 0 and the only window in a register: {v} = {0}.",
+            "Thread 0 has the sums of filter 0 and {n} windows in registers. The first is {v} = {0}.",
+            len(cells),
+            v=f"[v]({role(w.target)})",
+        )
+        self.step(lines[0], text, sums[0])
+        self.r.put(v, sums[cells], cells)
+        self.add_epilogue(w, lines, cells, v, 1, 1)
+        self.store(w, cells, v, len(w.epilogue), STORE_THREAD, 1)
 
     def pool(self, w: BlockLaunch) -> None:
         u, v, window = f"u{self.n}", f"v{self.n}", w.window(0)

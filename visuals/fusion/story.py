@@ -22,8 +22,15 @@ from visuals.charts.roofline import Roof
 from visuals.charts.story import Row, Story, extremes, recorded_at
 
 UNFUSED, FUSED, FOLDED, LIBRARY = "fusion/unfused", "fusion/fused", "fusion/folded", "fusion/torch"
+IMPLICIT = "fusion/implicit-gemm"
 FOLD = "fold"
 MIN_SHARE = 1 / 4  # share of the saved bytes in their time plus the arithmetic's: below it fusion hardly pays
+
+
+# Why a convolution as a matrix product is faster.
+PRODUCT = mark(
+    "A matrix product uses each loaded value for many sums, and the blocks in its epilogue add no traffic."
+)
 
 
 # -- launches ------------------------------------------------------------------------------------------------
@@ -85,14 +92,15 @@ def fusion_cost(s: ChainShape) -> str:
 
 
 def fastest_ours(rows: Mapping[str, Row]) -> Row | None:
-    """Returns the faster of the fused rungs."""
-    return fastest(rows[name] for name in (FUSED, FOLDED) if name in rows)
+    """Returns the fastest of the fused rungs."""
+    return fastest(rows[name] for name in (FUSED, FOLDED, IMPLICIT) if name in rows)
 
 
 def fusion_gain(rows: Mapping[str, Row]) -> str:
     """Returns how much time fusing gains. `rows` are by rung name, from one device. Returns "" if there is
     nothing to compare."""
-    alone, fused, folded, library = (rows.get(name) for name in (UNFUSED, FUSED, FOLDED, LIBRARY))
+    names = UNFUSED, FUSED, FOLDED, IMPLICIT, LIBRARY
+    alone, fused, folded, implicit, library = map(rows.get, names)
     if not (alone and fused):
         return ""
     s = ChainShape(**fused["shape"])
@@ -104,6 +112,10 @@ def fusion_gain(rows: Mapping[str, Row]) -> str:
             _against(folded, fused),
             tr("The time of “{name}” includes the fold.", name=_title(FOLDED)),
         ]
+    if implicit:
+        sentences.append(_against(implicit, fused))
+        if implicit["median_ms"] < fused["median_ms"]:
+            sentences.append(tr(PRODUCT))
     best = fastest_ours(rows)
     if library:
         speed = library["median_ms"] / best["median_ms"]
@@ -184,6 +196,7 @@ def pays(s: ChainShape, roof: Roof | None) -> list[str]:
         conclusion,
         f"{follows} {_saves(s, roof)}".strip(),
         *(_intensity(stage, roof) for stage in s.stages if stage.block.kind == "conv"),
+        _product(s),
         _begins(s),
         _fold(s),
     ]
@@ -338,6 +351,22 @@ def _intensity(stage: Stage, roof: Roof | None) -> str:
         ridge=units.ratio(roof.ridge),
     )
     return f"{text} {ridge}"
+
+
+def _product(s: ChainShape) -> str:
+    """Returns why a convolution is computed as a matrix product; "" if the chain has none."""
+    if not any(block.kind == "conv" for block in s.blocks):
+        return ""
+    direct = tr(
+        "In “{name}”, each thread loads two values for each multiply-add of its convolution.",
+        name=_title(FUSED),
+    )
+    product = tr(
+        "In “{name}”, the convolution is a matrix product: each value in shared memory is used for many sums. The blocks "
+        "after it are applied to these sums in registers (epilogue).",
+        name=_title(IMPLICIT),
+    )
+    return f"{direct} {product}"
 
 
 def _begins(s: ChainShape) -> str:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels.conv.implicit import IMPLICIT_SETS
 from kernels.engines import cuda
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion import library as fusion_library
@@ -47,7 +48,19 @@ def supported(s: ChainShape):
 )
 def test_every_rung_agrees_for_random_chains(s, block, fours):
     for rung in supported(s):
-        verified_session(rung, s, {"BLOCK": block, "FOURS": fours}).close()
+        tiles = {"BLOCK": block, "FOURS": fours} if "BLOCK" in rung.tiles else {}
+        verified_session(rung, s, tiles).close()
+
+
+@pytest.mark.parametrize("blocks", ["bias bn relu add", "relu maxpool:2", ""])
+@pytest.mark.parametrize("tiles", IMPLICIT_SETS, ids=str)
+def test_a_product_agrees_at_sets_of_tile_sizes(blocks, tiles):
+    rung = fusion_ladder.LADDER.rung("fusion/implicit-gemm")
+    for s in (
+        ChainShape(2, 35, 23, 21, f"conv:K=130:R=3:stride=2:pad=2 {blocks}"),
+        ChainShape(3, 70, 8, 8, f"conv:K=66:R=1 {blocks}"),
+    ):
+        verified_session(rung, s, tiles).close()
 
 
 @pytest.mark.parametrize("key", FUSION_PRESETS)

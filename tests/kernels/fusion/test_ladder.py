@@ -15,6 +15,7 @@ from kernels.engines import cpu, emulator
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.compiler.compile import compile_ptx, ptxas_log
 from kernels.fusion import codegen, ladder
+from kernels.fusion.half.codegen import PREFIX as HALF
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, POINTWISE, ChainShape
 from kernels.jobs.job import Request
@@ -25,11 +26,14 @@ from kernels.precompile import kernels, ptxas_resources
 from kernels.runner import run, seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.rung_runs import (
+    assert_fault_is_detected,
     computed,
     memory_of,
     reference_and_scale,
     relaunched,
+    runs_or_names_its_rule,
     same_in_any_order,
+    some_tiles,
     verified_output,
 )
 from tests.helpers.shapes import chain_shapes
@@ -40,8 +44,15 @@ RAGGED = ChainShape(2, 3, 11, 9, "bn relu conv:K=5:R=3 bias bn relu avgpool:3:st
 TILES = {"BLOCK": 256, "FOURS": 1}
 
 
+IMPLICIT = RUNGS["fusion/implicit-gemm"]
+
+
 def supported(s: ChainShape):
-    return [rung for rung in ladder.RUNGS if not any(rung.rules(s, TILES))]
+    return [rung for rung in ladder.RUNGS if not any(rung.rules(s, rung.default_tiles))]
+
+
+def on_cpu(s: ChainShape):
+    return [rung for rung in supported(s) if "cpu" in rung.engines]
 
 
 # -- results for any chain --------------------------------------------------------------------------------------
@@ -58,7 +69,7 @@ def test_emulator_agrees_with_the_reference_for_any_chain(s):
 @settings(max_examples=60)
 @given(chain_shapes(max_extent=14, max_blocks=8))
 def test_cpu_agrees_with_the_reference_for_any_chain(s):
-    for rung in supported(s):
+    for rung in on_cpu(s):
         assert verified_output(cpu, rung, s).dtype == np.float32
 
 
@@ -68,13 +79,13 @@ def test_cpu_agrees_with_the_reference_for_any_chain(s):
 def test_cpu_agrees_at_any_piece_size(s, piece):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kernels.fusion.cpu.PIECE", piece)
-        for rung in supported(s):
+        for rung in on_cpu(s):
             verified_output(cpu, rung, s)
 
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("name", [name for name in RUNGS if name != IMPLICIT.name])
 @pytest.mark.parametrize("fours", [1, 2, 4])
 @pytest.mark.parametrize(
     "chain", [RAGGED.chain, "bias bn relu add", "add relu gap bn", "bn add maxpool:2 bias"]
@@ -85,6 +96,29 @@ def test_tiles_and_warp_order_change_nothing_and_no_races(name, fours, chain):
         assert name == "fusion/folded"
         return
     same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], s, tiles, options=options))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("tiles", [{}, {"BM": 32, "BN": 32, "TN": 4}], ids=str)
+@pytest.mark.parametrize(
+    "s",
+    [
+        RAGGED,
+        ChainShape(2, 19, 4, 4, "conv:K=70:R=1 bn add relu"),  # several rows of blocks; whole float4
+        ChainShape(3, 2, 7, 5, "conv:K=3:R=5:pad=0 bias conv:K=2:R=3:stride=2:pad=2 add bias relu add"),
+    ],
+    ids=str,
+)
+def test_product_agrees_in_any_order_of_warps_without_races(s, tiles):
+    same_in_any_order(lambda options: verified_output(emulator, IMPLICIT, s, tiles, options=options))
+
+
+@needs_nvrtc
+@settings(max_examples=6)
+@given(st.data())
+def test_product_agrees_at_any_tile_sizes(data):
+    s = ChainShape(2, 5, 6, 7, "conv:K=9:R=3:stride=2 bn add relu")
+    runs_or_names_its_rule(IMPLICIT, s, some_tiles(data, IMPLICIT, s), "BM|BN|BK|STAGES")
 
 
 @needs_nvrtc
@@ -141,8 +175,10 @@ def test_generated_kernel_of_one_block_equals_hand_written(kind):
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=8))
 def test_any_generated_text_compiles_without_warnings_or_spills(kinds):
-    for group in codegen.groups(kinds):
-        log = ptxas_log(sources.translation_unit(group.source), "kernel.cu", ())
+    tiles = tuple(sorted(IMPLICIT.default_tiles.items()))
+    for group in {*codegen.groups(kinds), *codegen.groups(kinds, implicit=True)}:
+        defines = tiles if group.is_product else ()
+        log = ptxas_log(sources.translation_unit(group.source), "kernel.cu", defines)
         assert "warning" not in log and ptxas_resources(log)["spill_bytes"] == 0, (kinds, log)
 
 
@@ -157,11 +193,13 @@ OMITTED = {  # block: chains whose generated kernels have the block at each poss
 @needs_nvrtc
 @pytest.mark.parametrize("kind", POINTWISE)
 def test_generator_that_omits_a_block_is_detected(kind):
-    for chain in OMITTED[kind]:
+    chains = [("fusion/fused", chain) for chain in OMITTED[kind]] + [(IMPLICIT.name, f"conv:K=2:R=3 {kind}")]
+    for rung, chain in chains:
         s = ChainShape(1, 2, 5, 6, chain)
-        (part,) = ladder.fused(s, TILES).parts
+        plan = ladder.PLANS[rung](s, RUNGS[rung].default_tiles)
+        (part,) = plan.parts
         inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
-        memory = memory_of(ladder.fused(s, TILES).program, inputs)
+        memory = memory_of(plan.program, inputs)
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(codegen.APPLY, kind, ";")
             text = codegen.text.__wrapped__(part.launch.source)
@@ -172,6 +210,15 @@ def test_generator_that_omits_a_block_is_detected(kind):
         assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance), chain
 
 
+PRODUCT_FAULTS = {  # the same, of a convolution as a matrix product
+    "a sum of the row below": ("bias", "float* v = sum[row] + four", "float* v = sum[row ^ 1] + four"),
+    "filters beyond the last stored": ("relu", "if (k >= shape.K) continue;", ""),
+    "pixels beyond the last stored": ("relu", "if (pixel + j < columns)", "if (true)"),
+    "the parameters of the first row": ("bn", "var[k] + eps", "var[0] + eps"),
+    "no border": ("relu", "(unsigned)(windows[j].w + s) < (unsigned)shape.W", "true"),
+    "a stride of one": ("relu", "w = q * shape.stride - shape.pad;", "w = q - shape.pad;"),
+    "an addend of another map": ("add", "load(other, z, k, pixel", "load(other, z, 0, pixel"),
+}
 FAULTS = {  # what is wrong: (chain, original code, faulty code)
     "the map of the first for all four": ("bias relu", "j == 0 || shape.P * shape.Q % 4 != 0", "j == 0"),
     "eps left out": ("bn:eps=0.5 relu", "var[c] + eps", "var[c]"),
@@ -202,6 +249,15 @@ def test_fault_in_a_generated_kernel_is_detected(fault):
     if relaunched(step, change, memory):
         ref, scale = reference_and_scale(RUNGS["fusion/fused"], s, None, inputs)
         assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("fault", PRODUCT_FAULTS)
+def test_fault_in_a_product_is_detected(fault):
+    block, right, wrong = PRODUCT_FAULTS[fault]
+    s = ChainShape(2, 3, 5, 9, f"conv:K=5:R=3:stride=2 {block}")
+    program = IMPLICIT.build(s, IMPLICIT.default_tiles)
+    assert_fault_is_detected(IMPLICIT, s, program, seeded_inputs(program.of_role(INPUT)), right, wrong)
 
 
 @pytest.mark.slow
@@ -289,9 +345,11 @@ def test_precompiled_kernels_are_those_of_the_presets():
         part.launch.source
         for preset in FUSION_PRESETS.values()
         for rung in supported(preset.shape)
-        for part in ladder.PLANS[rung.name](preset.shape, TILES).parts
+        for part in ladder.PLANS[rung.name](preset.shape, rung.default_tiles).parts
     }
-    assert expected == {source for source, _, _ in kernels() if source.startswith("fusion/")}
+    assert expected == {
+        source for source, _, _ in kernels() if source.startswith("fusion/") and not source.startswith(HALF)
+    }
 
 
 @needs_nvrtc
@@ -304,7 +362,7 @@ def test_hand_written_kernels_are_short_lined_and_commented(path):
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if "cpu" in rung.engines])
 def test_cpu_engine_allocates_the_predicted_bytes(name):
     """Besides it, at most a padded image and a product are allocated: pieces, no maps."""
     s = ChainShape(8, 16, 40, 40, "conv:K=16:R=3 bias bn relu add relu")

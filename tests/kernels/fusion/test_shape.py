@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -193,13 +194,15 @@ def test_groups_have_every_block_once_and_are_minimal(kinds):
         parts = [*group.prologue, *([group.kinds.index(group.core)] if group.core else []), *group.epilogue]
         assert parts == list(range(len(group.kinds)))
         assert codegen.parse_source(group.source).kinds == group.kinds
+        product = replace(group, implicit=True)
+        assert codegen.parse_source(product.source).is_product == (group.core == "conv")
     for one, next_ in itertools.pairwise(groups):  # each group begins where the rule requires it
         assert next_.kinds[0] == "conv" or (one.core and next_.kinds[0] in REDUCING)
 
 
 @given(chain_shapes())
 def test_fused_never_launches_or_moves_more(s):
-    plans = {name: plan(s, TILES) for name, plan in ladder.PLANS.items()}
+    plans = {name: plan(s, LADDERS["fusion"].rung(name).default_tiles) for name, plan in ladder.PLANS.items()}
     unfused, fused, folded = (plans[f"fusion/{name}"] for name in ("unfused", "fused", "folded"))
     assert len(unfused.parts) == len(s.stages) and len(fused.parts) <= len(unfused.parts)
     bytes_moved = [sum(part.bytes for part in plan.parts) for plan in (unfused, fused)]
@@ -211,6 +214,10 @@ def test_fused_never_launches_or_moves_more(s):
         s.bytes + 2 * nbytes for nbytes in workspace_bytes
     ]  # each map between is written and read
     assert len(folded.parts) <= len(fused.parts) + len(ladder.folds(s))
+    implicit = plans["fusion/implicit-gemm"]
+    assert [(p.blocks, p.bytes, p.flops) for p in implicit.parts] == [
+        (p.blocks, p.bytes, p.flops) for p in fused.parts
+    ]
     for plan in plans.values():
         assert {at for part in plan.parts for at in part.blocks} == set(range(len(s.stages)))
         names = [part.launch.name for part in plan.parts]

@@ -320,7 +320,7 @@ def test_every_kernel_is_a_case_at_two_shapes():
     for case in bench.cases().values():
         seen.setdefault(case.launch.source, set()).add(case.shape)
     files = {path for path in sources.paths() if path.endswith(".cu")}
-    generated = {name for name in seen if name.startswith("fusion/fused_")}
+    generated = {name for name in seen if name.startswith(sources.GENERATED)}
     assert len(generated) > 1 and not generated & files
     assert seen.keys() - generated == {name for name in files if not name.startswith(tuple(EXCLUDED))}
     for prefix in EXCLUDED:  # every prefix matches a file
