@@ -1,13 +1,12 @@
-// Operands wait in registers: the next ones are loaded before they
-// are needed.
+// The next operands are loaded into registers before they are needed.
 //
 // Idea: a thread has two sets of fragments. While it multiplies with
 // one, the values of the next k arrive in the other. The last k of a
-// tile is multiplied after the barrier, so that the first values of
-// the next tile are loaded meanwhile. Rows of sums are visited in
-// serpentine order: to the right, then to the left. Each multiply-add
-// then has one operand in common with the one before. The hardware
-// keeps it and reads one register less.
+// tile is multiplied after the barrier. Meanwhile the first values of
+// the next tile are loaded. Rows of sums are visited in serpentine
+// order: to the right, then to the left. Each multiply-add then has
+// one operand in common with the one before. The hardware keeps this
+// operand and reads one register less.
 // What limits it: the copies. A float of A is copied by itself, and
 // all warps wait at the barrier of each tile.
 //
@@ -125,7 +124,7 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) register_pipeline(
         load_fragments((k + 1) % 2, read_stage, k + 1);
       } else if (k_tile + BK < K) {
         wait_groups<STAGES - 2>();
-        __syncthreads();  // nobody reads the stage read_stage now
+        __syncthreads();  // no thread reads read_stage any more
         load_fragments(0, next_stage, 0);
       }
 #pragma unroll

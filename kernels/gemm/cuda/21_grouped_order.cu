@@ -126,7 +126,7 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) grouped_order(
         load_fragments((k + 1) % 2, read_stage, k + 1);
       } else if (k_tile + BK < K) {
         wait_groups<STAGES - 2>();
-        __syncthreads();  // nobody reads the stage read_stage now
+        __syncthreads();  // no thread reads read_stage any more
         load_fragments(0, next_stage, 0);
       }
 #pragma unroll

@@ -4,7 +4,7 @@
 // has 23. Each factor is the sum of two TF32 numbers: x = big + small.
 // Then a b is nearly a_big b_big + a_big b_small + a_small b_big. The
 // fourth product, a_small b_small, is about 2^-22 of the first one and
-// is left out. wgmma wants the rows of B along k, but B is [K, N]. So
+// is left out. wgmma needs the rows of B along k, but B is [K, N]. So
 // a warpgroup transposes the tile of B while it splits it. Consumers
 // split A in registers, which wgmma may read directly. Tensor cores
 // truncate their sums, so a sum of many products loses digits. The
@@ -12,8 +12,8 @@
 // sums to others in their registers, rounded as FP32 is.
 // The result is as exact as that of FP32, except at the ends of its
 // range: an infinite factor gives NaN.
-// What limits it: the tensor cores do three times the work, and the
-// power that they may take.
+// What limits it: the tensor cores do three times the work. In large
+// products an H100 reaches its power limit and lowers its clock.
 //
 // Launch: grid (ceil(M / BM) * ceil(N / BN)), block 384 threads: two
 // consumer warpgroups, and one that copies and splits. Dynamic shared

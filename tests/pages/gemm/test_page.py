@@ -187,7 +187,7 @@ def test_unsupported_rungs_are_grouped_by_rule():
 def test_why_lists_many_rungs_as_rows_and_merges_equal_values():
     html = texts(open_at(M=4096, N=4096, K=4096))
     why = html.partition('<h2 class="kt-card">Why')[2].partition("</h2>")[2].partition("</h2>")[0]
-    assert "all 11 kernels" in why
+    assert "all 15 kernels" in why
     assert '<th scope="row">warp tile</th>' in why and '<th scope="col">relative L2 error</th>' in why
     few = texts(open_at(dtype="int8", rung="dp4a"))
     assert '<th scope="col">FLOP/byte</th>' not in few and "<td>FLOP/byte</td>" in few
