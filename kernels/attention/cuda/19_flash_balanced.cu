@@ -7,8 +7,9 @@
 // computes two tiles of a head, the last and the first, or the second
 // last and the second: each pair sees equally many keys. A consumer
 // skips tiles of keys that are hidden from all of its own queries.
-// What limits it: exponentials at d = 64, and the power of the tensor
-// cores at d = 128.
+// What limits it: exponentials. A multiprocessor computes 16 of them in
+// a cycle, or 2,048 multiply-adds of products. At d = 64 both need
+// equally many cycles, at d = 128 exponentials need half as many.
 //
 // Launch: grid (at most BLOCKS), block 128 threads for each 64 rows of
 // Br, and 128 for the producer. Dynamic shared memory: tile_q, STAGES
@@ -170,7 +171,7 @@ __launch_bounds__(THREADS, 1) flash_balanced(
       if (signals) arrive(empty_v + stage);
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }
-    pin(round);  // the work is computed again, not kept in registers
+    pin(round);  // work is computed again, not kept in registers
     work = work_of(round, N, heads, causal);
     query = work.query + warpgroup * WM + lane_row();
     Half* O_head = O + (size_t)work.head * N * d;
