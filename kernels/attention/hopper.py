@@ -25,7 +25,8 @@ BOX = 64  # columns of a box: its rows have 128 bytes
 SWIZZLE = 128  # bytes
 BARRIER = 8  # bytes
 OTHER_REGISTERS = 32  # per thread, besides those of S, O and P
-OF_THREE = 160  # registers per thread of each of three consumers; two have 232 or more
+MAX_REGISTERS = {3: 160, 4: 112}  # per thread, by the number of consumers; two have as many as they need
+TWO = {"Br": 2 * WM, "Bc": 128, "STAGES": 2}
 
 
 # -- programs -------------------------------------------------------------------------------------------
@@ -40,9 +41,9 @@ def registers(s: AttentionShape, tiles: Tiles) -> int:
 
 
 def fitting(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
-    """Returns the tiles with two consumers if three have too few registers: Br of 128 queries, not 192."""
-    few = tiles["Br"] > 2 * WM and registers(s, tiles) > OF_THREE
-    return dict(tiles) | ({"Br": 2 * WM} if few else {})
+    """Returns the tiles, or TWO consumers' if the registers of more consumers do not contain S, P and O."""
+    fits = registers(s, tiles) <= MAX_REGISTERS.get(tiles["Br"] // WM, 240)
+    return dict(tiles) | ({} if fits else TWO)
 
 
 def map_of(name: str, s: AttentionShape, rows: int) -> TensorMap:
@@ -88,8 +89,9 @@ def builder(source: str, producers: int = 1) -> Callable[[AttentionShape, Tiles]
 def build_balanced(s: AttentionShape, tiles: Tiles) -> Program:
     """Returns a launch of at most BLOCKS blocks, each of which computes several tiles of queries."""
     tiles = fitting(s, tiles)
-    blocks = min(ceil(s.N, tiles["Br"]) * s.heads, tiles["BLOCKS"])
-    return _launch(s, "20_flash_balanced.cu", (blocks,), tiles, 1, np.int32(s.heads))
+    rows = ceil(s.N, tiles["Br"])
+    blocks = min((ceil(rows, 2) if s.causal else rows) * s.heads, tiles["BLOCKS"])
+    return _launch(s, "19_flash_balanced.cu", (blocks,), tiles, 1, np.int32(s.heads))
 
 
 # -- rules ----------------------------------------------------------------------------------------------
@@ -106,7 +108,7 @@ def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 NO_WGMMA = mark("NumPy has no tensor cores; without them this is flash attention in FP32")
 NO_SCENE = mark("its tiles have too many rows for the stage, which shows flash attention in small tiles")
 ONE = {"Br": (64,), "Bc": (64, 128), "STAGES": (2, 3)}
-CONSUMERS = {"Br": (192, 128), "Bc": (128, 64, 96, 176), "STAGES": (2, 3)}
+CONSUMERS = {"Br": (256, 192, 128), "Bc": (64, 128, 96, 176), "STAGES": (4, 2, 3)}
 
 
 def _rung(name: str, title: str, idea: str, build, tiles, *sets: Tiles) -> Rung:
@@ -134,7 +136,7 @@ RUNGS: tuple[Rung, ...] = (
         mark("One warpgroup only loads K and V. Others own 64 queries each, and get most of its registers."),
         builder("16_flash_consumers.cu"),
         CONSUMERS,
-        {"Br": 128, "Bc": 64},
+        {"Br": 192, "Bc": 128, "STAGES": 2},
     ),
     _rung(
         "wgmma-ping-pong",
@@ -144,7 +146,7 @@ RUNGS: tuple[Rung, ...] = (
         ),
         builder("17_flash_ping_pong.cu"),
         CONSUMERS,
-        {"Br": 128, "Bc": 64},
+        {"Br": 192, "Bc": 128, "STAGES": 2},
     ),
     _rung(
         "wgmma-overlap",
@@ -154,26 +156,16 @@ RUNGS: tuple[Rung, ...] = (
         ),
         builder("18_flash_overlap.cu"),
         CONSUMERS,
-        {"Br": 128, "Bc": 64},
-    ),
-    _rung(
-        "wgmma-lazy",
-        mark("rescaling only if needed"),
-        mark(
-            "O is rescaled only if a maximum grows by more than 8 as a power of 2. The result stays the same."
-        ),
-        builder("19_flash_lazy.cu"),
-        CONSUMERS,
-        {"Br": 128, "Bc": 64},
+        {"Br": 192, "Bc": 128, "STAGES": 2},
     ),
     _rung(
         "wgmma-balanced",
         mark("persistent blocks, equal work"),
         mark(
-            "Each multiprocessor has one block that computes many tiles of queries. If causal, the heaviest come first."
+            "Each multiprocessor has one block that computes many tiles of queries. If causal, it computes tiles in pairs of equal work."
         ),
         build_balanced,
-        CONSUMERS | {"GROUP": (16, 8, 64), "BLOCKS": (132, 128)},
-        {"Br": 128, "Bc": 64},
+        CONSUMERS | {"BLOCKS": (132, 128)},
+        {"Br": 192, "Bc": 128, "STAGES": 2},
     ),
 )

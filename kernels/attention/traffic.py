@@ -96,5 +96,5 @@ KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "flash-registers": _flash,
     "flash-mma": _flash,
     "wgmma": _wgmma,
-    **{f"wgmma-{name}": _wgmma for name in ("consumers", "ping-pong", "overlap", "lazy", "balanced")},
+    **{f"wgmma-{name}": _wgmma for name in ("consumers", "ping-pong", "overlap", "balanced")},
 }

@@ -17,11 +17,7 @@
 #include "attention.cuh"
 #include "flash_wgmma.cuh"
 
-constexpr int CONSUMERS = Br / WM;  // warpgroups
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-// Registers of a thread, instead of 168 for each of 384 or 128 of 512:
-constexpr int FOR_PRODUCER = CONSUMERS == 2 ? 24 : 32;
-constexpr int FOR_CONSUMER = CONSUMERS == 2 ? 240 : 160;
 
 extern "C" __global__ void
 __launch_bounds__(THREADS, 1) flash_consumers(

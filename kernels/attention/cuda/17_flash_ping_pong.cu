@@ -18,11 +18,7 @@
 #include "attention.cuh"
 #include "flash_wgmma.cuh"
 
-constexpr int CONSUMERS = Br / WM;  // warpgroups
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-// Registers of a thread, instead of 168 for each of 384 or 128 of 512:
-constexpr int FOR_PRODUCER = CONSUMERS == 2 ? 24 : 32;
-constexpr int FOR_CONSUMER = CONSUMERS == 2 ? 240 : 160;
 
 extern "C" __global__ void
 __launch_bounds__(THREADS, 1) flash_ping_pong(
@@ -72,8 +68,7 @@ __launch_bounds__(THREADS, 1) flash_ping_pong(
   }
 
   take_registers<FOR_CONSUMER>();
-  int next = (warpgroup + 1) % CONSUMERS;
-  if (next == 0) pass_turn(0);  // consumer 0 begins
+  if (warpgroup == CONSUMERS - 1) pass_turn(warpgroup);  // to 0
   wait(full_q, 0);
   if (scale < 0) negate_queries(tile_q, warpgroup);
   float factor = fabsf(scale) * LOG2E;  // for powers of 2
@@ -98,7 +93,7 @@ __launch_bounds__(THREADS, 1) flash_ping_pong(
     wait(full_k, 0);
     wait_turn(warpgroup);
     begin_scores(s, tile_q, tile_k, warpgroup);
-    pass_turn(next);
+    pass_turn(warpgroup);
     wait_sums<0>(s);
     if (signals) arrive(empty_k);
     weigh(s, 0);
@@ -114,7 +109,7 @@ __launch_bounds__(THREADS, 1) flash_ping_pong(
     wait_turn(warpgroup);
     begin_scores(s, tile_q, tile_k + stage * TILE_K, warpgroup);
     begin_values(o, p, tile_v + last * TILE_K);
-    pass_turn(next);
+    pass_turn(warpgroup);
     wait_sums<0>(s);
     pin(o);
     if (signals) arrive(empty_k + stage), arrive(empty_v + last);
@@ -125,7 +120,7 @@ __launch_bounds__(THREADS, 1) flash_ping_pong(
   wait(full_v + stage, parity);
   wait_turn(warpgroup);
   begin_values(o, p, tile_v + stage * TILE_K);
-  pass_turn(next);
+  pass_turn(warpgroup);
   wait_sums<0>(o);
   if (warpgroup == 0) wait_turn(0);  // all turns have been passed
   store_values(O + (size_t)head * N * d, o, l, query, N, d);

@@ -6,9 +6,8 @@
 // run. Meanwhile it computes the weights of this tile. Then it waits
 // for O, rescales it, and rounds the weights into the registers of P
 // that are now free.
-// What limits it: exponentials and the other instructions between two
-// products. O is rescaled after each tile, although the maximum rarely
-// grows.
+// What limits it: blocks begin and end. Nothing is multiplied while a
+// block loads its first tiles, and no copy runs while it stores O.
 //
 // Launch: grid (ceil(N / Br), B*H), block 128 threads for each 64 rows
 // of Br, and 128 for the producer. Dynamic shared memory: tile_q,
@@ -19,11 +18,7 @@
 #include "attention.cuh"
 #include "flash_wgmma.cuh"
 
-constexpr int CONSUMERS = Br / WM;  // warpgroups
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-// Registers of a thread, instead of 168 for each of 384 or 128 of 512:
-constexpr int FOR_PRODUCER = CONSUMERS == 2 ? 24 : 32;
-constexpr int FOR_CONSUMER = CONSUMERS == 2 ? 240 : 160;
 
 extern "C" __global__ void
 __launch_bounds__(THREADS, 1) flash_overlap(
@@ -73,8 +68,7 @@ __launch_bounds__(THREADS, 1) flash_overlap(
   }
 
   take_registers<FOR_CONSUMER>();
-  int next = (warpgroup + 1) % CONSUMERS;
-  if (next == 0) pass_turn(0);  // consumer 0 begins
+  if (warpgroup == CONSUMERS - 1) pass_turn(warpgroup);  // to 0
   wait(full_q, 0);
   if (scale < 0) negate_queries(tile_q, warpgroup);
   float factor = fabsf(scale) * LOG2E;  // for powers of 2
@@ -99,7 +93,7 @@ __launch_bounds__(THREADS, 1) flash_overlap(
     wait(full_k, 0);
     wait_turn(warpgroup);
     begin_scores(s, tile_q, tile_k, warpgroup);
-    pass_turn(next);
+    pass_turn(warpgroup);
     wait_sums<0>(s);
     if (signals) arrive(empty_k);
     weigh(s, 0);
@@ -115,10 +109,15 @@ __launch_bounds__(THREADS, 1) flash_overlap(
     wait_turn(warpgroup);
     begin_scores(s, tile_q, tile_k + stage * TILE_K, warpgroup);
     begin_values(o, p, tile_v + last * TILE_K);
-    pass_turn(next);
+    pass_turn(warpgroup);
     wait_sums<1>(s);
     if (signals) arrive(empty_k + stage);
     weigh(s, tile);
+    // This wait also keeps the compiler from moving exponentials
+    // behind the wait for O.
+    int ahead = stage + 1 == STAGES ? 0 : stage + 1;
+    if (tile + 1 < tiles)
+      wait(full_k + ahead, ahead == 0 ? parity ^ 1 : parity);
     wait_sums<0>(o);
     if (signals) arrive(empty_v + last);
     rescale_values(o, rescale);
@@ -127,7 +126,7 @@ __launch_bounds__(THREADS, 1) flash_overlap(
   wait(full_v + stage, parity);
   wait_turn(warpgroup);
   begin_values(o, p, tile_v + stage * TILE_K);
-  pass_turn(next);
+  pass_turn(warpgroup);
   wait_sums<0>(o);
   if (warpgroup == 0) wait_turn(0);  // all turns have been passed
   store_values(O + (size_t)head * N * d, o, l, query, N, d);

@@ -10,6 +10,12 @@
 
 constexpr int WM = 64;  // rows of a warpgroup
 constexpr int BOX = 64;  // columns of a box: its rows have 128 bytes
+constexpr int CONSUMERS = Br / WM;  // warpgroups that multiply
+// Registers of a thread of the producer and of a consumer. Without
+// them, 65,536 registers are shared equally.
+constexpr int FOR_PRODUCER = CONSUMERS == 2 ? 40 : 32;
+constexpr int FOR_CONSUMER =
+    CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
 constexpr int TILE_Q = Br * DP, TILE_K = Bc * DP;  // elements
 constexpr float FAR = 1 << 20;  // a large score, as a power of 2
 
@@ -19,14 +25,15 @@ typedef unsigned Weights[Bc / 16][4];  // of P: pairs of 16 bits
 typedef float Rows[2];                 // a number for each row
 
 // -- turns --------------------------------------------------------
-// The consumers have numbers. A consumer waits for its turn, begins
-// products and passes the turn on. It does not wait for the other one.
+// A consumer waits for its turn, begins products, and passes the turn
+// on to the next consumer without waiting for it.
 __device__ inline void wait_turn(int consumer) {
   asm volatile("bar.sync %0, 256;" ::"r"(5 + consumer) : "memory");
 }
 
 __device__ inline void pass_turn(int consumer) {
-  asm volatile("bar.arrive %0, 256;" ::"r"(5 + consumer) : "memory");
+  int next = (consumer + 1) % CONSUMERS;
+  asm volatile("bar.arrive %0, 256;" ::"r"(5 + next) : "memory");
 }
 
 // -- tiles --------------------------------------------------------
@@ -246,27 +253,6 @@ __device__ inline void update_maxima(Scores& s, float factor, Rows& m,
   subtract_far(s, factor, base);
 }
 
-// The same with bases m that follow a maximum only if it exceeds them by
-// GROWTH, as a power of 2. Returns whether the warp must rescale O.
-constexpr float GROWTH = 8;
-
-__device__ inline bool raise_bases(Scores& s, float factor, Rows& m,
-                                   Rows& base, Rows& rescale) {
-  Rows largest = {row_maximum(s, 0) * factor,
-                  row_maximum(s, 1) * factor};
-  bool grows = __any_sync(
-      ~0u, largest[0] > m[0] + GROWTH || largest[1] > m[1] + GROWTH);
-#pragma unroll
-  for (int lower = 0; lower < 2; ++lower) {
-    float old_m = m[lower];
-    if (grows) m[lower] = fmaxf(old_m, largest[lower]);
-    base[lower] = m[lower] == -INFINITE ? 0.0f : m[lower];
-    rescale[lower] = grows ? exp2_(old_m - base[lower]) : 1.0f;
-  }
-  subtract_far(s, factor, base);
-  return grows;
-}
-
 // Replaces scores by weights. Rescales l and adds the weights to it.
 __device__ inline void exponentiate(Scores& s, float factor,
                                     const Rows& base,
@@ -299,8 +285,28 @@ __device__ inline void rescale_values(Values& o, const Rows& rescale) {
     for (int e = 0; e < 4; ++e) o[j][e] *= rescale[e / 2];
 }
 
+// Transposes 4 x 4 numbers: lane i of four has row i before, and
+// column i after.
+__device__ inline void transpose(unsigned (&x)[4]) {
+  int lane = threadIdx.x % 4;
+#pragma unroll
+  for (int apart = 1; apart < 4; apart *= 2)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i & apart) continue;
+      int j = i + apart;  // x[i] of one lane is x[j] of the other
+      unsigned sent = lane & apart ? x[i] : x[j];
+      sent = __shfl_xor_sync(~0u, sent, apart);
+      if (lane & apart)
+        x[i] = sent;
+      else
+        x[j] = sent;
+    }
+}
+
 // Stores the lane's two rows of O [N, d], divided by their sums l. d is
-// even.
+// a multiple of 8. Four lanes have pairs of the same 32 columns. They
+// exchange them, so that each stores 8 neighbours, 16 bytes.
 __device__ inline void store_values(Half* O, const Values& o,
                                     const Rows& l, int query, int N,
                                     int d) {
@@ -310,14 +316,18 @@ __device__ inline void store_values(Half* O, const Values& o,
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
     float inverse = 1 / sum;
-    if (query >= N) continue;
-    auto row = (unsigned*)(O + (size_t)query * d);
 #pragma unroll
-    for (int j = 0; j < DP / 8; ++j) {
-      int col = j * 8 + threadIdx.x % 4 * 2;
-      if (col < d)
-        row[col / 2] = pair(o[j][2 * lower] * inverse,
-                            o[j][2 * lower + 1] * inverse);
+    for (int j = 0; j < DP / 8; j += 4) {
+      unsigned pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        pairs[i] = pair(o[j + i][2 * lower] * inverse,
+                        o[j + i][2 * lower + 1] * inverse);
+      transpose(pairs);
+      int col = (j + threadIdx.x % 4) * 8;
+      if (query < N && col < d)
+        *(uint4*)&O[(size_t)query * d + col] =
+            make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
     }
   }
 }

@@ -41,7 +41,7 @@ NOT_YET_RUNGS = {
     for ladder, names in {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster register-pipeline"
         " grouped-order transposed-ring tf32x3",
-        "attention": "wgmma wgmma-consumers wgmma-ping-pong wgmma-overlap wgmma-lazy wgmma-balanced",
+        "attention": "wgmma wgmma-consumers wgmma-ping-pong wgmma-overlap wgmma-balanced",
         "attention-backward": "flash-wgmma",
         "softmax": "cluster split",
         "batch-norm-backward": "split-nhwc-one-sum",

@@ -3,48 +3,43 @@
 //
 // Idea: BLOCKS blocks are launched. The producer loads the next tile of
 // queries and its first keys while the consumers finish the last one.
-// If causal, a later tile of queries sees more keys. So the tiles of
-// GROUP heads are sorted, the heaviest first, and dealt to the blocks
-// forth and back: the block with the heaviest tile of one round gets
-// the lightest of the next. The keys and values of GROUP heads stay in
-// the L2 cache.
-// What limits it: exponentials at d = 64, and the power of the tensor
-// cores at d = 128.
+// If causal, a later tile of queries sees more keys. So a block
+// computes two tiles of a head, the last and the first, or the second
+// last and the second: each pair sees equally many keys. A consumer
+// skips tiles of keys that are hidden from all of its own queries.
+// What limits it: exponentials. A multiprocessor computes 16 of them in
+// a cycle, or 2,048 multiply-adds of products. At d = 64 both need
+// equally many cycles, at d = 128 exponentials need half as many.
 //
 // Launch: grid (at most BLOCKS), block 128 threads for each 64 rows of
 // Br, and 128 for the producer. Dynamic shared memory: tile_q, STAGES
 // times tile_k and tile_v, 4 * STAGES + 2 barriers. Br, Bc, STAGES,
-// GROUP, BF16 and DP are defines. DP is 64 or 128, d or more. d is a
-// multiple of 8.
+// BF16 and DP are defines. DP is 64 or 128, d or more. d is a multiple
+// of 8.
 
 #include "attention.cuh"
 #include "flash_wgmma.cuh"
 
-constexpr int CONSUMERS = Br / WM;  // warpgroups
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-// Registers of a thread, instead of 168 for each of 384 or 128 of 512:
-constexpr int FOR_PRODUCER = CONSUMERS == 2 ? 40 : 32;
-constexpr int FOR_CONSUMER = CONSUMERS == 2 ? 232 : 160;
 
 // A tile of queries of one head, and how many tiles of keys it sees.
 struct Work {
   int query, head, tiles;
 };
 
-// Returns the work of a block in a round. Its tiles are -1 if there is
-// none left.
+// Returns the work of a block in a round. `tiles` is 0 if a tile of
+// queries in the middle has no other one, and -1 after the last round.
 __device__ inline Work work_of(int round, int N, int heads,
                                int causal) {
   int rows = (N + Br - 1) / Br;  // tiles of queries of a head
-  int from_left = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  int i = round * gridDim.x + from_left;
-  if (i >= rows * heads) return {0, 0, -1};
-  int first_head = i / (GROUP * rows) * GROUP;
-  int group = min(GROUP, heads - first_head);
-  i -= first_head * rows;
-  int row = causal ? rows - 1 - i / group : i / group;
+  int items = causal ? (rows + 1) / 2 : rows;  // pairs, or tiles
+  int i = (causal ? round / 2 : round) * gridDim.x + blockIdx.x;
+  if (i >= items * heads) return {0, 0, -1};
+  int row = i % items, other = rows - 1 - row;
+  if (causal && round % 2 == 0) row = other;
+  else if (causal && row == other) return {0, 0, 0};
   int key_end = visible_keys(row * Br + Br - 1, N, causal);
-  return {row * Br, first_head + i % group, (key_end + Bc - 1) / Bc};
+  return {row * Br, i / items, (key_end + Bc - 1) / Bc};
 }
 
 extern "C" __global__ void
@@ -95,28 +90,32 @@ __launch_bounds__(THREADS, 1) flash_balanced(
   }
 
   take_registers<FOR_CONSUMER>();
-  int next = (warpgroup + 1) % CONSUMERS;
-  if (next == 0) pass_turn(0);  // consumer 0 begins
+  if (warpgroup == CONSUMERS - 1) pass_turn(warpgroup);  // to 0
   float factor = fabsf(scale) * LOG2E;  // for powers of 2
   bool signals = threadIdx.x % 128 == 0;
-  for (int round = 0;; ++round) {
+  for (unsigned round = 0;; ++round) {
     Work work = work_of(round, N, heads, causal);
     if (work.tiles < 0) break;
+    wait(full_q, round % 2);
+    if (work.tiles == 0) {
+      if (signals) arrive(empty_q);
+      continue;
+    }
     int first_query = work.query + warpgroup * WM;
     int query = first_query + lane_row();
-    wait(full_q, round % 2);
+    int last_query = first_query + WM - 1;
+    int tiles = (visible_keys(last_query, N, causal) + Bc - 1) / Bc;
     if (scale < 0) negate_queries(tile_q, warpgroup);
     Values o = {};
     Weights p;
     Rows l = {}, m = {-INFINITE, -INFINITE}, rescale;
-    bool grows;  // whether O must be rescaled
     auto weigh = [&](Scores& s, int tile) {  // S becomes weights
       int key_tile = tile * Bc;
       if (key_tile + Bc > visible_keys(first_query, N, causal))
         hide_keys(s, visible_keys(query, N, causal) - key_tile,
                   visible_keys(query + 8, N, causal) - key_tile);
       Rows base;
-      grows = raise_bases(s, factor, m, base, rescale);
+      update_maxima(s, factor, m, base, rescale);
       exponentiate(s, factor, base, rescale, l);
     };
 
@@ -125,14 +124,14 @@ __launch_bounds__(THREADS, 1) flash_balanced(
       wait(full_k + stage, parity);
       wait_turn(warpgroup);
       begin_scores(s, tile_q, tile_k + stage * TILE_K, warpgroup);
-      pass_turn(next);
+      pass_turn(warpgroup);
       wait_sums<0>(s);
       if (signals) arrive(empty_k + stage);
       weigh(s, 0);
       round_weights(p, s);
     }
 #pragma unroll 1
-    for (int tile = 1; tile < work.tiles; ++tile) {
+    for (int tile = 1; tile < tiles; ++tile) {
       int last = stage, last_parity = parity;  // of V
       if (++stage == STAGES) stage = 0, parity ^= 1;
       Scores s;
@@ -141,23 +140,40 @@ __launch_bounds__(THREADS, 1) flash_balanced(
       wait_turn(warpgroup);
       begin_scores(s, tile_q, tile_k + stage * TILE_K, warpgroup);
       begin_values(o, p, tile_v + last * TILE_K);
-      pass_turn(next);
+      pass_turn(warpgroup);
       wait_sums<1>(s);
       if (signals) arrive(empty_k + stage);
       weigh(s, tile);
+      // This wait also keeps the compiler from moving exponentials
+      // behind the wait for O.
+      int ahead = stage + 1 == STAGES ? 0 : stage + 1;
+      if (tile + 1 < tiles)
+        wait(full_k + ahead, ahead == 0 ? parity ^ 1 : parity);
       wait_sums<0>(o);
       if (signals) arrive(empty_v + last);
-      if (grows) rescale_values(o, rescale);
+      rescale_values(o, rescale);
       round_weights(p, s);
     }
     if (signals) arrive(empty_q);
     wait(full_v + stage, parity);
     wait_turn(warpgroup);
     begin_values(o, p, tile_v + stage * TILE_K);
-    pass_turn(next);
+    pass_turn(warpgroup);
     wait_sums<0>(o);
     if (signals) arrive(empty_v + stage);
     if (++stage == STAGES) stage = 0, parity ^= 1;
+    for (int tile = tiles; tile < work.tiles; ++tile) {  // hidden ones
+      wait(full_k + stage, parity);
+      wait_turn(warpgroup);
+      pass_turn(warpgroup);
+      if (signals) arrive(empty_k + stage);
+      wait(full_v + stage, parity);
+      if (signals) arrive(empty_v + stage);
+      if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    pin(round);  // work is computed again, not kept in registers
+    work = work_of(round, N, heads, causal);
+    query = work.query + warpgroup * WM + lane_row();
     Half* O_head = O + (size_t)work.head * N * d;
     store_values(O_head, o, l, query, N, d);
   }
