@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels.attention import common as parts
-from kernels.attention import cpu, library, tensor_cores
+from kernels.attention import cpu, library, tensor_cores, variants
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
-from kernels.attention.shape import AttentionShape, parse_attention
+from kernels.attention.shape import VARIANTS, AttentionShape, parse_attention
 from kernels.i18n import mark
 from kernels.libraries import cublas
 from kernels.model.launch import ampere, ampere_for, ceil, launch, rung_factory
@@ -182,6 +182,11 @@ def flash_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 def registers_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from parts.common_rules(s, max(tiles["Br"], tiles["Bc"]))
     yield from parts.head_rules(s)
+    yield from registers_tile_rules(s, tiles)
+
+
+def registers_tile_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules of the tile sizes alone."""
     if s.d <= parts.MAX_D:  # else no tiles fit
         yield from multiple_rules(tiles, ("Br", LANES_DOWN * tiles["TM"]))
         yield from thread_rules("8*Br/TM", registers_threads(s, tiles))
@@ -284,6 +289,7 @@ LADDER = Ladder(
     parse=parse_attention,
     reference=reference,
     presets=ATTENTION_PRESETS,
-    rungs=(*RUNGS, *tensor_cores.RUNGS, CUBLAS, *library.RUNGS),
+    rungs=(*RUNGS, *tensor_cores.RUNGS, *variants.RUNGS, CUBLAS, *library.RUNGS),
     swept=("attention-16", "attention-2048"),
+    later_fields=VARIANTS,
 )
