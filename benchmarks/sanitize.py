@@ -95,6 +95,12 @@ ATTENTION = (AttentionShape(1, 2, 61, 37), AttentionShape(2, 1, 36, 8, scale=-0.
 CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, causal=1))
 # In fp16 and in bf16: with and without copies of 16 bytes.
 HALVES = (AttentionShape(1, 2, 61, 51), AttentionShape(2, 1, 140, 56, causal=1, scale=-0.5))
+# Variants: a window of a longer sequence whose heads share keys, a capped and masked one, few queries over many keys.
+VARIANTS = (
+    AttentionShape(1, 4, 61, 40, causal=1, M=150, kv_heads=2, window=40),
+    AttentionShape(1, 2, 33, 37, M=70, softcap=2, mask="bool"),
+    AttentionShape(2, 4, 3, 64, M=300, kv_heads=2, mask="bias"),
+)
 NARROW = AttentionShape(1, 1, 70, 16)  # few sums: a warp may own 32 keys with 64 queries at a time
 # The chains of the presets, on maps whose size is not a multiple of float4, and two chains on maps whose size is.
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
@@ -187,6 +193,8 @@ def _attention():
     for rung in attention_ladder.LADDER.rungs:
         fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
         yield rung, ATTENTION, CAUSAL if fused else ()
+        for dtype in ("fp32", "fp16", "bf16"):
+            yield rung, [s.with_(dtype=dtype) for s in VARIANTS], ()
         yield from ((rung, [s.with_(dtype=dtype) for s in HALVES], ()) for dtype in ("fp16", "bf16"))
 
 

@@ -73,8 +73,8 @@ ATTENTION_PRESETS: dict[str, Preset] = {
             mark("one query of each of two heads, which share 32 keys: small enough to follow every part of the keys"),
         ),
         Preset(
-            "window-toy", mark("Toy window, 8 of 32 keys"), AttentionShape(1, 1, 1, 4, causal=1, M=32, window=8),
-            mark("one query that sees the last 8 of 32 keys"),
+            "window-toy", mark("Toy window, 12 of 32 keys"), AttentionShape(1, 1, 1, 4, causal=1, M=32, window=12),
+            mark("one query that sees the last 12 of 32 keys"),
         ),
         Preset(
             "cross-toy", mark("Toy cross-attention"), AttentionShape(1, 1, 16, 8, M=24),

@@ -62,6 +62,16 @@ class SelfAttentionShape(Shape):
         return {}
 
     @property
+    def keys(self) -> int:
+        """Number of keys of a head."""
+        return self.N
+
+    @property
+    def sharing(self) -> int:
+        """Number of heads of queries that share keys and values."""
+        return 1
+
+    @property
     def qkv_shape(self) -> tuple[int, int, int, int]:
         return self.B, self.H, self.N, self.d
 
