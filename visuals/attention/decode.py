@@ -266,13 +266,13 @@ class Decode:
         masked = 0
         if s.mask != "none":  # an element for each pair that causal and window leave visible
             x = self.results[n].keys
-            ends = [(s.begin_key(q), s.end_key(q)) for q in (np.arange(padded) % s.N).tolist()]
+            ends = [(s.begin_key(q), s.end_key(q)) for q in (np.arange(self.rows) % s.N).tolist()]
             masked = s.mask_bytes * sum(max(0, min(end, x.stop) - max(begin, x.start)) for begin, end in ends)
         return {
             "q": {"read": word * self.rows * s.d * (threads // variants.LANES)},
             "scores": {"read": word * keys * s.d * self.row_blocks, "shared": tile},
-            "max": {"read": masked, "written": WORD * self.rows, "shared": 2 * tile},
-            "weights": {"written": WORD * self.rows, "shared": 2 * tile},
+            "max": {"read": masked, "written": WORD * self.rows, "shared": 2 * WORD * self.rows * self.part},
+            "weights": {"written": WORD * self.rows, "shared": 2 * WORD * self.rows * self.part},
             "values": {
                 "read": word * keys * s.d * self.row_blocks,
                 "written": WORD * self.rows * s.d,

@@ -114,7 +114,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_parts(
   __syncthreads();
 
   // The softmax of this part: a warp for each row.
-  for (int row = warp; row < ROWS; row += WARPS) {
+  int block_rows = min(ROWS, rows - first_row);
+  for (int row = warp; row < block_rows; row += WARPS) {
     int query = (first_row + row) % N;
     int begin = keys.begin(query), end = keys.end(query);
     float m = -INFINITE, l = 0;
@@ -140,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_parts(
       l += p;
     }
     l = lanes_sum(l, 1, 32);
-    if (lane == 0 && first_row + row < rows) {
+    if (lane == 0) {
       size_t place = (size_t)blockIdx.z * rows + first_row + row;
       part_m[place * gridDim.x + blockIdx.x] = m;
       part_l[place * gridDim.x + blockIdx.x] = l;
@@ -185,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_parts(
   __syncthreads();
   for (int i = threadIdx.x; i < ROWS * DP; i += THREADS) {
     int row = i / DP, dim = i % DP;
-    if (first_row + row >= rows || dim >= d) continue;
+    if (row >= block_rows || dim >= d) continue;
     float sum = 0;
     for (int n = 0; n < WARPS; ++n) sum += sums[n][row][dim];
     size_t place = (size_t)blockIdx.z * rows + first_row + row;
