@@ -79,7 +79,9 @@ class Variants(Attention):
         if self._factors["is_causal"] or not (self._mask or window or (causal and N > 1)):
             return  # one query, aligned to the last key, sees all keys
         if not (self._mask or window):
-            self._factors["attn_mask"] = self.torch.nn.attention.bias.causal_lower_right(N, M)
+            from torch.nn.attention.bias import causal_lower_right
+
+            self._factors["attn_mask"] = causal_lower_right(N, M)
             return
         visible = self._visible()
         if self._mask and self._mask[0].dtype == self.torch.uint8:

@@ -53,17 +53,12 @@ def name(s: SelfAttentionShape) -> str:
 
 
 def _variant_words(s: SelfAttentionShape) -> list[str]:
-    texts = {
-        "M": mark("{value} keys"), "kv_heads": mark("{value} heads of keys"), "window": mark("window {value}"),
-        "softcap": mark("softcap {value}"), "mask": mark("{value} mask"),
+    words = {
+        "M": lambda n: trn("{n} key", "{n} keys", n), "kv_heads": lambda n: trn("{n} head of keys", "{n} heads of keys", n),
+        "window": lambda n: tr("window {n}", n=decimal(f"{n:,}")), "softcap": lambda n: tr("softcap {n}", n=decimal(f"{n:g}")),
+        "mask": lambda kind: tr("{kind} mask", kind=kind),
     }  # fmt: skip
-    return [
-        tr(
-            texts[name],
-            value=value if name == "mask" else decimal(f"{value:,g}" if name == "softcap" else f"{value:,}"),
-        )
-        for name, value in s.variants.items()
-    ]
+    return [words[name](value) for name, value in s.variants.items()]
 
 
 def read(page: str, visible: bool) -> tuple[Selection, Link]:

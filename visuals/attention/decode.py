@@ -313,7 +313,7 @@ class Decode:
             matrix("V", "filter", (C, D), (first, 0), keys, shown["V"][first : first + C, :D]),
             matrix("O", "output", (R, D), (0, 0), queries),
             of_parts("part_m", "m", 1, R, P, parts_note),
-            of_parts("part_l", "l", 1, R, P, parts_note),
+            of_parts("part_l", "l", 1, R, P, ""),
             of_parts("part_o", "o", R, P, D, rows_note),
             Tensor("p", "p", "tile_p", "workspace", 1, R, self.width, note=tile_note),
             Tensor("m", "m", "m", "workspace", 1, R, 1),
@@ -328,7 +328,10 @@ class Decode:
         return (
             Group((("Q", "K", "V", "O"),), "global", title),
             Group((("p",),), "shared", tr("shared memory of the block of a part")),
-            Group((("part_m", "part_l"), ("part_o",)), "workspace", tr("workspace: a column for each part")),
+            Group(
+                (("part_m", "part_l"),), "workspace", tr("workspace: a column for each part"), aligned=True
+            ),
+            Group((("part_o",),), "workspace", tr("workspace: a row for each part")),
             Group(
                 (("m", "factor", "l"),),
                 "registers",
