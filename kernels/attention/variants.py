@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.attention import common, tensor_cores, variants_cpu
+from kernels.attention import common, registers, tensor_cores, variants_cpu
 from kernels.attention.shape import MASKS, AttentionShape
 from kernels.i18n import mark, tr
 from kernels.model.dtypes import ELEMENT_BYTES, INPUT_DTYPE
@@ -68,16 +68,14 @@ def mask_define(s: AttentionShape) -> dict[str, int]:
 
 
 def build_flash(s: AttentionShape, tiles: Tiles) -> Program:
-    from kernels.attention import ladder  # which has these rungs
-
     step = launch(
         "attention/30_flash_variants.cu",
         (ceil(s.N, tiles["Br"]), s.heads),
-        ladder.registers_threads(s, tiles),
+        registers.threads(s, tiles),
         (*inputs(s), "O", *extents(s, s.sharing)),
         variants_cpu.flash(tiles["Br"], tiles["Bc"]),
-        ladder.registers_defines(s, tiles) | mask_define(s),
-        ladder.registers_shared(s, tiles),
+        registers.defines(s, tiles) | mask_define(s),
+        registers.shared(s, tiles),
     )
     return Program(buffers(s), (step,))
 
@@ -166,10 +164,8 @@ def variant_rules(s: AttentionShape, ahead: int, dtypes: tuple[str, ...]) -> Ite
 
 
 def flash_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
-    from kernels.attention import ladder
-
     yield from variant_rules(s, max(tiles["Br"], tiles["Bc"]), ("fp32",))
-    yield from ladder.registers_tile_rules(s, tiles)
+    yield from registers.tile_rules(s, tiles)
 
 
 def mma_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:

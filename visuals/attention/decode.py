@@ -48,7 +48,7 @@ SPLIT_STEPS = MappingProxyType({
 })  # fmt: skip
 MERGE_STEPS = MappingProxyType({
     "largest": ("m = fmaxf(m, part_m", mark("A block of the second kernel merges a row. The largest {m} of the {0} parts of row 0 is {1}.")),
-    "rescale": ("float rescale", mark("Each part gets the factor 2^({m} of the part − largest {m}). For part {0} of row 0 it is 2^({1} − {2}) = {3}.")),
+    "rescale": ("rescale = exp2_(", mark("Each part gets the factor 2^({m} of the part − largest {m}). For part {0} of row 0 it is 2^({1} − {2}) = {3}.")),
     "sums": ("l += rescale", mark("The sums {l} of the parts are added with these factors. For row 0 this gives l = {0}, as if one block had read all keys.")),
     "result": ("rounded(l", mark("The sums {o} are added with the same factors and divided by l: {O}[0, 0] = {0} / {1} = {2}.")),
     "end": ("rounded(l", mark("The other rows are merged in the same way; there are {0} in all. The parts are {1} numbers in memory, {K} and {V} {2}.")),
