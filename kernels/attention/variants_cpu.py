@@ -14,6 +14,7 @@ import numpy as np
 
 from kernels.attention.cpu import QUIET, as_float32
 
+LOG2E = np.float32(1.44269504)
 Heads = Iterator[tuple[np.ndarray, ...]]
 
 
@@ -109,7 +110,8 @@ def divided(o: np.ndarray, l: np.ndarray) -> np.ndarray:
 
 # -- the keys in parts ----------------------------------------------------------------------------------
 def decode_parts(part: int) -> Callable[..., None]:
-    """Returns a function like 32_decode_parts.cu: the softmax of each part of the keys alone, as m, l and o of each row."""
+    """Returns a function like 32_decode_parts.cu: the softmax of each part of the keys alone, as m, l and o of each row. As
+    there, weights are powers of 2, and m is an exponent of 2."""
 
     def compute(Q: np.ndarray, K: np.ndarray, V: np.ndarray, *others) -> None:
         mask, (m, l, o, N, M, d, rows, scale, causal, window, cap) = _arguments(others)
@@ -123,9 +125,9 @@ def decode_parts(part: int) -> Callable[..., None]:
         for head in range(len(q)):
             for n in range(parts):
                 keys = np.arange(first + n * part, min(first + (n + 1) * part, M))
-                s = scores.of(q[head], k[head, keys], queries, keys)
+                s = LOG2E * scores.of(q[head], k[head, keys], queries, keys)
                 m[head, :, n] = top = np.fmax.reduce(s, axis=1)
-                p = np.exp(s - np.where(top == -np.inf, np.float32(0), top)[:, None])
+                p = np.exp2(s - np.where(top == -np.inf, np.float32(0), top)[:, None])
                 l[head, :, n], o[head, :, n] = p.sum(axis=1), p @ v[head, keys]
 
     return compute
@@ -134,6 +136,6 @@ def decode_parts(part: int) -> Callable[..., None]:
 def decode_merge(part_m: np.ndarray, part_l: np.ndarray, part_o: np.ndarray, O: np.ndarray, parts, d) -> None:
     """Compute O from m, l [B, H, N, parts] and o [B, H, N, parts, d] of the parts."""
     m = part_m.max(axis=3, keepdims=True)
-    rescale = np.exp(part_m - np.where(m == -np.inf, np.float32(0), m))
+    rescale = np.exp2(part_m - np.where(m == -np.inf, np.float32(0), m))
     l, o = (rescale * part_l).sum(axis=3), (rescale[..., None] * part_o).sum(axis=3)
     O[...] = divided(o, l[..., None])

@@ -139,6 +139,20 @@ def test_warp_order_changes_nothing_and_no_races(name):
     )
 
 
+@needs_nvrtc
+def test_numpy_stores_the_same_parts_as_the_kernel():
+    """So that either may compute what the merge reads."""
+    s, rung = KINDS[0].with_(dtype="fp32"), RUNGS["flash-decode"]
+    program, inputs = rung.build(s, rung.check(s, SMALL["flash-decode"])), inputs_of(s)
+    sessions = cpu.Session(program, inputs), emulator.Session(program, inputs, rung_runs.UNCOUNTED)
+    for session in sessions:
+        session.verify_run()
+    for name in ("part_m", "part_l", "part_o"):
+        np.testing.assert_allclose(
+            *(session.fetch(name) for session in sessions), rtol=1e-4, atol=1e-5, err_msg=name
+        )
+
+
 # -- bytes -----------------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
