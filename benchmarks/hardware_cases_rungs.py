@@ -216,6 +216,9 @@ _HEADS = AttentionShape(1, 2, 61, 37)
 _FOURS = AttentionShape(2, 1, 36, 20)
 _CAUSAL = AttentionShape(1, 2, 131, 64, causal=1)
 _EIGHTS = AttentionShape(1, 2, 61, 40)  # in FP16 too, rows are aligned to 16 bytes
+_WINDOW = AttentionShape(1, 4, 61, 64, causal=1, M=150, kv_heads=2, window=40)
+_MASKED = AttentionShape(1, 2, 61, 37, M=70, softcap=2, mask="bool")
+_CACHE = AttentionShape(2, 8, 1, 64, causal=1, M=700, kv_heads=2)
 
 
 def _attention(name: str, shape: AttentionShape, *entries: str, **tiles: int) -> Iterator[Case]:
@@ -256,6 +259,12 @@ ATTENTION = tuple(
                 (_CAUSAL.with_(dtype="bf16"), rung.sets[0]),
             )
         ),
+        _attention("flash-variants", _WINDOW),
+        _attention("flash-variants", _MASKED, Br=32, Bc=8),
+        _attention("flash-mma-variants", _WINDOW.with_(dtype="fp16")),
+        _attention("flash-mma-variants", _MASKED.with_(dtype="bf16", mask="bias"), Br=64),
+        _attention("flash-decode", _CACHE.with_(dtype="fp16")),
+        _attention("flash-decode", _MASKED.with_(N=3), PART=128, THREADS=128),
         _attention("cublas", _HEADS.with_(dtype="fp16"), "softmax"),
         _attention("cublas", _CAUSAL.with_(dtype="bf16"), "softmax"),
     )

@@ -28,6 +28,7 @@ from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
 from kernels.attention import hopper as attention_hopper
 from kernels.attention import ladder as attention_ladder
+from kernels.attention import variants
 from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.lse import ladder as attention_lse_ladder
@@ -112,6 +113,23 @@ ATTENTION = (AttentionShape(1, 2, 61, 37), AttentionShape(2, 1, 36, 8, scale=-0.
 CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, causal=1))
 # In fp16 and in bf16: with and without copies of 16 bytes.
 HALVES = (AttentionShape(1, 2, 61, 51), AttentionShape(2, 1, 140, 56, causal=1, scale=-0.5))
+# Variants, for every set of tile sizes: shared heads, a window, caps and masks; few rows over many keys, with 1 to 8 rows.
+VARIANTS = (
+    AttentionShape(1, 4, 61, 40, causal=1, M=150, kv_heads=2, window=40),
+    AttentionShape(1, 2, 33, 37, M=70, softcap=2, mask="bool"),
+    AttentionShape(2, 4, 3, 64, M=300, kv_heads=2, mask="bias"),
+    AttentionShape(1, 1, 16, 8, mask="bool"),
+    AttentionShape(1, 2, 1, 8, M=70, kv_heads=1),
+    AttentionShape(1, 8, 1, 120, causal=1, dtype="fp16", M=300, kv_heads=2),
+    AttentionShape(1, 2, 70, 40, dtype="fp16", M=33, mask="bias"),
+    AttentionShape(1, 2, 70, 120, causal=1, dtype="bf16", kv_heads=1, softcap=3),
+)
+FEW_ROWS = (
+    AttentionShape(1, 1, 1, 8, causal=1, M=70, window=40),
+    AttentionShape(1, 1, 16, 8, M=24),
+    AttentionShape(1, 2, 70, 40, dtype="fp16", M=33),
+    AttentionShape(1, 2, 3, 33, dtype="bf16", M=70, kv_heads=1, mask="bias"),
+)
 NARROW = AttentionShape(1, 1, 70, 16)  # few sums: a warp may own 32 keys with 64 queries at a time
 ATTENTION_HOPPER = (
     AttentionShape(1, 2, 301, 64),
@@ -228,6 +246,7 @@ def _attention():
             continue
         fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
         yield rung, ATTENTION, CAUSAL if fused else ()
+        yield rung, VARIANTS if rung in variants.RUNGS else (), FEW_ROWS
         yield from ((rung, [s.with_(dtype=dtype) for s in HALVES], ()) for dtype in ("fp16", "bf16"))
 
 

@@ -55,13 +55,23 @@ def cost_of_all(s: AttentionShape, program: Program) -> Cost:
 
 # -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp32",)) -> Iterator[str]:
-    """Yields the rules of every rung: its types, a grid of blocks for each head, and indices below 2^31.
-
-    A tile may extend beyond the matrix by up to `ahead` queries or keys.
+    """Yields the rules of every rung for plain self-attention: its types, a grid of blocks for each head, and indices below
+    2^31. A tile may extend beyond the matrix by up to `ahead` queries or keys.
     """
+    yield from plain_rules(s)
     yield from dtype_rules(s, *dtypes)
     yield from max_rules("B*H (grid)", s.heads, MAX_GRID_YZ)
     yield from index_rules({"N": s.N, "d": s.d}, ahead)
+
+
+def plain_rules(s: AttentionShape) -> Iterator[str]:
+    """Yields a rule for each field that is not that of plain self-attention."""
+    rules = {
+        "M": "M == N", "kv_heads": "kv_heads == H", "window": "window == 0 (none)", "softcap": "softcap == 0 (none)",
+        "mask": "mask == none",
+    }  # fmt: skip
+    for name, value in s.variants.items():
+        yield broken(rules[name], f"{value:g}" if isinstance(value, float) else value)
 
 
 def head_rules(s: AttentionShape) -> Iterator[str]:

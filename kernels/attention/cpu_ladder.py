@@ -14,7 +14,7 @@ from kernels.attention import common, cpu_traffic
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
-from kernels.attention.shape import AttentionShape, parse_attention
+from kernels.attention.shape import VARIANTS, AttentionShape, parse_attention
 from kernels.i18n import decimal, mark, tr
 from kernels.machine import memory_levels
 from kernels.machine.processor import THREADS, machine_rules
@@ -89,6 +89,7 @@ def stack_bytes(name: str, tiles: Tiles) -> int:
 def _rules(name: str, s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from machine_rules(tiles)
     yield from dtype_rules(s, "fp32")
+    yield from common.plain_rules(s)
     max_macs = MAX_MACS_BY_RUNG.get(name, MAX_MACS)
     if s.macs > max_macs:
         yield tr(
@@ -134,8 +135,9 @@ LADDER = Ladder(
     presets={
         key: preset
         for key, preset in ATTENTION_PRESETS.items()
-        if preset.shape.dtype == "fp32" and preset.shape.macs <= MAX_MACS_SLOW
+        if preset.shape.dtype == "fp32" and preset.shape.macs <= MAX_MACS_SLOW and not preset.shape.variants
     },
+    later_fields=VARIANTS,
     engines=("cpu",),
     swept=("paper-cpu",),
     rungs=(

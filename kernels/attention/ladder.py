@@ -8,21 +8,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels.attention import common as parts
-from kernels.attention import cpu, hopper, library, tensor_cores
+from kernels.attention import cpu, hopper, library, registers, tensor_cores, variants
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
-from kernels.attention.shape import AttentionShape, parse_attention
+from kernels.attention.shape import VARIANTS, AttentionShape, parse_attention
 from kernels.i18n import mark
 from kernels.libraries import cublas
 from kernels.model.launch import ampere, ampere_for, ceil, launch, rung_factory
 from kernels.model.program import Launch, LibraryCall, Program, Tiles
-from kernels.model.rules import MAX_SHARED, multiple_rules, shared_rules, thread_rules
+from kernels.model.rules import MAX_SHARED, shared_rules, thread_rules
 from kernels.model.rung import Ladder, Rung
 
 SOFTMAX_WARPS = 4  # in a block of kernels/attention/cuda/01_softmax.cu, one row per warp
-LANES_DOWN, LANES_ACROSS = 4, 8  # of a warp's tile in kernels/attention/cuda/05_flash_registers.cu
-WIDE = 64  # at a larger d a lane has more columns of O, and half as many rows
 
 
 # -- programs: S and P in HBM ---------------------------------------------------------------------------
@@ -123,28 +121,10 @@ def build_flash(s: AttentionShape, tiles: Tiles) -> Program:
     return Program(parts.buffers(s), (step,))
 
 
-def registers_defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
-    """Returns the defines of kernels/attention/cuda/05_flash_registers.cu.
-
-    d is padded to whole float4 for each of the lanes across. If d is larger than WIDE, a lane has half as many rows.
-    """
-    DP = ceil(s.d, 4 * LANES_ACROSS) * 4 * LANES_ACROSS
-    return dict(tiles) | {"DP": DP, "TM": tiles["TM"] // 2 if DP > WIDE else tiles["TM"]}
-
-
-def registers_threads(s: AttentionShape, tiles: Tiles) -> int:
-    return tiles["Br"] // registers_defines(s, tiles)["TM"] * LANES_ACROSS
-
-
-def registers_shared(s: AttentionShape, tiles: Tiles) -> int:
-    Br, Bc, DP = tiles["Br"], tiles["Bc"], registers_defines(s, tiles)["DP"]
-    return 4 * ((Br + Bc) * (DP + 4) + Bc * DP + Br * (Bc + 8))
-
-
 def build_registers(s: AttentionShape, tiles: Tiles) -> Program:
     Br, Bc = tiles["Br"], tiles["Bc"]
-    cpu_function, grid, threads = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads), registers_threads(s, tiles)
-    defines, shared = registers_defines(s, tiles), registers_shared(s, tiles)
+    cpu_function, grid, threads = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads), registers.threads(s, tiles)
+    defines, shared = registers.defines(s, tiles), registers.shared(s, tiles)
     step = launch(
         "attention/05_flash_registers.cu", grid, threads, parts.arguments(s), cpu_function, defines, shared
     )
@@ -182,11 +162,7 @@ def flash_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 def registers_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from parts.common_rules(s, max(tiles["Br"], tiles["Bc"]))
     yield from parts.head_rules(s)
-    if s.d <= parts.MAX_D:  # else no tiles fit
-        yield from multiple_rules(tiles, ("Br", LANES_DOWN * tiles["TM"]))
-        yield from thread_rules("8*Br/TM", registers_threads(s, tiles))
-        formula = "4*((Br + Bc)*(DP + 4) + Bc*DP + Br*(Bc + 8))"
-        yield from shared_rules(formula, registers_shared(s, tiles), MAX_SHARED)
+    yield from registers.tile_rules(s, tiles)
 
 
 attention_rung = rung_factory("attention", parts.cost, TOLERANCE)
@@ -284,6 +260,7 @@ LADDER = Ladder(
     parse=parse_attention,
     reference=reference,
     presets=ATTENTION_PRESETS,
-    rungs=(*RUNGS, *tensor_cores.RUNGS, *hopper.RUNGS, CUBLAS, *library.RUNGS),
+    rungs=(*RUNGS, *tensor_cores.RUNGS, *hopper.RUNGS, *variants.RUNGS, CUBLAS, *library.RUNGS),
     swept=("attention-16", "attention-2048"),
+    later_fields=VARIANTS,
 )

@@ -9,15 +9,16 @@ mem_eff_attention/gemm_kernel_utils.h: OpMultiplyAddFastF32). This is nearly as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from kernels.attention import common
+from kernels.attention import common, variants
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
 from kernels.model.program import LibraryCall, Program, Tiles
+from kernels.model.rules import broken
 from kernels.model.rung import TENSOR_CORES, Cost, Rung
 
 IDEAS = {  # backend: (suffix of the rung's name, its title, description from PyTorch's documentation)
@@ -56,17 +57,65 @@ class Attention(torch_library.Call):
         return f"{self._backend} for this shape ({torch_library.reasons(messages) or error})"
 
     def copy(self) -> None:
-        self.tensors[3].copy_(self.results)
+        self.tensors[-1].copy_(self.results)
+
+
+class Variants(Attention):
+    """One backend with another number of keys, heads that share keys, a window or a mask. PyTorch has no window: it gets a
+    mask [N, M] with the window, made before the first run. With fewer queries than keys its `is_causal` is aligned to the
+    first key; a mask object (torch.nn.attention.bias) says that it is aligned to the last."""
+
+    def __init__(self, backend: str, *args):
+        *arrays, N, M, d, sharing, scale, causal, window, _ = args
+        Q, K, V, *mask, out = arrays
+        super().__init__(backend, Q, K, V, out, N, d, scale, causal and N == M and not (window or mask))
+        self._mask = [self.tensor(x) for x in mask]
+        self._pairs = int(N), int(M), bool(causal), int(window)
+        if sharing > 1:
+            self._factors["enable_gqa"] = True
+
+    def prepare(self) -> None:
+        N, M, causal, window = self._pairs
+        if self._factors["is_causal"] or not (self._mask or window or (causal and N > 1)):
+            return  # one query, aligned to the last key, sees all keys
+        if not (self._mask or window):
+            from torch.nn.attention.bias import causal_lower_right
+
+            self._factors["attn_mask"] = causal_lower_right(N, M)
+            return
+        visible = self._visible()
+        if self._mask and self._mask[0].dtype == self.torch.uint8:
+            visible &= self._mask[0] != 0
+        elif self._mask:
+            visible = self._mask[0].masked_fill(~visible, float("-inf"))
+        self._factors["attn_mask"] = visible
+        self.kept_bytes = visible.numel() * visible.element_size()
+
+    def _visible(self) -> Any:
+        """Returns bool [N, M]: the pairs that causal and window leave visible."""
+        N, M, causal, window = self._pairs
+        device = self.tensors[0].device
+        position = self.torch.arange(M - N, M, device=device)[:, None]
+        key = self.torch.arange(M, device=device)
+        found = self.torch.ones(N, M, dtype=self.torch.bool, device=device)
+        if window:
+            found &= (key > position - window) & (key < position + window)
+        return found & (key <= position) if causal else found
 
 
 def build(backend: str, s: AttentionShape, tiles: Tiles) -> Program:
+    if s.variants:
+        args = (*variants.inputs(s), "O", *variants.extents(s, s.sharing))
+        call = LibraryCall(f"torch_{backend.lower()}", args, None, partial(Variants, backend))
+        return Program(variants.buffers(s), (call,))
     call = LibraryCall(f"torch_{backend.lower()}", common.arguments(s), None, partial(Attention, backend))
     return Program(common.buffers(s), (call,))
 
 
-def rules(s: AttentionShape, tiles: Tiles) -> tuple[str, ...]:
-    """Returns no rule: PyTorch says itself what it supports."""
-    return ()
+def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    """Yields a rule for a cap, which the call has no parameter for. PyTorch says itself what else it does not support."""
+    if s.softcap:
+        yield broken("softcap == 0 (scaled_dot_product_attention has none)", f"{s.softcap:g}")
 
 
 def cost(s: AttentionShape, program: Program) -> Cost:

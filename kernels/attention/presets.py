@@ -68,5 +68,55 @@ ATTENTION_PRESETS: dict[str, Preset] = {
             "attention-d128", "N=2048, d=128", AttentionShape(2, 16, 2048, 128, causal=1),
             mark("heads of 128, as in Llama 2 7B (arXiv 2307.09288), 16 of its 32, causal"),
         ),
+        Preset(
+            "decode-toy", mark("Toy decoding, 32 keys"), AttentionShape(1, 2, 1, 4, M=32, kv_heads=1),
+            mark("one query of each of two heads, which share 32 keys: small enough to follow every part of the keys"),
+        ),
+        Preset(
+            "window-toy", mark("Toy window, 12 of 32 keys"), AttentionShape(1, 1, 1, 4, causal=1, M=32, window=12),
+            mark("one query that sees the last 12 of 32 keys"),
+        ),
+        Preset(
+            "cross-toy", mark("Toy cross-attention"), AttentionShape(1, 1, 16, 8, M=24),
+            mark("16 queries over the 24 keys of another sequence"),
+        ),
+        Preset(
+            "mask-toy", mark("Toy mask"), AttentionShape(1, 1, 16, 8, mask="bool"),
+            mark("16 queries and keys; a mask of random bits hides half of the pairs"),
+        ),
+        *(
+            Preset(
+                f"llama-decode{suffix}", label, AttentionShape(B, 32, 1, 128, causal=1, dtype="fp16", M=8192, kv_heads=8),
+                mark("a step of decoding with Llama 3 8B (arXiv 2407.21783), one layer: 32 heads of 128, 8 with keys and "
+                     "values, a cache of 8,192 tokens, batch {B}"),
+                {"B": B},
+            )
+            for suffix, label, B in (("", mark("Llama 3 decoding"), 1), ("-16", mark("Llama 3 decoding, batch 16"), 16))
+        ),
+        Preset(
+            "llama-2048", mark("Llama 3, N=2048"), AttentionShape(1, 32, 2048, 128, causal=1, dtype="fp16", kv_heads=8),
+            mark("Llama 3 8B (arXiv 2407.21783), one layer over a prompt of 2,048 tokens: 32 heads share 8 heads of keys"),
+        ),
+        Preset(
+            "mistral-8192", mark("Mistral, window 4096"),
+            AttentionShape(1, 32, 8192, 128, causal=1, dtype="fp16", kv_heads=8, window=4096),
+            mark("Mistral 7B (arXiv 2310.06825), one layer over 8,192 tokens: each sees 4,096, 32 heads share 8"),
+        ),
+        Preset(
+            "gemma2-2048", mark("Gemma 2, softcap 50"),
+            AttentionShape(1, 32, 2048, 128, causal=1, dtype="bf16", kv_heads=16, softcap=50),
+            mark("Gemma 2 27B (arXiv 2408.00118), one layer over 2,048 tokens: scores are capped at 50, 32 heads share 16"),
+        ),
+        Preset(
+            "diffusion-cross", mark("Stable Diffusion, cross-attention"),
+            AttentionShape(2, 8, 4096, 40, dtype="fp16", M=77),
+            mark("Stable Diffusion 1.5 (arXiv 2112.10752): 64 × 64 positions over 77 tokens of text, 8 heads of 40, with and "
+                 "without the text"),
+        ),
+        Preset(
+            "t5-bias", mark("T5, bias"), AttentionShape(8, 12, 512, 64, scale=1, mask="bias"),
+            mark("T5 base (arXiv 1910.10683), an encoder layer over 512 tokens: a bias for each pair of positions; T5 has one "
+                 "for each head, here all share one"),
+        ),
     )
 }  # fmt: skip

@@ -77,6 +77,11 @@ def build(s: AttentionShape, tiles: Tiles) -> Program:
 def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from common.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
     yield from common.head_rules(s)
+    yield from tile_rules(s, tiles)
+
+
+def tile_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules of the tile sizes alone."""
     if s.d <= common.MAX_D:  # else no tiles fit
         yield from multiple_rules(tiles, ("Br", "WM"))
         count = threads(s, tiles)

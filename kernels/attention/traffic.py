@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kernels.attention import hopper
+from kernels.attention import hopper, variants
 from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.launch import ceil
@@ -24,6 +24,9 @@ from kernels.model.rung import Rung
 
 def requested_bytes(rung: Rung, s: AttentionShape, tiles: Tiles) -> int | None:
     """Returns the bytes that all threads load and store, or None for a library's rung."""
+    if s.variants:
+        kernel = VARIANT_KERNELS.get(rung.name.partition("/")[2])
+        return kernel and int(kernel(s, tiles))
     count = KERNELS.get(rung.name.partition("/")[2])
     return count and s.heads * ELEMENT_BYTES[s.dtype] * int(count(s, tiles))
 
@@ -33,6 +36,9 @@ def tiles_visited(s: AttentionShape, queries: int, keys: int) -> int:
 
     Tiles of only hidden keys are skipped.
     """
+    if s.variants:
+        begin, end = _span(s, queries)
+        return int(np.maximum(-(-end // keys) - begin // keys, 0).sum())
     return int((-(-_visible_keys(s, queries) // keys)).sum())
 
 
@@ -88,6 +94,50 @@ def _visible_keys(s: AttentionShape, queries: int) -> np.ndarray:
     return np.minimum(first + queries, s.N) if s.causal else np.full_like(first, s.N)
 
 
+# -- variants: bytes of the whole batch ------------------------------------------------------------------
+def _span(s: AttentionShape, queries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns, for each block of `queries` queries, the first key that one of them sees and the key after the last."""
+    firsts = range(0, s.N, queries)
+    begin = [s.begin_key(first) for first in firsts]
+    end = [s.end_key(min(first + queries, s.N) - 1) for first in firsts]
+    return np.array(begin, np.int64), np.array(end, np.int64)
+
+
+def _mask(s: AttentionShape) -> int:
+    """Returns the bytes of the mask that are loaded: an element for each pair that causal and window leave visible."""
+    return 0 if s.mask == "none" else s.pairs * s.mask_bytes
+
+
+def _flash_variants(s: AttentionShape, tiles: Tiles) -> int:
+    begin, end = _span(s, tiles["Br"])
+    first, last = begin // tiles["Bc"] * tiles["Bc"], -(-end // tiles["Bc"]) * tiles["Bc"]
+    keys = int(np.where(end > first, np.minimum(last, s.keys) - first, 0).sum())
+    first_copy = (
+        int(np.where(end > first, 0, np.minimum(s.keys - first, tiles["Bc"])).sum())
+        if s.dtype == "fp32"
+        else 0
+    )
+    elements = s.heads * s.d * (2 * keys + first_copy + 2 * s.N)
+    return ELEMENT_BYTES[s.dtype] * elements + _mask(s)
+
+
+def _decode(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the bytes of both kernels. Each 8 threads load a row of Q, each thread of the merge m and l of each part."""
+    word, parts = ELEMENT_BYTES[s.dtype], variants.parts(s, tiles)
+    groups, rows = s.B * s.groups, variants.decode_rows(s)
+    row_blocks = ceil(rows, variants.block_rows(s, tiles))
+    loads = parts * rows * s.d * (tiles["THREADS"] // variants.LANES)
+    loads += 2 * s.d * min(parts * tiles["PART"], s.keys - s.begin_key(0)) * row_blocks  # whole parts
+    stored = 4 * parts * rows * (2 + s.d)
+    merged = 4 * 4 * parts * rows * s.d + word * rows * s.d
+    return groups * (word * loads + stored + merged) + _mask(s)
+
+
+VARIANT_KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
+    "flash-variants": _flash_variants,
+    "flash-mma-variants": _flash_variants,
+    "flash-decode": _decode,
+}
 KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "naive": _naive,
     "blocked": _blocked,

@@ -161,6 +161,7 @@ CHAPTERS = (
             "attention/flash", "real",
             mark("It takes {real_time}. {real_against_flash} {real_against_cublas} Arithmetic is at {real_arithmetic} of its ceiling."),
         ),
+        nudge=mark("In Explore, flash-variants and flash-mma-variants have masks and shared heads; flash-decode splits the keys of one query."),
     ),
     Chapter(
         mark("Tensor cores"),

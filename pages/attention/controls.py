@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import streamlit as st
 
 from kernels.attention.presets import ATTENTION_PRESETS
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import AttentionShape, SelfAttentionShape
 from kernels.i18n import decimal, mark, tr, trn
 from pages.attention import address
 from pages.attention.address import ADDRESS
@@ -23,9 +24,13 @@ CHIPS = {
     "attention-toy": mark("Toy N=8"), "attention-16": "N=16", "attention-toy-causal": mark("N=16, causal"), "paper-cpu": "N=1024",
     "gpt2": "GPT-2", "bert": "BERT", "attention-2048": "N=2048", "attention-2048-causal": mark("N=2048, causal"),
     "attention-2048-fp16": "N=2048, FP16", "attention-8192": "N=8192", "attention-d128": "d=128", "attention-ragged": mark("ragged"),
+    "decode-toy": mark("Toy decoding"), "window-toy": mark("Toy window"), "llama-decode": mark("Llama 3 decoding"),
+    "llama-decode-16": mark("Llama 3 decoding, batch 16"), "llama-2048": mark("Llama 3, N=2048"), "mistral-8192": mark("Mistral, window"),
+    "gemma2-2048": mark("Gemma 2, softcap"), "diffusion-cross": mark("cross-attention"), "t5-bias": mark("T5, bias"),
 }  # fmt: skip
 LINE = ((("B", "B", 64),), (("H", "H", 70),), (("N", "N", 92),), (("d", "d", 70),))
 RARE = ((("scale", "scale", 110),),)
+VARIANTS = ((("M", "M", 110),), (("window", "window", 110),), (("softcap", "softcap", 110),))
 CAUSAL_PX = 98
 CAPTIONS = {name: caption for name, (caption, _) in KINDS.items()}
 
@@ -38,12 +43,22 @@ def sizes(query: Selection) -> Sizes:
 REAL = ATTENTION_PRESETS["attention-2048"].shape
 
 
-def name(s: AttentionShape) -> str:
+def name(s: SelfAttentionShape) -> str:
     """Returns a shape in a few words: "N = 2,048, 16 heads of 64, batch 4"."""
     heads = trn("{n} head of {d}", "{n} heads of {d}", s.H, d=s.d)
     words = [f"N = {decimal(f'{s.N:,}')}", heads]
     words += [tr("batch {n}", n=s.B)] * (s.B > 1) + [tr("causal")] * bool(s.causal)
+    words += _variant_words(s)
     return ", ".join(words + [s.dtype.upper()] * (s.dtype != "fp32"))
+
+
+def _variant_words(s: SelfAttentionShape) -> list[str]:
+    words = {
+        "M": lambda n: trn("{n} key", "{n} keys", n), "kv_heads": lambda n: trn("{n} head of keys", "{n} heads of keys", n),
+        "window": lambda n: tr("window {n}", n=decimal(f"{n:,}")), "softcap": lambda n: tr("softcap {n}", n=decimal(f"{n:g}")),
+        "mask": lambda kind: tr("{kind} mask", kind=kind),
+    }  # fmt: skip
+    return [words[name](value) for name, value in s.variants.items()]
 
 
 def read(page: str, visible: bool) -> tuple[Selection, Link]:
@@ -62,11 +77,37 @@ def _controls(fields: Fields, query: Selection, link: Link) -> None:
             ADDRESS.lit_shape(query),
         )
         chooser(address.VALUES, {name: tr(caption) for name, caption in CAPTIONS.items()})
-    draw_fields(fields, query.shape, tr("The type is that of Q, K, V and O."), _derived(query.shape))
+    types, s = tr("The type is that of Q, K, V and O."), query.shape
+    draw_fields(fields, s, types, _derived(s), lambda: _variants(fields, s))
 
 
-def draw_fields(fields: Fields, s: AttentionShape, types: str, derived: str) -> None:
-    """Draws the fields of a shape. `types` says which tensors have its type; `derived` is HTML that follows from it."""
+def _variants(fields: Fields, s: AttentionShape) -> None:
+    """Draws the fields of attention's variants."""
+    bounds = address.variant_bounds(s)
+    with st.container(key="params_variants", horizontal=True):
+        numbers(fields, VARIANTS, bounds)
+    choose(
+        fields,
+        "kv_heads",
+        tr("kv_heads, for H heads of queries"),
+        [0, *(n for n in range(1, s.H) if s.H % n == 0)],
+    )
+    choose(fields, "mask", tr("mask"))
+    st.caption(
+        tr(
+            "M keys instead of N, with the last query at the last key. window: a query sees that many keys up to its own position. "
+            "softcap c: c · tanh(score / c). kv_heads: heads with keys, each for several heads of queries. 0 is off. A mask [N, M] hides "
+            "pairs (bool) or is added to the scores (bias)."
+        )
+    )
+    limits(vars(s), bounds)
+
+
+def draw_fields(
+    fields: Fields, s: SelfAttentionShape, types: str, derived: str, more: Callable[[], None] = lambda: None
+) -> None:
+    """Draws the fields of a shape. `types` says which tensors have its type; `derived` is HTML that follows from it. `more`
+    draws other rare fields."""
     bounds = address.bounds(s)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
@@ -75,6 +116,7 @@ def draw_fields(fields: Fields, s: AttentionShape, types: str, derived: str) -> 
             with st.container(key="params_rare", horizontal=True):
                 numbers(fields, RARE, bounds)
             choose(fields, "dtype")
+            more()
             st.caption(
                 tr(
                     "B sequences have H heads each. A head has N queries and N keys of size d. The scores are multiplied by scale; 0 means 1/√d, here "
@@ -91,19 +133,28 @@ def _derived(s: AttentionShape) -> str:
     """Returns HTML: the size of S, the FLOPs, and the least bytes that attention of this shape moves."""
     fields = {
         "N": decimal(f"{s.N:,}"),
+        "M": decimal(f"{s.keys:,}"),
         "heads": decimal(f"{s.heads:,}"),
         "flops": units.count(s.flops),
         "bytes": units.bytes_(s.bytes),
     }
     if s.heads > 1:
         return tr(
-            "S <b>{N}×{N}</b> for each of <b>{heads}</b> heads · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved",
+            "S <b>{N}×{M}</b> for each of <b>{heads}</b> heads · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved",
             **fields,
         )
-    return tr("S <b>{N}×{N}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved", **fields)
+    return tr("S <b>{N}×{M}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved", **fields)
 
 
-def _more_label(s: AttentionShape) -> str:
+def _more_label(s: SelfAttentionShape) -> str:
     """Returns the settings in the popover that differ from their defaults."""
     parts = [f"scale {s.scale:g}"] * bool(s.scale) + [s.dtype] * (s.dtype != address.DEFAULT.dtype)
+    names = {
+        "M": "M {}",
+        "kv_heads": tr("KV heads {}"),
+        "window": tr("window {}"),
+        "softcap": "softcap {:g}",
+        "mask": tr("{} mask"),
+    }
+    parts += [names[name].format(value) for name, value in s.variants.items()]
     return ", ".join(parts) or tr("more")

@@ -417,8 +417,16 @@ def traffic_sentences(rung: Rung, s: AttentionShape, tiles: Tiles) -> list[str]:
             "With one query per block, {n} block would.", "With one query per block, {n} blocks would.", s.N
         )
     ]
-    if s.causal:
-        all_tiles = blocks * ceil(s.N, Bc)
+    if s.window:
+        all_tiles, visited = blocks * ceil(s.keys, Bc), attention_traffic.tiles_visited(s, Br, Bc)
+        sentences.append(
+            tr(
+                "Window: the kernel loads {share} of the tiles of {Bc} keys, {visited} of {all} per head.",
+                share=units.share(visited / all_tiles), Bc=Bc, visited=decimal(f"{visited:,}"), all=decimal(f"{all_tiles:,}"),
+            )
+        )  # fmt: skip
+    elif s.causal:
+        all_tiles = blocks * ceil(s.keys, Bc)
         visited = attention_traffic.tiles_visited(s, Br, Bc)
         sentences.append(
             tr(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels.attention import ladder
+from kernels.attention import ladder, registers
 from kernels.attention import tensor_cores as tensor
 from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
@@ -81,12 +81,12 @@ def _flash(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
 
 
 def _registers(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
-    Br, Bc, defines = tiles["Br"], tiles["Bc"], ladder.registers_defines(s, tiles)
+    Br, Bc, defines = tiles["Br"], tiles["Bc"], registers.defines(s, tiles)
     DP, TM, threads, lanes = (
         defines["DP"],
         defines["TM"],
-        ladder.registers_threads(s, tiles),
-        ladder.LANES_ACROSS,
+        registers.threads(s, tiles),
+        registers.LANES_ACROSS,
     )
     traffic = {
         "start": Br * DP, "K": Bc * DP, "V": Bc * DP, "scores": threads * (TM + Bc // lanes) * DP, "P": Br * Bc,

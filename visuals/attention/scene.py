@@ -13,6 +13,7 @@ import numpy as np
 from kernels.attention.shape import AttentionShape
 from kernels.ladders import find
 from kernels.model.dtypes import INPUT_DTYPE
+from visuals.attention.decode import decode_scene
 from visuals.attention.flash import flash_scene
 from visuals.attention.fused import fused_scene
 from visuals.attention.unfused import unfused_scene
@@ -26,6 +27,7 @@ SCENES = {
     "attention/flash": flash_scene,
     "attention/flash-registers": flash_scene,
     "attention/flash-mma": flash_scene,
+    "attention/flash-decode": decode_scene,
 }
 
 
@@ -38,6 +40,8 @@ def attention_scene(
         raise ValueError(reason)
     dtype = INPUT_DTYPE[s.dtype]  # inputs are rounded first, as the kernel gets them
     head = {name: np.asarray(inputs[name])[0, 0].astype(dtype).astype(np.float32) for name in "QKV"}
+    if "mask" in inputs:
+        head["mask"] = inputs["mask"]
     return SCENES[rung](s, rung, find(rung).check(s, tiles), head)
 
 

@@ -11,6 +11,7 @@ from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import LADDERS, find
+from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.launch import ceil
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE, Tiles
@@ -41,6 +42,7 @@ def flash_tiles(s: AttentionShape, selected: SelectedRung | None = None) -> Tile
     if (
         selected
         and selected.rung.name.startswith(FLASH)
+        and "Br" in selected.tiles
         and (selected.rung.name == f"{FLASH}-mma") == (s.dtype != "fp32")
     ):
         return selected.tiles
@@ -49,6 +51,8 @@ def flash_tiles(s: AttentionShape, selected: SelectedRung | None = None) -> Tile
 
 def attention_cost(s: AttentionShape, selected: SelectedRung | None = None) -> str:
     """Returns sentences: the bytes of S and P, and the extra work of flash attention at the tile sizes of the page."""
+    if s.variants:
+        return variants_cost(s)
     square_bytes, tiles = squares(s), flash_tiles(s, selected)
     Br, Bc = tiles["Br"], tiles["Bc"]
     sentences = [
@@ -80,6 +84,47 @@ def attention_cost(s: AttentionShape, selected: SelectedRung | None = None) -> s
             )
         )
     return " ".join(sentences)
+
+
+def variants_cost(s: AttentionShape) -> str:
+    """Returns sentences: the bytes of K and V, and what shared heads, a window and a mask change."""
+    word = ELEMENT_BYTES[s.dtype]
+    cache, seen = (2 * word * s.B * s.groups * count * s.d for count in (s.keys, s.seen_keys))
+    sentences = [
+        tr(
+            "K and V take {bytes}, Q and O {others}. With scores and weights in memory, S and P would take {squares} more.",
+            bytes=units.bytes_(cache), others=units.bytes_(2 * word * s.heads * s.N * s.d),
+            squares=units.bytes_((FLOAT + word) * s.heads * s.N * s.keys),
+        )
+    ]  # fmt: skip
+    if s.sharing > 1:
+        sentences.append(
+            tr(
+                "{n} heads of queries share each head of keys. Without that K and V would take {bytes}.",
+                n=s.sharing, bytes=units.bytes_(cache * s.sharing),
+            )
+        )  # fmt: skip
+    if s.window:
+        whole = s.with_(window=0)
+        sentences.append(
+            tr(
+                "The window leaves {share} of the pairs of query and key. Tiles outside of it are not loaded.",
+                share=units.share(s.pairs / whole.pairs if whole.pairs else 0),
+            )
+        )
+    if seen < cache:
+        sentences.append(tr("Only {bytes} of K and V are seen by a query.", bytes=units.bytes_(seen)))
+    if s.mask != "none":
+        sentences.append(
+            tr(
+                "The mask takes {bytes}. Each head reads all of it. Pairs that it hides are computed too.",
+                bytes=units.bytes_(s.N * s.keys * s.mask_bytes),
+            )
+        )
+    per_byte = tr(
+        "Per byte that is moved at least there are {flops} FLOPs.", flops=units.ratio(s.flops / s.bytes)
+    )
+    return " ".join((*sentences, per_byte))
 
 
 def squares(s: AttentionShape) -> int:

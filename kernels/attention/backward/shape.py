@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.attention.shape import FIELDS, AttentionShape
+from kernels.attention.shape import FIELDS, SelfAttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.shape import parse
 
@@ -15,9 +15,9 @@ PRODUCTS = 5  # S = Q K^T, dP = dO V^T, dV = P^T dO, dQ = dS K, dK = dS^T Q
 
 
 @dataclass(frozen=True)
-class BackwardShape(AttentionShape):
+class BackwardShape(SelfAttentionShape):
     """The gradients of self-attention. Q, K, V, O, dO and dQ, dK, dV are [B, H, N, d] of type `dtype`, L is float32
-    [B, H, N]. Fields are those of AttentionShape. Raises ShapeError, which names the broken rule."""
+    [B, H, N]. Fields are those of SelfAttentionShape. Raises ShapeError, which names the broken rule."""
 
     @property
     def macs(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernels.attention import common as attention
 from kernels.attention import ladder as forward
+from kernels.attention import registers
 from kernels.attention.lse import common, cpu, library
 from kernels.attention.lse.presets import LSE_PRESETS
 from kernels.attention.lse.reference import attention_lse
@@ -53,8 +54,8 @@ def build_registers(s: LseShape, tiles: Tiles) -> Program:
     Br, Bc = tiles["Br"], tiles["Bc"]
     args = *common.TENSORS, np.int32(s.N), np.int32(s.d), np.float32(s.factor), np.int32(s.causal)
     step = launch(
-        "attention/14_flash_registers_lse.cu", (ceil(s.N, Br), s.heads), forward.registers_threads(s, tiles),
-        args, cpu.flash(Br, Bc), forward.registers_defines(s, tiles), forward.registers_shared(s, tiles),
+        "attention/14_flash_registers_lse.cu", (ceil(s.N, Br), s.heads), registers.threads(s, tiles),
+        args, cpu.flash(Br, Bc), registers.defines(s, tiles), registers.shared(s, tiles),
         cpu_name="flash_lse",
     )  # fmt: skip
     return Program(common.buffers(s), (step,))

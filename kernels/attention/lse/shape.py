@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.attention.shape import FIELDS, AttentionShape
+from kernels.attention.shape import FIELDS, SelfAttentionShape
 from kernels.model.shape import parse
 
 
 @dataclass(frozen=True)
-class LseShape(AttentionShape):
+class LseShape(SelfAttentionShape):
     """Self-attention and L [B, H, N], float32: the logarithm of each row's sum of exponentials. Fields are those of
-    AttentionShape. Raises ShapeError, which names the broken rule."""
+    SelfAttentionShape. Raises ShapeError, which names the broken rule."""
 
     @property
     def bytes(self) -> int:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels.attention import traffic
 from kernels.attention.presets import ATTENTION_PRESETS
-from kernels.attention.shape import DTYPES, AttentionShape
+from kernels.attention.shape import DTYPES, VARIANTS, AttentionShape
 from pages import _cards
 from pages.attention import address
 from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCALE
@@ -150,7 +151,7 @@ def test_a_chip_is_lit_if_its_link_leads_to_the_page(tiles, lit):
 
 
 def test_a_typed_shape_takes_the_tiles_of_its_recording():
-    before = ADDRESS.read(LONG.params() | {"N": DEFAULT.N})[0].params()
+    before = VARIANTS | ADDRESS.read(LONG.params() | {"N": DEFAULT.N})[0].params()
     typed = before | {"N": LONG.N}
     assert ADDRESS.follow(before, typed) == typed | {"Br": 32, "Bc": 32}
     assert ADDRESS.follow(typed, typed | {"Br": 8}) == typed | {"Br": 8}  # chosen at this shape
@@ -158,6 +159,32 @@ def test_a_typed_shape_takes_the_tiles_of_its_recording():
     assert ADDRESS.follow(before | chosen, typed | chosen) == typed | chosen
     unrecorded = before | {"N": LONG.N - 1}
     assert ADDRESS.follow(before, unrecorded) == unrecorded
+
+
+@given(
+    st.fixed_dictionaries({
+        "H": st.integers(1, 16), "N": st.integers(1, 40), "M": st.integers(0, 40), "kv_heads": st.integers(0, 16),
+        "window": st.integers(0, 9), "softcap": st.sampled_from([0.0, 2.5]), "mask": st.sampled_from(["none", "bool", "bias"]),
+    })
+)  # fmt: skip
+def test_variants_are_read_and_heads_that_do_not_divide_are_corrected(values):
+    query, notes = ADDRESS.read(values)
+    wrong = values["kv_heads"] and values["H"] % values["kv_heads"]
+    assert bool(notes) == bool(wrong)
+    expected = values | ({"kv_heads": 0} if wrong else {})
+    assert query.shape == DEFAULT.with_(**expected)
+    assert ADDRESS.read(ADDRESS.write(query)) == (query, [])
+
+
+@pytest.mark.parametrize("key", ["decode-toy", "mask-toy", "mistral-8192", "t5-bias"])
+def test_a_variant_opens_with_its_fields_and_sentences(key):
+    s = ATTENTION_PRESETS[key].shape
+    at = open_at(**ADDRESS.at_shape(ADDRESS.read({})[0], s))
+    html = texts(at)
+    assert "K and V take" in html and ("The mask takes" in html) == (s.mask != "none")
+    assert (f"S <b>{s.N:,}×{s.keys:,}</b>" in html) and {"M", "window", "softcap"} <= {
+        n.key for n in at.number_input
+    }
 
 
 def test_memory_sentence_has_the_tiles_of_the_page():
@@ -187,9 +214,11 @@ def test_invalid_parameters_are_named_and_escaped():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.library])
 def test_own_rungs_have_a_stage_or_a_reason(name):
-    shape = DEFAULT.with_(dtype="fp16") if name == "flash-mma" else DEFAULT
+    shape = DEFAULT.with_(dtype="fp16" if "mma" in name else "fp32")
+    if name in traffic.VARIANT_KERNELS:
+        shape = shape.with_(M=40)
     tiles = tile_sizes.default_tiles_for(RUNGS[name], shape)
-    at = open_at(view="watch", dtype=shape.dtype, rung=name, **tiles)
+    at = open_at(view="watch", **shape.params(), rung=name, **tiles)
     if reason := why_not(shape, f"attention/{name}", tiles):
         assert not stages(at) and reason in texts(at)
     else:
