@@ -97,6 +97,7 @@ CONV_FP16 = (
         HalfShape(1, 8, 1, 1, 8, 1, 1),
     ),
 )
+CONV_FP16_ONE_BOX = HalfShape(2, 64, 9, 7, 40, 3, 3, pad=1)  # for tile sets that take 64 channels or fewer
 # Several parts of the filters' gradient; phases with different numbers of taps; groups.
 BACKWARD = (
     (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), extra=(-1, 2), mode="convolution"),),
@@ -231,6 +232,7 @@ def _conv():
 
 def _conv_fp16():
     yield from ((rung, *CONV_FP16) for rung in conv_half_ladder.LADDER.rungs)
+    yield conv_half_ladder.LADDER.rung("conv-fp16/halo"), (CONV_FP16_ONE_BOX,), ()
 
 
 def _conv_backward():

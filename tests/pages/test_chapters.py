@@ -317,7 +317,7 @@ def test_the_last_chapter_leads_to_the_next_lesson() -> None:
             assert (href, following is None or text.endswith(following.title)) == (expected, True)
     panels = [
         heads(open_page("softmax/page.py", view="story", chapter=n, engine="cpu"))[0]["chapter"]
-        for n in (7, 8)
+        for n in (8, 9)
     ]
     assert panels[0]["onward"] is None
     assert panels[1]["onward"] == ["Next lesson: layers", "layers?engine=cpu&view=story"]

@@ -355,7 +355,7 @@ def test_committed_kernels_are_small_and_match_the_rungs():
     }
     committed, stems = archived("gemm"), {source[:-3] for source in SOURCES.values()}
     assert {name for name in committed if name.partition(".")[0] in stems} == names
-    assert sum(committed[name] for name in names) < 500_000 and sum(committed.values()) < 1_200_000
+    assert sum(committed[name] for name in names) < 500_000 and sum(committed.values()) < 1_300_000
 
 
 @pytest.mark.parametrize("name, dtype", KERNELS)

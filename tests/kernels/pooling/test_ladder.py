@@ -269,7 +269,11 @@ def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
 def test_every_preset_runs_on_every_rung(ladder):
     for preset in ladder.presets.values():
         for rung in ladder.rungs:
-            assert rung.check(preset.shape, {}) == rung.default_tiles
+            if rung.name == "global-avg-pool/tile" and preset.shape.H * preset.shape.W > 1000:
+                with pytest.raises(RuleError, match="bytes of shared memory"):
+                    rung.check(preset.shape, {})
+            else:
+                assert rung.check(preset.shape, {}) == rung.default_tiles
 
 
 def test_an_index_outside_of_the_plane_is_refused():

@@ -102,7 +102,7 @@ def test_equal_memory_is_a_sentence_and_needs_no_chart():
 
 def test_roofline_names_only_rungs_in_its_chart():
     html = texts(open_page("gemm/page.py", view="run")).partition("Roofline</h2>")[2].partition("<h2")[0]
-    assert "<b>11</b> cuBLAS TF32" in html and "<b>12</b>" not in html and "dp4a" not in html
+    assert "<b>15</b> cuBLAS TF32" in html and "<b>16</b>" not in html and "dp4a" not in html
 
 
 def test_rung_on_the_stage_without_a_recording_is_named():

@@ -19,7 +19,7 @@ from visuals.pooling import links, steps
 from visuals.pooling.scene import PLANS, links_of, pool_scene
 from visuals.scene.payload import payload
 
-OWN = [rung.name for ladder in POOLING for rung in ladder.rungs if not rung.library]
+OWN = [rung.name for ladder in POOLING for rung in ladder.rungs if not (rung.library or rung.no_scene)]
 PATCHES = [name for name in PLANS if name.endswith("patch")]
 WINDOWS = [
     {"R": 3, "u": 2, "pad_h": 1, "dilation_h": 1, "S": 3, "v": 2, "pad_w": 1, "dilation_w": 1, "ceil": 0},
@@ -239,7 +239,7 @@ def test_every_preset_can_be_shown_in_part(ladder):
     for preset in ladder.presets.values():
         part = links.visible(preset.shape)
         assert max(part.H, part.W) <= links.MAX_SHOWN
-        for rung in ladder.rungs[:-1]:
+        for rung in (rung for rung in ladder.rungs if rung.name in OWN):
             inputs = inputs_of(ladder, part, rung.build(part, rung.default_tiles))
             assert pool_scene(rung.name, part, {}, inputs).steps <= 160
         if isinstance(part, GlobalShape):
