@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benchmarks import layers as layers_bench
@@ -131,6 +132,19 @@ def _on(ladder: str) -> str:
     return "same device" if card == records.shown("conv") else f"recorded on an {card.device}"
 
 
+DAYS = "{days}"  # in a table: what `_days` returns
+
+
+def _days(rows: Iterable[Mapping]) -> str:
+    """Returns a sentence on rows that were not measured on the day of most rows; "" if all are of one day."""
+    by_day = defaultdict(list)
+    for row in rows:
+        by_day[row["date"]].append(f"`{row['rung'].partition('/')[2]}`")
+    first, *others = sorted(by_day, key=lambda day: -len(by_day[day]))
+    named = (f"{', '.join(dict.fromkeys(by_day[day]))} on {day}" for day in sorted(others))
+    return f"Measured on {first}, but {'; '.join(named)}: in another run than the library." if others else ""
+
+
 def rungs_title(name: str) -> str:
     return LADDERS["conv"].rung(name).title
 
@@ -148,10 +162,12 @@ def _gemm_on(card: cards.Card) -> str:
         f"M = N = K = {SIDE:,}, {_on('gemm') if shown else f'recorded on an {card.device}'}, cold. *Of the library*: the speed "
         f"as a share of cuBLAS on the same types. The samples of both were interleaved in one run, except for {apart}. INT8 is "
         "compared with cuBLAS FP32.",
+        DAYS,
         "",
         "| rung | in, sums | tiles | median (p20 to p80, n) | TFLOP/s | of the library |",
         "|---|---|---|---|---|---|",
     ]
+    shown_rows = []
     for dtype in ("fp32", "fp16", "bf16", "int8"):
         shape = GemmShape(SIDE, SIDE, SIDE, dtype=dtype)
         library = records.recorded(
@@ -160,7 +176,8 @@ def _gemm_on(card: cards.Card) -> str:
         for rung in LADDERS["gemm"].rungs:
             if row := records.recorded(rung.name, shape, rung.default_tiles, card=card):
                 lines.append(_gemm_line(rung, row, dtype, library))
-    return "\n".join(lines)
+                shown_rows.append(row)
+    return "\n".join(lines).replace(DAYS, _days(shown_rows))
 
 
 def _gemm_line(rung, row: Mapping, dtype: str, library: Mapping) -> str:
@@ -206,9 +223,10 @@ def attention() -> str:
         r.name: [records.recorded(r.name, s, r.default_tiles) for s in (*shapes, many_keys)] for r in rungs
     }
     pytorch = [recorded_rows[r.name] for r in rungs if r.library == "PyTorch"]
+    shown_rows = [row for rows in recorded_rows.values() for row in rows[: len(shapes)] if row]
     best = [min(rows[i]["median_ms"] for rows in pytorch if rows[i]) for i in range(len(shapes))]
     lines = [
-        f"B = 4, H = 16, N = 2,048, d = 64, {_on('attention')}, cold, one run for each type. *Of PyTorch*: the speed as a share of "
+        f"B = 4, H = 16, N = 2,048, d = 64, {_on('attention')}, cold, one run for each type. {_days(shown_rows)} *Of PyTorch*: the speed as a share of "
         f"PyTorch's fastest backend for that type. *Peak*: memory at B = {many_keys.B}, H = {many_keys.H}, N = {many_keys.N:,}, FP32, "
         "measured and predicted.",
         "",
