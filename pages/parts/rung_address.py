@@ -101,8 +101,11 @@ class Address:
 
     def has_first_tiles(self, selection: Selection) -> bool:
         """Returns whether the tile sizes are those that fit `first`, although others fit the shape."""
-        fitting = self.fit(selection.rung, selection.shape)
-        return bool(self.first) and selection.tiles == self.fit(selection.rung, self.first) != fitting
+        if not self.first:
+            return False
+        first, fitting = (self.fit(selection.rung, shape) for shape in (self.first, selection.shape))
+        runs_first = not any(selection.rung.rules(self.first, first))
+        return runs_first and selection.tiles == first != fitting
 
     def lit_shape(self, selection: Selection) -> Any:
         """Returns the shape whose preset is the whole selection; None if a link to it would change the tile sizes."""

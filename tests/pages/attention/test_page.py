@@ -325,3 +325,8 @@ def test_rungs_with_tiles_of_keys_have_a_timeline(rung, offered):
     at = open_at(rung=rung, order="timeline")
     assert stages(at)[0].endswith("timeline") == offered
     assert ("timeline" in [order["name"] for order in heads(at)[0]["orders"]]) == offered
+
+
+def test_tiles_of_a_kernel_that_cannot_run_the_first_shape_are_not_called_small():
+    at = open_page("attention/page.py", view="explore", rung="flash-decode", M="64", N="1")
+    assert "small example" not in texts(at)
