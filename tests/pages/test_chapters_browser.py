@@ -183,7 +183,7 @@ def test_back_and_forward_over_chapters(page, server):
 
 
 def test_a_chapter_links_to_the_next_lesson(page, server):
-    page.goto(f"{server}/softmax?view=story&chapter=8")
+    page.goto(f"{server}/softmax?view=story&chapter=9")
     Stage(page).ready()
     page.locator("[data-strip=reveal]").click()
     page.locator(".chapter").get_by_role("link", name="attention", exact=True).click()
