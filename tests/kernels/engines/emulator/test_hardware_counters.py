@@ -26,6 +26,7 @@ from kernels.ladders import LADDERS
 from kernels.model.program import Launch
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "hardware_counters_h200.json"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "emulator.md"
 MEASURE_AGAIN = "measure it on a GPU: python benchmarks/hardware_counters.py measure counters.json"
 
 # Counters of a source, or of one case of it, that differ from the hardware's, and why. Each must still differ in one of
@@ -60,8 +61,8 @@ BESIDE_PRODUCTS = (
     "Up to twice the passes that the addresses ask for, of loads and stores while wgmma reads shared memory. "
     "Most are not called conflicts. The emulator counts each access as if it were alone."
 )
-MAX_EXTRA = {EXTRA_WAVEFRONTS: 0.006, BESIDE_COPIES: 0.026, REMOTE_LOADS: 0.27}  # of all wavefronts
-FEW = 22  # extra wavefronts that any case may have
+# Wavefronts that any case may have more, and the share of all wavefronts that a larger case may.
+MAX_EXTRA = {EXTRA_WAVEFRONTS: (20, 0.006), BESIDE_COPIES: (22, 0.026), REMOTE_LOADS: (0, 0.27)}
 MOVED_LOADS = "ptxas moves loads behind the test which warps have anything to write: the others never load."
 UNROLLED_LOOPS = (
     "ptxas unrolls both loops that fetch (nine stores to shared memory in machine code, three in PTX): lanes "
@@ -77,8 +78,8 @@ CONTENDED_ADDS = (
     "502 loads of the word, where warps that take turns have 128."
 )
 MERGED_STORES = (
-    "Two neighbouring stores of 4 bytes in PTX take half as many passes: as if ptxas had merged them into one of 8 bytes. "
-    "The emulator merges loads only."
+    "ptxas merges neighbouring stores of 4 bytes into one of 8 or 16, which takes fewer passes. The sm_90 machine code of "
+    "ptxas 13.0 has these. The emulator merges loads only."
 )
 FEWER_LOADS = (
     "Fewer requests than in PTX, and each misses one sector: as if ptxas left out loads whose values no lane of a warp "
@@ -337,13 +338,13 @@ def test_hardware_copies_take_at_least_the_counted_wavefronts(name):
 @pytest.mark.parametrize("source, counter", [key for key, reason in KNOWN.items() if reason in MAX_EXTRA])
 def test_extra_wavefronts_are_few_and_are_conflicts(source, counter):
     """Without them the hardware's wavefronts equal the emulator's, unless ptxas has moved loads."""
-    op, share = counter.rpartition("_")[2], MAX_EXTRA[KNOWN[source, counter]]
+    op, (few, share) = counter.rpartition("_")[2], MAX_EXTRA[KNOWN[source, counter]]
     moved = MOVED_LOADS in KNOWN[source, f"wavefronts_{op}"]
     for name in (name for name, case in bench.cases().items() if case.launch.source == source):
         waves, conflicts = (
             compared_counters(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts")
         )
-        assert 0 <= conflicts[0] - conflicts[1] <= max(FEW, share * waves[1]), name
+        assert 0 <= conflicts[0] - conflicts[1] <= max(few, share * waves[1]), name
         fewest = waves[0] - conflicts[0], waves[1] - conflicts[1]
         assert fewest[0] <= fewest[1] if moved else fewest[0] == fewest[1], name
 
@@ -384,7 +385,7 @@ def test_moved_loads_are_at_most_the_counted_ones(name):
 
 @pytest.mark.slow
 @needs_nvrtc
-def test_instruction_ratios_equal_the_constants(record_property):
+def test_figures_of_pages_and_documents_are_those_of_the_cases(record_property):
     ratios = {
         name: emulated(name).total["warp_instructions"] / row["metrics"][bench.INSTRUCTIONS]
         for name, row in measured().items()
@@ -393,6 +394,10 @@ def test_instruction_ratios_equal_the_constants(record_property):
     record_property("ptx_per_sass", {name: round(ratio, 2) for name, ratio in ratios.items()})
     # The pages show these figures.
     assert (round(min(ratios.values()), 2), round(max(ratios.values()), 2)) == PTX_PER_MACHINE
+    equal = sum(not unequal(name) for name in ratios)
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert f"Nsight Compute's numbers in {equal} of {len(ratios)} cases.**" in text
+    assert f"### The {len(ratios) - equal} cases that differ" in text
 
 
 # -- the cases ----------------------------------------------------------------------------------------------
@@ -431,7 +436,10 @@ def test_every_rung_is_a_case_at_default_and_other_tiles():
             for step in rung.build(s, rung.default_tiles).steps:
                 if isinstance(step, Launch):
                     assert step.defines in seen[step.source], f"{rung.name} {step.source} {step.defines}"
-                    assert not step.defines or len(seen[step.source]) > 1, step.source
+                    others = step.defines and any(
+                        dict(tiles) != rung.default_tiles for tiles in rung.tile_sets(s)
+                    )
+                    assert not others or len(seen[step.source]) > 1, step.source
 
 
 def test_teaching_kernels_fit_a_narrow_column():
