@@ -5,7 +5,8 @@ requests  warps with an active lane, per global load or store
 sectors   distinct 32-byte pieces per request (l1tex__t_sectors_pipe_lsu_mem_global_op_{ld,st})
 wavefronts, bank_conflicts  shared memory: wavefronts over 32 banks of 4 bytes, and those beyond the fewest
           possible (l1tex__data_{pipe_lsu_wavefronts,bank_conflicts_pipe_lsu}_mem_shared_op_{ld,st}).
-          Atomics are not included, except the loads of those that ptxas writes as a loop (a float's sum)
+          Atomics are not included, except the loads of those that ptxas writes as a loop (a float's sum).
+          Lanes that access another block of a cluster are not included either
 *_copied  the part of *_st by cp.async, which Nsight Compute counts separately
           (sm__sass_l1tex_data_{...}_mem_shared_op_ldgsts_cache_{access,bypass}). These are what the banks
           require: the hardware needs as many or more, which depends on the cache lines of the data

@@ -122,9 +122,17 @@ class Accessor:
             if not width:  # it is part of another instruction's access
                 return
             lines = lines & np.uint64(~(width - 1) % (1 << 64))
-            m.tally.shared_access(self.pc, op, lines, active, width)
+            m.tally.shared_access(self.pc, op, lines, self._inside_own_block(lines, active), width)
         if m.trace is not None:
             m.trace.request(name, op, lines, active, width)
+
+    def _inside_own_block(self, lines: np.ndarray, active: np.ndarray | None) -> np.ndarray | None:
+        """Returns which active lanes access their own block's shared memory, as `active` of Tally.shared_access. The
+        counters of an H200 leave out those that access another block of the cluster."""
+        if not self._remote:
+            return active
+        own = lines // np.uint64(self.m.shared.size) == self.m.block_of.reshape(-1, 32).astype(np.uint64)
+        return own if active is None else own & active
 
 
 def _is_32_bit(m: Machine, base: Operand) -> bool:

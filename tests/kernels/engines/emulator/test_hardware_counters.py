@@ -26,6 +26,7 @@ from kernels.ladders import LADDERS
 from kernels.model.program import Launch
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "hardware_counters_h200.json"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "emulator.md"
 MEASURE_AGAIN = "measure it on a GPU: python benchmarks/hardware_counters.py measure counters.json"
 
 # Counters of a source, or of one case of it, that differ from the hardware's, and why. Each must still differ in one of
@@ -36,7 +37,7 @@ COPY_WAVEFRONTS = (
 )
 UNALIGNED_SECTORS = (
     "cp.async past L1, from rows that begin in the middle of a sector: 2,808 sectors where the lanes touch 2,592, "
-    "312 where they touch 288, 456 where they touch 472. No rule was found."
+    "312 where they touch 288, 456 where they touch 472, 2,356 where they touch 2,584. No rule was found."
 )
 EXTRA_SECTORS = (
     "cp.async past L1, mostly from rows that begin with a sector: 4 to 24 in a hundred more than the lanes touch, "
@@ -47,19 +48,38 @@ EXTRA_WAVEFRONTS = (
     "with fp16 and 1 with bf16, 4 before one transform and 5 before another, none when measured again; two "
     "measurements of one text on one device differ by up to 79 of 106,000."
 )
-MAX_EXTRA = 0.006  # of all wavefronts
+BESIDE_COPIES = (
+    "A few passes more, all of them called conflicts, that no address asks for, in kernels whose copies (TMA or "
+    "cp.async) write shared memory too. Up to 26 in a thousand of many passes, 22 of 256, 4 of 8. The emulator counts "
+    "each access as if it were alone."
+)
+REMOTE_LOADS = (
+    "Passes more, all of them called conflicts, in kernels whose blocks load from each other's shared memory: 9, 12 and "
+    "27 in a hundred. As if loads of other blocks took turns with the block's own; the emulator counts only those."
+)
+BESIDE_PRODUCTS = (
+    "Up to twice the passes that the addresses ask for, of loads and stores while wgmma reads shared memory. "
+    "Most are not called conflicts. The emulator counts each access as if it were alone."
+)
+# Wavefronts that any case may have more, and the share of all wavefronts that a larger case may.
+MAX_EXTRA = {EXTRA_WAVEFRONTS: (20, 0.006), BESIDE_COPIES: (22, 0.026), REMOTE_LOADS: (0, 0.27)}
 MOVED_LOADS = "ptxas moves loads behind the test which warps have anything to write: the others never load."
 UNROLLED_LOOPS = (
     "ptxas unrolls both loops that fetch (nine stores to shared memory in machine code, three in PTX): lanes "
     "with one turn and lanes with two go through different copies of a load and a store."
 )
+UNROLLED_SUM = (
+    "ptxas unrolls the loop that adds up a plane further (29 loads in machine code, 5 in PTX): lanes with 32 turns and "
+    "lanes with 31 go through different copies of 16 loads. The passes are as many, but halves of a warp conflict less."
+)
+UNROLLED_CASE = "global-avg-pool-global_tile-planes64-share2-N3-C37-9x7"
 CONTENDED_ADDS = (
     "Four warps add floats to one word at a time: the swap of one fails because of another. Two measurements had 490 and "
     "502 loads of the word, where warps that take turns have 128."
 )
 MERGED_STORES = (
-    "Two neighbouring stores of 4 bytes in PTX take half as many passes: as if ptxas had merged them into one of 8 bytes. "
-    "The emulator merges loads only."
+    "ptxas merges neighbouring stores of 4 bytes into one of 8 or 16, which takes fewer passes. The sm_90 machine code of "
+    "ptxas 13.0 has these. The emulator merges loads only."
 )
 FEWER_LOADS = (
     "Fewer requests than in PTX, and each misses one sector: as if ptxas left out loads whose values no lane of a warp "
@@ -73,6 +93,9 @@ CONFLICT_SOURCES = (
     "gemm/08_double_buffer.cu",
     "gemm/09_warp_tile.cu",
     "gemm/11_mma_sync.cu",
+    "gemm/20_register_pipeline.cu",
+    "gemm/21_grouped_order.cu",
+    "fusion/implicit_conv_bias_bn_relu_add.cu",
     "conv/05_implicit_gemm_plain.cu",
     "conv/06_implicit_gemm.cu",
     "conv/10_fft_multiply.cu",
@@ -94,14 +117,50 @@ FLASH = (
     "attention/12_flash_mma_keys.cu",
     "attention/12_flash_mma_queries.cu",
     "attention/14_flash_registers_lse.cu",
+    "attention/30_flash_variants.cu",
+    "attention/31_flash_mma_variants.cu",
 )
-COPY_SOURCES = (*CONFLICT_SOURCES, *FLASH, "conv/08_winograd_fused.cu", "conv/09_winograd_product.cu")
+COPY_SOURCES = (
+    *CONFLICT_SOURCES,
+    *FLASH,
+    "conv/08_winograd_fused.cu",
+    "conv/09_winograd_product.cu",
+    "conv/40_half_implicit_gemm.cu",
+    "gemm/30_mma_bytes.cu",
+)
+# Sources with extra wavefronts, and their operations.
+EXTRA_SOURCES = (
+    ("gemm/11_mma_sync.cu", ("ld",)),
+    ("attention/03_fused.cu", ("ld", "st")),
+    ("attention/05_flash_registers.cu", ("ld", "st")),
+    ("attention/09_recompute_keys.cu", ("ld",)),
+    ("attention/09_recompute_queries.cu", ("ld",)),
+    ("attention/12_flash_mma_keys.cu", ("ld",)),
+    ("attention/12_flash_mma_queries.cu", ("ld",)),
+    ("attention/14_flash_registers_lse.cu", ("ld", "st")),
+    ("cross_entropy/06_split_rows.cu", ("ld",)),
+    ("cross_entropy/11_shared_row.cu", ("ld",)),
+    ("attention/30_flash_variants.cu", ("ld",)),
+    ("attention/31_flash_mma_variants.cu", ("ld",)),
+    ("attention/32_decode_parts.cu", ("ld",)),
+    ("softmax/07_split_parts.cu", ("ld",)),
+)
+BESIDE_COPIES_SOURCES = (
+    ("gemm/17_wgmma_store.cu", ("st",)),
+    ("gemm/18_wgmma_cluster.cu", ("st",)),
+    ("gemm/22_transposed_ring.cu", ("st",)),
+    ("gemm/30_mma_bytes.cu", ("ld",)),
+    ("gemm/31_wgmma_bytes.cu", ("st",)),
+    ("gemm/33_wgmma_promoted.cu", ("st",)),
+    ("attention/25_flash_wgmma_keys.cu", ("st",)),
+)
+REMOTE_SOURCES = (("softmax/06_cluster.cu", ("ld",)), ("conv/44_half_halo_split.cu", ("ld",)))
 KNOWN: dict[tuple[str, str], str] = {
     **{(source, "wavefronts_copied"): COPY_WAVEFRONTS for source in COPY_SOURCES},
     **{(source, "bank_conflicts_copied"): COPY_WAVEFRONTS for source in CONFLICT_SOURCES},
     **{
         (source, "sectors_ld"): UNALIGNED_SECTORS
-        for source in ("gemm/11_mma_sync.cu", "conv/09_winograd_product.cu")
+        for source in ("gemm/11_mma_sync.cu", "gemm/30_mma_bytes.cu", "conv/09_winograd_product.cu")
     },
     **{
         (source, "sectors_ld"): EXTRA_SECTORS
@@ -117,9 +176,14 @@ KNOWN: dict[tuple[str, str], str] = {
             "cross_entropy/10_fused_step.cu",
             "cross_entropy/11_shared_row.cu",
             "norm/06_bn_partial_nhwc.cu",
+            "softmax/07_split_parts.cu",
+            "conv/44_half_halo_split.cu",
         )
     },
-    ("norm/06_bn_partial_nhwc.cu", "bank_conflicts_st"): MERGED_STORES,
+    **{
+        (source, "bank_conflicts_st"): MERGED_STORES
+        for source in ("norm/06_bn_partial_nhwc.cu", "conv/44_half_halo_split.cu")
+    },
     **{
         (source, counter): FEWER_LOADS
         for source in (
@@ -135,19 +199,13 @@ KNOWN: dict[tuple[str, str], str] = {
         for counter in ("requests_ld", "sectors_ld")
     },
     **{
-        (source, counter): EXTRA_WAVEFRONTS
-        for source, ops in (
-            ("gemm/11_mma_sync.cu", ("ld",)),
-            ("attention/03_fused.cu", ("ld", "st")),
-            ("attention/05_flash_registers.cu", ("ld", "st")),
-            ("attention/09_recompute_keys.cu", ("ld",)),
-            ("attention/09_recompute_queries.cu", ("ld",)),
-            ("attention/12_flash_mma_keys.cu", ("ld",)),
-            ("attention/12_flash_mma_queries.cu", ("ld",)),
-            ("attention/14_flash_registers_lse.cu", ("ld", "st")),
-            ("cross_entropy/06_split_rows.cu", ("ld",)),
-            ("cross_entropy/11_shared_row.cu", ("ld",)),
+        (source, counter): reason
+        for reason, sources_and_ops in (
+            (EXTRA_WAVEFRONTS, EXTRA_SOURCES),
+            (BESIDE_COPIES, BESIDE_COPIES_SOURCES),
+            (REMOTE_LOADS, REMOTE_SOURCES),
         )
+        for source, ops in sources_and_ops
         for op in ops
         for counter in (f"wavefronts_{op}", f"bank_conflicts_{op}")
     },
@@ -167,6 +225,16 @@ KNOWN: dict[tuple[str, str], str] = {
         ("conv/08_winograd_fused.cu", counter): EXTRA_WAVEFRONTS
         for counter in ("wavefronts_st", "bank_conflicts_st")
     },
+    **{
+        (source, counter): BESIDE_PRODUCTS
+        for source, counters in (
+            ("gemm/23_tf32x3.cu", ("wavefronts_ld", "wavefronts_st", "bank_conflicts_st")),
+            ("attention/24_flash_wgmma_queries.cu", ("wavefronts_ld",)),
+            ("attention/25_flash_wgmma_keys.cu", ("wavefronts_ld",)),
+        )
+        for counter in counters
+    },
+    ("pooling/15_global_tile.cu", "bank_conflicts_ld"): UNROLLED_SUM,
     ("shared-add-float32-128-block128-share128-stride1", "wavefronts_ld"): CONTENDED_ADDS,
     **{
         ("conv/04_direct_tiled.cu", counter): UNROLLED_LOOPS
@@ -267,20 +335,41 @@ def test_hardware_copies_take_at_least_the_counted_wavefronts(name):
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize(
-    "source, counter", [key for key, reason in KNOWN.items() if reason == EXTRA_WAVEFRONTS]
-)
+@pytest.mark.parametrize("source, counter", [key for key, reason in KNOWN.items() if reason in MAX_EXTRA])
 def test_extra_wavefronts_are_few_and_are_conflicts(source, counter):
     """Without them the hardware's wavefronts equal the emulator's, unless ptxas has moved loads."""
-    op = counter.rpartition("_")[2]
+    op, (few, share) = counter.rpartition("_")[2], MAX_EXTRA[KNOWN[source, counter]]
     moved = MOVED_LOADS in KNOWN[source, f"wavefronts_{op}"]
     for name in (name for name, case in bench.cases().items() if case.launch.source == source):
         waves, conflicts = (
             compared_counters(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts")
         )
-        assert 0 <= conflicts[0] - conflicts[1] <= max(20, MAX_EXTRA * waves[1]), name
+        assert 0 <= conflicts[0] - conflicts[1] <= max(few, share * waves[1]), name
         fewest = waves[0] - conflicts[0], waves[1] - conflicts[1]
         assert fewest[0] <= fewest[1] if moved else fewest[0] == fewest[1], name
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "source, counter", [key for key, reason in KNOWN.items() if reason == BESIDE_PRODUCTS]
+)
+def test_passes_beside_products_are_at_most_twice_the_counted_ones(source, counter):
+    op = counter.rpartition("_")[2]
+    for name in (name for name, case in bench.cases().items() if case.launch.source == source):
+        pairs = compared_counters(name)
+        hardware, counted = pairs[f"wavefronts_{op}"]
+        assert counted <= hardware <= 2 * counted, name
+        assert 0 <= pairs[f"bank_conflicts_{op}"][0] <= hardware - counted, name
+
+
+@pytest.mark.slow
+@needs_nvrtc
+def test_further_unrolled_sums_take_as_many_passes():
+    metrics, pairs = measured()[UNROLLED_CASE]["metrics"], compared_counters(UNROLLED_CASE)
+    waves, counted = pairs["wavefronts_ld"]
+    executed = metrics["smsp__inst_executed_op_shared_ld.sum"]
+    assert waves == counted and waves - pairs["bank_conflicts_ld"][0] == executed
 
 
 @needs_nvrtc
@@ -296,7 +385,7 @@ def test_moved_loads_are_at_most_the_counted_ones(name):
 
 @pytest.mark.slow
 @needs_nvrtc
-def test_instruction_ratios_equal_the_constants(record_property):
+def test_figures_of_pages_and_documents_are_those_of_the_cases(record_property):
     ratios = {
         name: emulated(name).total["warp_instructions"] / row["metrics"][bench.INSTRUCTIONS]
         for name, row in measured().items()
@@ -305,6 +394,10 @@ def test_instruction_ratios_equal_the_constants(record_property):
     record_property("ptx_per_sass", {name: round(ratio, 2) for name, ratio in ratios.items()})
     # The pages show these figures.
     assert (round(min(ratios.values()), 2), round(max(ratios.values()), 2)) == PTX_PER_MACHINE
+    equal = sum(not unequal(name) for name in ratios)
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert f"Nsight Compute's numbers in {equal} of {len(ratios)} cases.**" in text
+    assert f"### The {len(ratios) - equal} cases that differ" in text
 
 
 # -- the cases ----------------------------------------------------------------------------------------------
@@ -343,7 +436,10 @@ def test_every_rung_is_a_case_at_default_and_other_tiles():
             for step in rung.build(s, rung.default_tiles).steps:
                 if isinstance(step, Launch):
                     assert step.defines in seen[step.source], f"{rung.name} {step.source} {step.defines}"
-                    assert not step.defines or len(seen[step.source]) > 1, step.source
+                    others = step.defines and any(
+                        dict(tiles) != rung.default_tiles for tiles in rung.tile_sets(s)
+                    )
+                    assert not others or len(seen[step.source]) > 1, step.source
 
 
 def test_teaching_kernels_fit_a_narrow_column():

@@ -59,6 +59,24 @@ def test_reads_the_next_block(order):
     np.testing.assert_array_equal(exchanged(order=order), [101, 102, 103, 100, 105, 106, 107, 104])
 
 
+def test_only_loads_from_the_own_block_are_counted():
+    """An H200 counted so for softmax/06_cluster.cu: one pass for each warp whose lanes load from its own block."""
+
+    def counted(target: str) -> tuple[int, int, int]:
+        body = EXCHANGE.replace("FIRST", "cluster_barrier();").replace("LAST", "cluster_barrier();")
+        body = body.replace("TARGET", target)
+        run = run_hopper(
+            body, {"int* out": "out"}, {}, {"out": (8, i32)}, "__cluster_dims__(4, 1, 1)", grid=8
+        )
+        total = run.counters.total
+        return total["shared_requests_ld"], total["wavefronts_ld"], total["bank_conflicts_ld"]
+
+    assert counted("rank") == (8, 8, 0)
+    assert counted("(rank + 1) % 4") == (0, 0, 0)
+    assert counted("threadIdx.x % 4") == (8, 8, 0)  # a quarter of each warp's lanes
+    assert counted("rank / 2 * 3") == (4, 4, 0)  # the first and the last block load from themselves
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
