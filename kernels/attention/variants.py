@@ -15,7 +15,7 @@ from kernels.attention import common, registers, tensor_cores, variants_cpu
 from kernels.attention.shape import MASKS, AttentionShape
 from kernels.i18n import mark, tr
 from kernels.model.dtypes import ELEMENT_BYTES, INPUT_DTYPE
-from kernels.model.launch import WARP, ampere, ceil, launch, rung_factory
+from kernels.model.launch import WARP, ampere, ampere_for, ceil, launch, rung_factory
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Program, Tiles
 from kernels.model.rules import (
     MAX_GRID_YZ,
@@ -234,6 +234,7 @@ RUNGS = (
         },
         {"PART": 128, "THREADS": 128},
         {"PART": 8, "THREADS": 32, "BATCH": 1},
+        capability=ampere_for(*common.HALVES),  # its output is rounded in pairs by cvt.f16x2
         cpu_title=mark("keys in parts, then merged"),
         cpu_tiles=("PART",),
     ),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels import records
+from kernels.conv.presets import CONV_PADDING
 from kernels.i18n import mark
 from kernels.ladders import find, ladder_of
 from kernels.model.program import Program, RuleError
@@ -19,6 +20,7 @@ from kernels.runner import inputs_of
 
 MAX_MACS = 2e9  # of a work that is measured on this processor: larger ones take seconds
 MAX_RECORDED_MACS = 7e10  # of a work that is recorded
+PADDED = {preset.shape for preset in CONV_PADDING.values()}  # no processor has recorded them
 NONE, PINNED, PAGEABLE = COPIES = ("none", "pinned", "pageable")  # which copies count
 
 
@@ -107,7 +109,7 @@ def _shapes(work: Work) -> Iterator[Any]:
     for row in records.everything():
         if (row["rung"], row["mode"], row["tiles"]) == (work.gpu, "cold", tiles) and row.get("copies_ms"):
             shape = work.shape(row["shape"])
-            if work.takes(shape):
+            if work.takes(shape) and shape not in PADDED:
                 yield shape
 
 

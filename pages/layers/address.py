@@ -77,7 +77,7 @@ def address(layer: str, side: str) -> Address:
     names = row.field_names
     fields = {name: _field(name, stage.params()[name]) for name in names}
     make = partial(_checked, one.ladder, names)
-    own = one.ladder.only(*(rung.name for rung in one.ladder.rungs if not rung.library))
+    own = one.ladder.only(*(rung.name for rung in one.ladder.rungs if not (rung.library or rung.no_scene)))
     return Address(own, fields, one.rung, lambda values: _fix(values, make, stage), first=stage, fit=fit)
 
 

@@ -148,6 +148,9 @@ class Address:
         return [r for r in self.ladder.rungs if not tile_sizes.broken(r, shape, r.default_tiles)]
 
     def last_supported(self, shape: Any) -> Rung:
-        """Returns the last supported rung that is no library's, else the last supported, else the ladder's first."""
-        runs = self.supported_rungs(shape)
-        return next((r for r in reversed(runs) if not r.library), next(reversed(runs), self.ladder.rungs[0]))
+        """Returns the last supported rung that has a scene, else the last that is no library's, else the last, else the
+        ladder's first."""
+        runs = self.supported_rungs(shape)[::-1]
+        own = [rung for rung in runs if not rung.library]
+        drawn = [rung for rung in own if not rung.no_scene]
+        return next(iter((*drawn, *own, *runs, self.ladder.rungs[0])))

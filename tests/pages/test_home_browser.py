@@ -88,14 +88,14 @@ def test_a_lesson_opens_its_story_and_home_counts_its_chapters(home, page, serve
     page.evaluate("localStorage.clear()")  # other tests have opened chapters
     home()
     line = page.locator(f".st-key-lesson_{SOFTMAX} .kt-quiet")
-    expect(line).to_have_text("8 chapters · 11 min · beginner · after threads")
+    expect(line).to_have_text("9 chapters · 13 min · beginner · after threads")
     page.get_by_role("link", name=f"{SOFTMAX + 1} softmax").click()
     expect(page.locator(".chapter h2")).to_have_text("Numbers become weights")
     expect(page).to_have_url(f"{server}/softmax")
     page.get_by_role("button", name=re.compile("^Next:")).click()
     expect(page.locator(".chapter h2")).to_have_text("Too large for FP32")
     page.get_by_role("link", name="Kernel Theatre").click()
-    expect(line).to_have_text("2 of 8 chapters · 11 min · beginner · after threads")
+    expect(line).to_have_text("2 of 9 chapters · 13 min · beginner · after threads")
 
 
 def test_home_and_stories_work_without_storage(new_page, server):
@@ -107,7 +107,7 @@ def test_home_and_stories_work_without_storage(new_page, server):
     expect(page.locator(".chapter h2")).to_have_text("Numbers become weights")
     page.goto(server)
     expect(page.locator(f".st-key-lesson_{SOFTMAX} .kt-quiet")).to_have_text(
-        "8 chapters · 11 min · beginner · after threads"
+        "9 chapters · 13 min · beginner · after threads"
     )
 
 

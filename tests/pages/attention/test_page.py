@@ -217,6 +217,8 @@ def test_own_rungs_have_a_stage_or_a_reason(name):
     shape = DEFAULT.with_(dtype="fp16" if "mma" in name else "fp32")
     if name in traffic.VARIANT_KERNELS:
         shape = shape.with_(M=40)
+    if "wgmma" in name:
+        shape = shape.with_(d=8)
     tiles = tile_sizes.default_tiles_for(RUNGS[name], shape)
     at = open_at(view="watch", **shape.params(), rung=name, **tiles)
     if reason := why_not(shape, f"attention/{name}", tiles):

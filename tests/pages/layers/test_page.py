@@ -51,7 +51,7 @@ def test_every_own_rung_has_a_scene_at_the_small_shape_and_at_a_part_of_the_real
     found = address.address(layer, side)
     real = address.of(layer, side)[1].presets[address.of(layer, side)[1].real].shape
     for name in found.rungs:
-        layout = {"layout": "nhwc"} if name.endswith("nhwc") else {}
+        layout = {"layout": "nhwc"} if "nhwc" in name else {}
         small, notes = found.read({"rung": name} | layout)
         large, _ = found.read(found.at_shape(small, real.with_(**layout)))
         for selection in (small, large):

@@ -190,10 +190,11 @@ def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
         highlighted = [lines[n - scene.source.first] for n in scene.source.lines]
         assert all(line.strip() and not line.startswith("//") for line in highlighted)
         assert all("{" not in scene.caption(t) and len(scene.caption(t)) < 330 for t in range(scene.steps))
-        parts = PLANS[rung](plan.stage_shape(s), TILES).parts
+        parts = PLANS[rung](plan.stage_shape(s), TILES | find(rung).default_tiles).parts
         for line, launch in zip(scene.source.lines, next(r.values for r in scene.readings if r.label == "launches"), strict=True):  # fmt: skip
             above = [n for n in range(line - scene.source.first) if lines[n].startswith("extern")]
-            assert f" {parts[launch - 1].launch.entry}(" in lines[above[-1]]
+            head = " ".join(lines[above[-1] : above[-1] + 2])  # bounds of the launch may be between
+            assert f" {parts[launch - 1].launch.entry}(" in head
         meta, block = payload(scene)
         assert len(block) < 100_000 and meta["steps"] == scene.steps
 

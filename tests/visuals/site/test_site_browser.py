@@ -32,14 +32,14 @@ def test_a_reader_walks_from_the_first_screen_through_a_lesson(new_page, address
     expect(page.locator(".stage")).to_have_count(1)  # the first screen has one for each lesson
     stage = Stage(page).ready()
     chapter = page.locator(".chapter")
-    expect(chapter).to_contain_text("1 of 8")
+    expect(chapter).to_contain_text("1 of 9")
     stage.root.press("ArrowRight")
     stage.at_step(1)
     chapter.get_by_role("button", name=re.compile("^Next")).click()
-    expect(chapter).to_contain_text("2 of 8")
+    expect(chapter).to_contain_text("2 of 9")
     assert page.url.startswith(f"{address}/softmax/?") and "chapter=2" in page.url
     page.go_back()
-    expect(chapter).to_contain_text("1 of 8")
+    expect(chapter).to_contain_text("1 of 9")
 
     page.get_by_role("button", name="Light or dark").click()
     expect(page.locator("body")).to_have_css("background-color", rgb(DARK["ground"]))
@@ -58,10 +58,10 @@ def test_a_reader_walks_from_the_first_screen_through_a_lesson(new_page, address
     page.keyboard.press("/")
     page.get_by_role("searchbox").fill("too large fp32")
     page.get_by_role("dialog").get_by_role("link").first.click()
-    expect(chapter).to_contain_text("2 of 8")
+    expect(chapter).to_contain_text("2 of 9")
 
     page.goto(f"{address}/")
-    expect(page.locator(".st-key-lessons")).to_contain_text("2 of 8 chapters")
+    expect(page.locator(".st-key-lessons")).to_contain_text("2 of 9 chapters")
 
 
 def rgb(colour):
@@ -74,7 +74,7 @@ def test_address_of_the_app_without_a_slash_and_for_a_hall(new_page, address):
     for path in ("softmax", "softmax.html"):
         page.goto(f"{address}/{path}?chapter=3&present=1&step=2")
         Stage(page).ready().at_step(2)
-        expect(page.locator(".chapter")).to_contain_text("3 of 8")
+        expect(page.locator(".chapter")).to_contain_text("3 of 9")
         expect(page.locator(".st-key-nav")).to_have_count(0)
         assert page.evaluate("document.querySelector('.stLayoutWrapper, .kt-title') === null")
 
