@@ -123,7 +123,7 @@ class PartSteps(RowSteps):
         return own, block
 
     def best(self, cols: np.ndarray) -> int:
-        """Returns which of these columns a caption tells of: the first NaN, else the largest result."""
+        """Returns which of these columns a caption names: the first NaN, else the largest result."""
         nan = np.isnan(self.y[cols])
         return int(nan.argmax()) if nan.any() else int(np.argmax(self.y[cols]))
 
