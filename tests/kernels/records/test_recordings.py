@@ -306,23 +306,34 @@ def test_record_sweeps_tiles_and_batches_and_prints_progress(tmp_path, capsys):
     )
 
 
-def test_interrupted_sweep_resumes_and_measures_nothing_twice(three_rungs, tmp_path, capsys):
+def test_interrupted_comparison_is_measured_again_whole(three_rungs, tmp_path, capsys):
+    """All rows of a comparison come from one run."""
     out = tmp_path / "here.jsonl"
     recording(out)
     first, *others = lines = out.read_text().splitlines()
     out.write_text(first + "\n" + others[0][:200])  # killed in the middle of a line
     capsys.readouterr()
     assert recording(out) == 0
-    again = out.read_text().splitlines()
-    assert again[0] == first and len(again) == len(lines)
-    assert [r["rung"] for r in read(out)] == [r["rung"] for r in map(json.loads, lines)]
-    assert capsys.readouterr().out.startswith("[1 of 3] 1 of 3 were there already")
-    before = out.read_bytes()
+    again = read(out)
+    assert [r["rung"] for r in again] == [r["rung"] for r in map(json.loads, lines)]
+    assert len({r["time"] for r in again}) == 1 and again[0]["time"] > json.loads(first)["time"]
+    assert read(tmp_path / "here.jsonl.superseded") == [json.loads(first)]
+    assert capsys.readouterr().out.startswith("[1 of 3, about ")
+
+
+def test_resumed_sweep_skips_what_is_complete(three_rungs, tmp_path, capsys):
+    out = tmp_path / "here.jsonl"
+    recording(out)
+    complete = out.read_bytes()
+    capsys.readouterr()
     assert recording(out) == 0
-    assert out.read_bytes() == before
+    assert out.read_bytes() == complete
+    assert capsys.readouterr().out == "[3 of 3] 3 of 3 were there already\n"
+    recording(out, presets="cudnn-paper", modes="cold")
+    assert out.read_bytes().startswith(complete) and len(read(out)) == 6
 
 
-def test_rows_of_other_kernels_are_measured_again_and_moved_to_a_second_file(three_rungs, tmp_path):
+def test_rows_of_other_kernels_are_moved_to_a_second_file(three_rungs, tmp_path):
     out = tmp_path / "here.jsonl"
     recording(out)
     rows = read(out)
@@ -330,7 +341,7 @@ def test_rows_of_other_kernels_are_measured_again_and_moved_to_a_second_file(thr
     out.write_text("".join(json.dumps(r) + "\n" for r in (rows[0], old, rows[2])))
     assert recording(out) == 0
     assert {r["rung"]: r["kernels"] for r in read(out)} == {r["rung"]: r["kernels"] for r in rows}
-    assert read(tmp_path / "here.jsonl.superseded") == [old]
+    assert read(tmp_path / "here.jsonl.superseded") == [old, rows[0], rows[2]]
 
 
 @pytest.mark.slow
