@@ -16,7 +16,7 @@ constexpr int TILE = ROWS * DP;    // elements
 constexpr int CONSUMERS = 2;           // warpgroups
 constexpr int OWN = CONSUMERS * ROWS;  // rows of a block
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-constexpr int ARRIVALS = 4 * CONSUMERS;  // warps that read a stage
+constexpr int ARRIVALS = 128 * CONSUMERS;  // threads that read a stage
 constexpr int FOR_PRODUCER = 24, FOR_CONSUMER = 240;  // registers
 
 typedef float Sums[DP / 8][4];        // a lane's part of 64 x 64
@@ -169,9 +169,6 @@ struct Ring {
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
 
-  // The calling warp has read a stage.
-  __device__ inline void release(int read) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(empty + read);
-  }
+  // The calling thread has read a stage.
+  __device__ inline void release(int read) { arrive(empty + read); }
 };
