@@ -123,8 +123,6 @@ def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence
     if request.watch is None:
 
         def state() -> Mapping[str, Any]:
-            if request.left:
-                return {"done": True, "gone": True}
             missing = [rung for rung in rungs if known(settings, rung) is None]
             if missing and not request.error:
                 request.error = _go_on(request, settings, missing)
@@ -132,7 +130,9 @@ def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence
                 return {"done": False, "text": request.status}
             return {"done": True} | {name: view() for name, view in request.views.items()}
 
-        request.watch = Watch(state, request.listen, lambda: _due_s(request), at_end=True)
+        request.watch = Watch(
+            state, request.listen, lambda: _due_s(request), at_end=True, gone=lambda: request.left
+        )
     return request.watch
 
 

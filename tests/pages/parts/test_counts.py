@@ -161,4 +161,4 @@ def test_a_request_that_was_left_is_not_sent(counting, monkeypatch):
     at.number_input(key="K").set_value(3.0).run()
     assert at.session_state["wish"] is not first and first.left
     first.since -= 3600
-    assert first.watch.read()["gone"] and first.job is None
+    assert first.watch.gone() and not first.watch.read()["done"] and first.job is None
