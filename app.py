@@ -6,11 +6,11 @@ import sys
 import streamlit as st
 from starlette.middleware import Middleware
 
-from pages import _watch
 from pages._cheaper_streamlit import make_cheaper
 from pages._lessons import LESSONS
 from pages._stale_fragments import StaleFragmentMiddleware
 from pages._unsent_messages import keep_unsent_messages
+from pages._watch import WatchMiddleware
 from visuals.stage import player_file
 from visuals.stage.front import ServerAddressMiddleware
 from visuals.stage.routes import routes
@@ -27,8 +27,9 @@ BASE = st.get_option("server.baseUrlPath")
 
 app = st.App(
     "pages/_shell.py",
-    routes=[*routes(BASE), _watch.route(BASE)],
+    routes=routes(BASE),
     middleware=[
+        Middleware(WatchMiddleware, base=BASE),
         Middleware(StaleFragmentMiddleware),
         Middleware(
             ServerAddressMiddleware,

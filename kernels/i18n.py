@@ -74,7 +74,10 @@ def best_language(wished: str | None) -> str:
 
 def tr(message: str, **fields: object) -> str:
     """Returns the message in the reader's language, with its named fields filled."""
-    return _fill(_catalog(language()).gettext(message), fields) if message else ""
+    if not message:
+        return ""
+    name = language()
+    return _fill(message if name == SOURCE else _catalog(name).gettext(message), fields)
 
 
 def trn(one: str, many: str, n: int, **fields: object) -> str:

@@ -22,10 +22,11 @@ def of_reader() -> str:
 
     Every text calls it, also in a fragment, for which the frame of the page does not run.
     """
+    if found := getattr(_thread, "language", ""):
+        return found
     if get_script_run_ctx(suppress_warning=True) is None:
         return i18n.SOURCE
-    if not hasattr(_thread, "language"):
-        _thread.language = st.session_state.get(_KEY, i18n.SOURCE)
+    _thread.language = st.session_state.get(_KEY, i18n.SOURCE)
     return _thread.language
 
 
@@ -33,7 +34,9 @@ def choose() -> str:
     """Sets the language of this session and returns it."""
     wish = st.query_params.get(PARAM)
     found = wish if wish in i18n.languages() else i18n.best_language(st.context.locale)
-    st.session_state[_KEY] = _thread.language = found
+    st.session_state[_KEY] = found
+    if get_script_run_ctx(suppress_warning=True) is not None:
+        _thread.language = found
     return found
 
 

@@ -22,7 +22,7 @@ with turns.TURNS.turn():
     PAGES = pages()
     page = st.navigation(PAGES.all(), position="hidden")
     presented = address.is_presented(st.query_params)
-    st.html(theme.css(alone=lesson.is_stage_alone()))
+    theme.draw(alone=lesson.is_stage_alone())
     if not (presented or st.context.is_embedded):
         tools = {tr("Glossary"): PAGES.glossary, tr("History"): PAGES.history}
         _navigation.draw(PAGES.home, PAGES.lessons, tools, page)

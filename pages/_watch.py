@@ -13,7 +13,6 @@ from typing import Any
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from pages.parts import watch as watches
 from pages.parts.watch import PATH
@@ -22,16 +21,29 @@ WAIT_S = 25.0  # proxies end a request that waits for a minute
 PAUSE_S = 0.2  # between two answers about one thing: many readers wait for the same runs
 
 
-def route(base: str = "") -> Route:
-    """Returns the route for st.App. base: server.baseUrlPath."""
-    prefix = f"/{base.strip('/')}".rstrip("/")
-    return Route(f"{prefix}/{PATH}/{{token}}", _answer)
+class WatchMiddleware:
+    """ASGI middleware that answers these requests itself. base: server.baseUrlPath.
+
+    A reader who changes a control makes one for each new shape. The middleware of Streamlit (cookies of a login,
+    compression) and its list of routes took longer than the answer, which needs neither.
+    """
+
+    def __init__(self, app: Any, base: str = ""):
+        self.app = app
+        self._path = f"/{base.strip('/')}".rstrip("/") + f"/{PATH}/"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(self._path):
+            await self.app(scope, receive, send)
+            return
+        response = await _answer(Request(scope), scope["path"].removeprefix(self._path))
+        await response(scope, receive, send)
 
 
-async def _answer(request: Request) -> Response:
+async def _answer(request: Request, token: str) -> Response:
     """Returns the state when its tag differs from the one that the browser has seen, or after WAIT_S. If only the end is
     news, it waits for that: a hundred readers wait for counts, and each count changes the place of all others."""
-    watch = watches.found(request.path_params["token"])
+    watch = watches.found(token)
     state = {"gone": True} if watch is None else await _news(watch, request.query_params.get("seen", ""))
     return JSONResponse(state, headers={"Cache-Control": "no-store"})
 
@@ -44,9 +56,15 @@ async def _news(watch: watches.Watch, seen: str) -> dict[str, Any]:
         with contextlib.suppress(RuntimeError):  # the server stops
             loop.call_soon_threadsafe(changed.set)
 
+    async def wait(seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), seconds)
+
     stop = watch.listen(wake)
     try:
-        while True:
+        if watch.at_end and (due := watch.due_s()):  # nothing can have ended before
+            await wait(due)
+        while not watch.gone():
             changed.clear()
             state = await anyio.to_thread.run_sync(watch.read)
             left = end - loop.time()
@@ -54,8 +72,9 @@ async def _news(watch: watches.Watch, seen: str) -> dict[str, Any]:
             if is_news or left <= 0:
                 return state
             due = watch.due_s()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), left if due is None else min(left, due))
-            await asyncio.sleep(min(PAUSE_S, max(0.0, end - loop.time())))
+            await wait(left if due is None else min(left, due))
+            if not watch.gone():
+                await asyncio.sleep(min(PAUSE_S, max(0.0, end - loop.time())))
+        return {"done": True, "gone": True}
     finally:
         stop()

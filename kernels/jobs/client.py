@@ -225,31 +225,39 @@ class Link:
                 queue = self._service.queues[name]
                 if queue.on_rows:
                     queue.on_rows(rows)
-                return
-            case ("accepted" | "refused", number, *reason):
+            case ("refused", number, reason):
                 with self._lock:
                     answered, refusals = self._answers.get(number, (None, []))
-                refusals += reason
-                if answered and reason:
+                refusals.append(reason)
+                if answered:
                     answered.set()
-                return
-        number = message[1]
-        with self._lock:
-            queue, job = self._jobs.get(number, (None, None))
-            answered, _ = self._answers.get(number, (None, None))
-        if job is None:
-            return
-        match message:
-            case ("state", _, ahead, share, text, parts, waiting):
-                run, queue.count = job._run, waiting
-                run.ahead, run.share, run.text, run.parts = ahead, share, text, (*run.parts, *parts)
-                job.tell()
-            case ("done", _, rows, error, cached_at, note):
+            case ("states", name, waiting, states):
+                self._service.queues[name].count = waiting
+                for state in states:
+                    self._advance(*state)
+            case ("done", number, rows, error, cached_at, note):
                 with self._lock:
-                    self._jobs.pop(number, None)
-                job.finish(rows, error, cached_at)
-                self._service.finished(rows, note)
-        if answered:  # submit returns a job whose state is known
+                    _, job = self._jobs.pop(number, (None, None))
+                if job:
+                    job.finish(rows, error, cached_at)
+                    self._service.finished(rows, note)
+                self._answer(number)
+
+    def _advance(self, number: int, ahead: int, share: float, text: str, parts: tuple) -> None:
+        """Stores the state of a job."""
+        with self._lock:
+            _, job = self._jobs.get(number, (None, None))
+        if job:
+            run = job._run
+            run.ahead, run.share, run.text, run.parts = ahead, share, text, (*run.parts, *parts)
+            job.tell()
+        self._answer(number)
+
+    def _answer(self, number: int) -> None:
+        """Lets `submit` return a job: its state is known."""
+        with self._lock:
+            answered, _ = self._answers.get(number, (None, None))
+        if answered:
             answered.set()
 
     def _end(self, reason: str) -> None:

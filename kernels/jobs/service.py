@@ -5,9 +5,9 @@ An app starts it on demand (client.py). It outlives the apps, and ends when no a
 IDLE_S. It listens on a socket in the data folder; whoever connects must have the key in that folder.
 
 Messages. An app: hello (JSON), then tuples: ("submit", number, queue, Packed, owner, fresh), ("cancel", number, running),
-("drain",), ("bye",). The service: welcome (JSON), then ("accepted", number) or ("refused", number, reason); ("state", number, ahead,
-share, text, new parts, waiting); ("done", number, rows, error, cached_at, note); ("rows", queue, rows) for each execution
-of the queue of counts.
+("drain",), ("bye",). The service: welcome (JSON), then ("refused", number, reason); ("states", queue, waiting, states) with
+(number, ahead, share, text, new parts) of each job whose state has changed; ("done", number, rows, error, cached_at, note);
+("rows", queue, rows) for each execution of the queue of counts. The first message about a number answers its submission.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.jobs.job import Job, JobError, Rows
+from kernels.jobs.job import Job, JobError, Rows, Run
 from kernels.jobs.place import Address, Place, settings, version
 from kernels.jobs.worker import Worker
 
@@ -39,7 +40,9 @@ RUNS, COUNTS = "runs", "counts"  # the queues
 COUNTS_DEADLINE_S = 60.0
 IDLE_S = 60.0
 LOOK_S = 2.0  # between two looks for the service's own address
-MIN_PUSH_S = 0.05  # between two reports of the states of jobs
+# Between two reports of the states of a queue's jobs. Readers see the progress of a run at once, but the place of a count
+# only when their page is drawn again. The end of a job is reported at once.
+PUSH_S = {RUNS: 0.05, COUNTS: 1.0}
 TAKEN = 3  # exit status: another service has the folder
 BACKLOG = 128
 DRAINING = "the job service finishes its last runs and then makes way for a newer one; try again in a moment"
@@ -114,17 +117,20 @@ class Service:
             os.umask(before)
 
     def _wait_for_the_end(self, idle_s: float) -> None:
-        idle_since = time.monotonic()
+        idle_since = looked = time.monotonic()
         while True:
             with self._changed:
                 self._changed.wait(min(LOOK_S, idle_s))
-                busy = any(worker.busy() for worker in self.queues.values())
+                busy, now = any(worker.busy() for worker in self.queues.values()), time.monotonic()
                 if self.draining.is_set() and not busy:
                     return
                 if busy or self._peers:
-                    idle_since = time.monotonic()
-                elif time.monotonic() - idle_since >= idle_s:
+                    idle_since = now
+                elif now - idle_since >= idle_s:
                     return
+            if now - looked < LOOK_S:
+                continue
+            looked = now
             if self.place.address() != self.address:  # its folder was removed, or another program wrote there
                 self.drain()
 
@@ -174,14 +180,16 @@ class Service:
             return list(self._peers)
 
     def _push(self, name: str) -> None:
-        """Tells the apps of each change in a queue, at most every MIN_PUSH_S."""
+        """Reports the changes in a queue to the apps, at most every PUSH_S."""
         seen, worker = -1, self.queues[name]
         while True:
             seen = worker.next_change(seen, 3600)
+            positions = worker.positions()
             for peer in self.peers():
-                peer.report(name)
-            self.wake()
-            time.sleep(MIN_PUSH_S)
+                peer.report(name, positions)
+            if not positions:
+                self.wake()
+            time.sleep(PUSH_S[name])
 
     # -- results -------------------------------------------------------------------------------
     def _save(self, rows: Rows) -> str:
@@ -200,7 +208,7 @@ class Peer:
         self.service = service
         self._jobs: dict[int, tuple[str, Job]] = {}
         self._reported: dict[int, tuple] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of both; a thread that holds it takes no lock of a worker
         self._outbox: queue.SimpleQueue[tuple | None] = (
             queue.SimpleQueue()
         )  # no other thread waits for an app that does not read
@@ -225,34 +233,42 @@ class Peer:
         except JobError as error:
             self.send("refused", number, str(error))
             return
+        position, waiting = self.service.queues[name].position(job), self.service.queues[name].waiting()
         with self._lock:
             self._jobs[number] = name, job
-        self.send("accepted", number)
-        self.report(name)
+            if not job.done:  # else its result is the answer
+                self.send("states", name, waiting, self._changes([(number, job)], {job._run: position}))
+        job.listen(partial(self._report_end, number))
+        self._report_end(number)  # of a job that was done before this listened
 
-    def report(self, name: str) -> None:
-        """Sends the states of this app's jobs in a queue that have changed."""
-        worker = self.service.queues[name]
+    def report(self, name: str, positions: Mapping[Run, int]) -> None:
+        """Sends the states of this app's jobs in a queue that have changed. `positions`: those of the runs that wait."""
         with self._lock:
-            for number, job in [(n, job) for n, (of, job) in self._jobs.items() if of == name]:
-                if job.done:
-                    del self._jobs[number]
-                    self._reported.pop(number, None)
-                    self.send(
-                        "done",
-                        number,
-                        job._rows,
-                        job._error,
-                        job.measured_at if job.cached else None,
-                        job._run.note,
-                    )
-                    continue
-                parts = job.parts
-                state = worker.position(job), job.share, job.text, len(parts)
-                last = self._reported.get(number)
-                if state != last:
-                    self._reported[number] = state
-                    self.send("state", number, *state[:3], parts[last[3] if last else 0 :], worker.waiting())
+            jobs = [(number, job) for number, (of, job) in self._jobs.items() if of == name]
+            if states := self._changes(jobs, positions):
+                self.send("states", name, len(positions), states)
+
+    def _changes(self, jobs: Sequence[tuple[int, Job]], positions: Mapping[Run, int]) -> list[tuple]:
+        """Returns the states that differ from those that were sent last; called with the lock held."""
+        states = []
+        for number, job in jobs:
+            parts, last = job.parts, self._reported.get(number)
+            state = positions.get(job._run, 0), job.share, job.text, len(parts)
+            if state != last:
+                self._reported[number] = state
+                states.append((number, *state[:3], parts[last[3] if last else 0 :]))
+        return states
+
+    def _report_end(self, number: int) -> None:
+        """Sends the result of a job that is done. The worker calls this with its lock held, after each change of the job."""
+        with self._lock:
+            _, job = self._jobs.get(number, (None, None))
+            if job is None or not job.done:
+                return
+            del self._jobs[number]
+            self._reported.pop(number, None)
+        cached_at = job.measured_at if job.cached else None
+        self.send("done", number, job._rows, job._error, cached_at, job._run.note)
 
     def send(self, *message: Any) -> None:
         self._outbox.put(message)

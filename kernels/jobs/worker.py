@@ -96,6 +96,11 @@ class Worker:
                 return 0
             return self._in_order().index(job._run) + bool(self._active)
 
+    def positions(self) -> dict[Run, int]:
+        """Returns for each run that waits how many come before it."""
+        with self._changed:
+            return {run: n for n, run in enumerate(self._in_order(), bool(self._active))}
+
     def waiting(self) -> int:
         """Returns how many runs wait, without the one that runs."""
         with self._changed:

@@ -53,6 +53,7 @@ class CountRequest:
         default_factory=threading.Lock
     )  # a page and its browser advance it at the same time
     listeners: set[Callable[[], None]] = field(default_factory=set)
+    stop_listening: Callable[[], None] = lambda: None  # to its job
     left: bool = False  # the reader has gone on to other settings
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -73,6 +74,9 @@ class CountRequest:
         if self.job:
             counts().drop(self.job)
         self.tell()
+        # What it would have shown holds the scene, and is part of cycles that Python would find much later.
+        self.stop_listening()
+        self.watch, self.views, self.stop_listening = None, {}, lambda: None
 
     @property
     def status(self) -> str:
@@ -123,8 +127,6 @@ def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence
     if request.watch is None:
 
         def state() -> Mapping[str, Any]:
-            if request.left:
-                return {"done": True, "gone": True}
             missing = [rung for rung in rungs if known(settings, rung) is None]
             if missing and not request.error:
                 request.error = _go_on(request, settings, missing)
@@ -132,7 +134,9 @@ def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence
                 return {"done": False, "text": request.status}
             return {"done": True} | {name: view() for name, view in request.views.items()}
 
-        request.watch = Watch(state, request.listen, lambda: _due_s(request), at_end=True)
+        request.watch = Watch(
+            state, request.listen, lambda: _due_s(request), at_end=True, gone=lambda: request.left
+        )
     return request.watch
 
 
@@ -151,9 +155,10 @@ def _go_on(request: CountRequest, settings: RunSettings, missing: Sequence[Rung]
                 request.job = counts().request(
                     missing, settings.shape, settings.tiles_for(missing), request.owner
                 )
-                request.job.listen(request.tell)
+                request.stop_listening = request.job.listen(request.tell)
                 if request.left:  # meanwhile
                     counts().drop(request.job)
+                    request.stop_listening()
                 elif request.job.done:  # before this listened
                     request.tell()
             elif request.job and request.job.done:

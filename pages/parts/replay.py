@@ -34,17 +34,17 @@ send_all = _one_by_one  # the app has a cheaper way (pages/_cheaper_sending.py)
 _parts: OrderedDict[Hashable, _Part] = OrderedDict()
 
 
-def replayed(draw: Callable[[], None], *key: Hashable) -> None:
+def replayed(draw: Callable[[], None], *key: Hashable, styles: bool = False) -> None:
     """Draws by `draw()`, or from the messages of an earlier drawing with the same key at the same place.
 
     `key`: everything that the drawing depends on, except for the language. `draw` may draw no control, because a control
-    has a value, and no fragment.
+    has a value, and no fragment. `styles`: it draws styles alone, for which Streamlit has a container of their own.
     """
     context = get_script_run_ctx(suppress_warning=True)
     if not hasattr(context, "enqueue"):  # the static site
         draw()
         return
-    cursor = _cursor()
+    cursor = _cursor(styles)
     full = i18n.language(), tuple(cursor.delta_path), _drawing(), *key
     with _lock:
         if part := _parts.get(full):
@@ -76,11 +76,12 @@ def _drawn(context: Any, cursor: Any, draw: Callable[[], None]) -> _Part:
     return _Part(tuple(messages), cursor.index - first)
 
 
-def _cursor() -> Any:
-    """Returns the place of the next element in Streamlit's open container."""
+def _cursor(styles: bool) -> Any:
+    """Returns the place of the next element in Streamlit's open container, or in that of styles."""
     from streamlit.delta_generator_singletons import get_dg_singleton_instance  # the site has no such module
 
-    return get_dg_singleton_instance().main_dg._active_dg._cursor
+    containers = get_dg_singleton_instance()
+    return (containers.event_dg if styles else containers.main_dg._active_dg)._cursor
 
 
 def _drawing() -> tuple[str, str]:

@@ -26,7 +26,7 @@ from visuals.strip.strip import Size
 
 ORDER = "order"  # the URL parameter
 _WATCHED = "_watched_job"  # in the session: the job and its Watch
-PAUSES, PAUSE_S = 4, 0.02  # between the stage and the cards
+PAUSES, PAUSE_S = 2, 0.04  # between the stage and the cards
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from pages.parts.replay import replayed
 from visuals.palette import DARK, LIGHT
 
 # In a slide or another page the lesson fills its frame.
@@ -22,6 +23,12 @@ ALONE = """
 def tokens() -> dict[str, str]:
     """Returns the palette of the current theme."""
     return DARK if st.context.theme.type == "dark" else LIGHT
+
+
+def draw(alone: bool = False) -> None:
+    """Sends the styles. Streamlit looks through 37 KB for indents and tags each time, so they are sent again as they were."""
+    dark = st.context.theme.type == "dark"
+    replayed(lambda: st.html(css(alone)), "css", alone, dark, bool(st.context.is_embedded), styles=True)
 
 
 def css(alone: bool = False) -> str:

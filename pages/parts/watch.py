@@ -27,12 +27,14 @@ class Watch:
     listen: calls a function, in any thread, after each change, until the function that it returns is called.
     due_s: returns the seconds until `state` must be called again without a change, if any.
     at_end: whether only the end is news.
+    gone: returns whether its page no longer waits for it. It does not wait for anything.
     """
 
     state: Callable[[], dict[str, Any]]
     listen: Callable[[Callable[[], None]], Stop]
     due_s: Callable[[], float | None] = lambda: None
     at_end: bool = False
+    gone: Callable[[], bool] = lambda: False
     language: str = field(default_factory=i18n.language)
     token: str = field(default_factory=lambda: f"{APP}-{uuid.uuid4().hex}")
 

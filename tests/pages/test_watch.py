@@ -10,11 +10,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
 
 from kernels.jobs.worker import Worker
 from pages import _watch
-from pages._watch import route
+from pages._watch import WatchMiddleware
 from pages.parts import run
 from pages.parts.watch import Watch
 from tests.children.helpers import act, begun
@@ -36,9 +36,15 @@ def ask(path: str, seen: str = "", base: str = "") -> dict:
         "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "",
     }  # fmt: skip
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, Starlette(routes=[route(base)])(scope, receive, send)).result()
-    assert sent[0]["status"] == 200 and (b"cache-control", b"no-store") in sent[0]["headers"]
-    return json.loads(b"".join(message.get("body", b"") for message in sent[1:]))
+        thread.submit(
+            asyncio.run, WatchMiddleware(PlainTextResponse("the app"), base)(scope, receive, send)
+        ).result()
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    assert sent[0]["status"] == 200
+    if body == b"the app":
+        return {}
+    assert (b"cache-control", b"no-store") in sent[0]["headers"]
+    return json.loads(body)
 
 
 class News:
@@ -110,6 +116,39 @@ def test_what_a_page_no_longer_waits_for_is_gone():
     del news
     gc.collect()
     assert ask(path) == ask("/stage/watch/unknown") == {"gone": True}
+
+
+def test_other_requests_go_to_the_app():
+    news = News()
+    assert ask("/im2col") == ask(f"/talk/{news.watch.path}") == {}
+    assert "tag" in ask(f"/{news.watch.path}")
+
+
+def test_what_a_page_has_left_is_gone_at_once_and_not_read():
+    news, left = News(), []
+    watch = Watch(news._state, news._listen, at_end=True, gone=lambda: bool(left))
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(ask, f"/{watch.path}")
+        assert news.read.wait(20)
+        begin, reads = time.monotonic(), news.reads
+        left.append(True)
+        news.tell(done=False)
+        assert answer.result(20) == {"done": True, "gone": True}
+    assert news.reads == reads and not news.listeners and time.monotonic() - begin < 5
+    assert ask(f"/{watch.path}") == {"done": True, "gone": True} and news.reads == reads
+
+
+def test_what_is_not_due_is_not_read_before(monkeypatch):
+    news = News()
+    due_at = time.monotonic() + 0.3
+    watch = Watch(
+        lambda: {"done": time.monotonic() >= due_at} | news._state(),
+        news._listen,
+        lambda: max(0.05, due_at - time.monotonic()),
+        at_end=True,
+    )
+    news.state = {}
+    assert ask(f"/{watch.path}")["done"] and news.reads == 1
 
 
 def test_the_progress_of_a_run_is_told_to_its_end():

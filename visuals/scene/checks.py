@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -269,19 +271,27 @@ def _check_sum(s: Sum, tensors, need) -> None:
         need(_finite(s.factors), SceneError(f"the sums of {s.out} have factors that are not finite"))
 
 
+@lru_cache(maxsize=1024)
+def _template(template: str) -> tuple[float, str]:
+    """Returns the number of a caption's last field and the first role that does not exist; "" without one.
+
+    Python and the player both fill templates, so only plain numbered fields can be filled: no "{}", no "{0:.2f}"."""
+    fields = [int(n) for n in FIELD.findall(template) if n]
+    plain = not re.search("[{}]", FIELD.sub("", template))
+    unknown = next((role for _, role in MARK.findall(template) if role not in ROLES), "")
+    return max(fields, default=-1) if plain else math.inf, unknown
+
+
 def _check_captions(c: Captions, steps: int, need, finite, what: str = "step") -> None:
     need(len(c.kind) == len(c.args) == steps, SceneError(f"captions and {what}s differ in number"))
     need(np.ndim(c.args) == 2, SceneError(f"captions are filled from one row of numbers a {what}"))
     need(_within(c.kind, 0, len(c.templates)), SceneError(f"a {what} has no caption"))
+    width = np.shape(c.args)[1]
     for template in c.templates:
-        # Python and the player both fill templates, so only plain numbered fields: no "{}", no "{0:.2f}".
-        fields = [int(n) for n in FIELD.findall(template) if n]
-        plain, width = FIELD.sub("", template), np.shape(c.args)[1]
-        fits = not re.search("[{}]", plain) and max(fields, default=-1) < width
-        need(fits, SceneError(f"the caption {template[:60]!r} cannot be filled from {width} numbers"))
-        for _, role in MARK.findall(template):
-            need(
-                role in ROLES,
-                SceneError(f"the caption {template[:60]!r}: role {role!r} is none of {', '.join(ROLES)}"),
-            )
+        last, unknown = _template(template)
+        need(last < width, SceneError(f"the caption {template[:60]!r} cannot be filled from {width} numbers"))
+        need(
+            not unknown,
+            SceneError(f"the caption {template[:60]!r}: role {unknown!r} is none of {', '.join(ROLES)}"),
+        )
     need(finite(c.args), SceneError("captions hold numbers that are not finite"))

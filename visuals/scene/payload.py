@@ -18,6 +18,9 @@ from visuals.scene.parts import Captions, Read, SceneError, Source, Tensor, Writ
 from visuals.scene.scene import Scene
 
 SHORT = 128  # bytes: shorter arrays are sent as they are, because an entry takes bytes too
+INTEGERS = tuple(
+    (dtype, np.iinfo(dtype).min, np.iinfo(dtype).max) for dtype in ("<u1", "<i1", "<u2", "<i2", "<i4")
+)
 
 
 class Block:
@@ -36,8 +39,11 @@ class Block:
         return self._put_floats(flat) if flat.dtype.kind == "f" else self._put_integers(flat)
 
     def _put_integers(self, flat: np.ndarray) -> dict:
-        changes = np.diff(flat.astype(np.int32))  # 32 bits that wrap around, as the player adds them
-        starts = np.flatnonzero(np.diff(changes, prepend=~changes[:1]))  # of runs of equal changes
+        flat32 = flat.astype(np.int32)
+        changes = flat32[1:] - flat32[:-1]  # 32 bits that wrap around, as the player adds them
+        starts = np.concatenate(
+            ([0], np.flatnonzero(changes[1:] != changes[:-1]) + 1)
+        )  # of runs of equal changes
         each, lengths = _narrow(changes[starts]), _narrow(np.diff(starts, append=changes.size))
         changes = _narrow(changes)
         if each.nbytes + lengths.nbytes + SHORT < min(flat.nbytes, changes.nbytes):
@@ -265,8 +271,7 @@ def _narrow(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "f":
         return array.astype("<f4")
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-    for dtype in ("<u1", "<i1", "<u2", "<i2", "<i4"):
-        info = np.iinfo(dtype)
-        if info.min <= low and high <= info.max:
+    for dtype, least, most in INTEGERS:
+        if least <= low and high <= most:
             return array.astype(dtype)
     raise SceneError(f"integers {low} .. {high} do not fit 32 bits")

@@ -172,5 +172,7 @@ def part_note(*axes: tuple[int, int, int], plane: str = "") -> str:
 
 def read_per_step(source: str, cells: Sequence[np.ndarray]) -> Read:
     """Returns a Read of these cells at each step."""
-    start = np.cumsum([0, *(len(c) for c in cells)])
-    return Read(source, start, np.concatenate([np.asarray(c, int) for c in cells]))
+    start = np.cumsum([0, *map(len, cells)])
+    return Read(
+        source, start, np.concatenate([np.zeros(0, int), *(np.asarray(c, int) for c in cells if len(c))])
+    )

@@ -152,16 +152,32 @@ class Scene:
         steps = np.resize(w.steps, cells.size).astype(int)
         if w.values is not None:
             return steps, cells, np.ravel(w.values).astype(np.float32)
-        index, values = np.ravel(w.index).astype(int), np.zeros(cells.size, np.float32)
+        index = np.ravel(w.index).astype(int)
         for v in self.views:
             if v.tensor == w.source:
                 index = np.append(np.ravel(v.index), -1).astype(int)[index]
                 w = replace(w, source=v.source, index=index)
-        moments = np.unique(steps) if any(other.target == w.source for other in self.writes) else [None]
-        for t in moments:  # a source that never changes is read once
-            written_at_t = steps == t if t is not None else np.ones(cells.size, bool)
-            values[written_at_t] = np.append(self.cells(w.source, t), np.float32(0))[index[written_at_t]]
-        return steps, cells, values
+        source = self.tensor(w.source)
+        known = (
+            np.full(source.size + 1, np.nan, np.float32)
+            if source.values is None
+            else np.append(source.values, np.float32(0))
+        )
+        known[-1] = 0  # the value of index -1
+        if not any(other.target == w.source for other in self.writes):
+            return steps, cells, known[index]
+        return steps, cells, self._copied(w.source, steps, index, known[index])
+
+    def _copied(self, name: str, steps: np.ndarray, index: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Returns the values of the cells `index` of a tensor after `steps`; those that nothing has written yet from `values`."""
+        when, cells, written = self._events(name)
+        if not cells.size:
+            return values
+        order = np.argsort(cells, kind="stable")  # by cell, and the writes of each cell by step
+        keys = cells[order] * self.steps + when[order]
+        last = np.searchsorted(keys, index * self.steps + steps, side="right") - 1
+        found = (last >= 0) & (cells[order][last] == index)
+        return np.where(found, written[order][last], values)
 
 
 def number(v: float) -> str:

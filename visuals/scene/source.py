@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -45,7 +46,16 @@ Mark = str | re.Pattern | tuple[str | re.Pattern, int]
 def source_of(file: str, marks: Sequence[Mark], kind: np.ndarray, **fields) -> Source:
     """Returns a CUDA source without its opening comment. At a step of kind n the line of marks[n] is lit. ValueError if
     no line has a mark: then the file has changed and the marks have not."""
-    lines = sources.text(file).splitlines()
+    text, first, lit = _marked(sources.text(file), tuple(marks))
+    if 0 in lit:
+        raise ValueError(f"{file} has no line like {marks[lit.index(0)]!r}")
+    return Source(file.rpartition("/")[2], text, np.array(lit)[kind], first + 1, **fields)
+
+
+@lru_cache(maxsize=256)
+def _marked(text: str, marks: tuple[Mark, ...]) -> tuple[str, int, tuple[int, ...]]:
+    """Returns a source without its opening comment, how many lines that has, and the line of each mark, 0 without one."""
+    lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("//"))
     lit = []
     for mark in marks:
@@ -53,10 +63,7 @@ def source_of(file: str, marks: Sequence[Mark], kind: np.ndarray, **fields) -> S
         pattern = re.compile(re.escape(mark)) if isinstance(mark, str) else mark
         found = [i + 1 for i in range(first, len(lines)) if pattern.search(lines[i])]
         lit.append(found[nth] if nth < len(found) else 0)
-    if 0 in lit:
-        raise ValueError(f"{file} has no line like {marks[lit.index(0)]!r}")
-    text = "\n".join(lines[first:])
-    return Source(file.rpartition("/")[2], text, np.array(lit)[kind], first + 1, **fields)
+    return "\n".join(lines[first:]), first, tuple(lit)
 
 
 def resources(launch: Launch) -> str:

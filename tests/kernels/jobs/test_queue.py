@@ -114,6 +114,7 @@ def test_a_newer_request_replaces_the_owners_waiting_one(worker):
     with pytest.raises(JobError, match=r"^replaced by a newer request$"):
         older.result(0)
     assert [worker.position(job) for job in (running, others, *nobodys, newer)] == [0, 1, 2, 3, 4]
+    assert worker.positions() == {job._run: n for n, job in enumerate((others, *nobodys, newer), 1)}
     worker.cancel(running)
     for job in (others, *nobodys, newer):
         job.result(20)

@@ -158,7 +158,9 @@ def test_a_request_that_was_left_is_not_sent(counting, monkeypatch):
     monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
     at = open_at(K="6")
     first = at.session_state["wish"]
+    watch = first.watch
     at.number_input(key="K").set_value(3.0).run()
     assert at.session_state["wish"] is not first and first.left
     first.since -= 3600
-    assert first.watch.read()["gone"] and first.job is None
+    assert watch.gone() and not watch.read()["done"] and first.job is None
+    assert first.watch is None and not first.views  # they hold the scene

@@ -1,5 +1,7 @@
 """A part that is drawn again from kept messages: the same elements at the same places, without drawing."""
 
+from streamlit.proto.RootContainer_pb2 import RootContainer
+
 from pages.parts import replay
 from tests.helpers.page_runner import open_part
 
@@ -49,3 +51,25 @@ def test_the_part_that_was_not_drawn_for_the_longest_time_is_forgotten(monkeypat
     for size in (2.0, 1.0, 3.0, 1.0, 2.0):  # at 3 that of 2 goes
         at.number_input(key="size").set_value(size).run()
     assert at.session_state["drawn"] == 4
+
+
+def styled():
+    import streamlit as st
+
+    from pages.parts.replay import replayed
+
+    replayed(lambda: st.html("<style>a { color: red }</style>"), "styles", styles=True)
+    st.html("<style>b { color: red }</style>")
+    st.caption("after")
+
+
+def test_styles_take_their_place_in_the_container_of_styles():
+    at = open_part(styled, {})
+    for _ in range(2):  # the second time from messages
+        event = at._tree[RootContainer.EVENT].children
+        assert [event[n].proto.body for n in sorted(event)] == [
+            "<style>a { color: red }</style>",
+            "<style>b { color: red }</style>",
+        ]
+        assert captions(at) == ["after"]
+        at.run()

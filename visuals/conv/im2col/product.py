@@ -35,11 +35,14 @@ MARK_OF = {
 }  # index into MARKS by kind of step; tiles: 0 if they are loaded, else 2
 
 
+NO_CELLS = np.zeros(0, int)
+
+
 def no_cells() -> np.ndarray:
-    return np.zeros(0, int)
+    return NO_CELLS
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Step:
     """One step of the product. Cells are flat; `sums` are the values of the cells `at` of the sums."""
 
@@ -78,12 +81,12 @@ class Product:
     tile: int
     first: int
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Returns whether every column of the output matrix is shown."""
         return self.y.shape[1] == self.s.PQ
 
-    @property
+    @cached_property
     def columns(self) -> np.ndarray:
         """Returns int64[columns]: each visible column's number in the whole data matrix."""
         s, part = self.s, self.part
@@ -112,26 +115,33 @@ class Product:
         total = np.zeros((len(rows), len(cols)))
         of_rows, of_cols = slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)
         w, D, y = self.w[of_rows].astype(np.float64), self.D[:, of_cols], self.y[of_rows, of_cols]
-        for k in (k_tiles := _runs(np.arange(crs) // self.tile)):
+        whole_sums, first_last = self.part.C == self.s.C, (int(number[0]), int(number[-1]))
+        complete, read = Step("complete", block), Step("read", block)
+        for k in (k_tiles := self._k_tiles):
             of_k = slice(k[0], k[-1] + 1)
             total = total + w[:, of_k] @ D[of_k]
-            last = k is k_tiles[-1] and self.part.C == self.s.C
+            last = whole_sums and k is k_tiles[-1]
             sums, at = y if last else total, spread
             if k is k_tiles[0] and self.whole:  # threads outside the matrix add zeros
                 free = np.ones(self.shape[0] * self.shape[1], bool)
                 free[spread] = False
                 unused = np.flatnonzero(free)
                 sums, at = np.append(sums, np.zeros(len(unused))), np.append(spread, unused)
-            args = (*block, k[0], k[-1], number[0], number[-1])
+            args = (*block, k[0], k[-1], *first_last)
             tiles = _cells(rows, k, crs), _cells(k, cols, width)
             yield Step(captions.LOAD[len(k) == 1], args, *tiles)
-            yield Step("complete", block)
+            yield complete
             added = len(rows) * len(k) * len(cols)
             yield Step(captions.MULTIPLY[len(cols) == 1], args, *tiles, at, np.ravel(sums), added=added)
-            yield Step("read", block)
-        if self.part.C < self.s.C:
+            yield read
+        if not whole_sums:
             yield Step("rest", at=spread, sums=y.ravel())
         yield Step("store", block, stores=_cells(rows, cols, width))
+
+    @cached_property
+    def _k_tiles(self) -> list[np.ndarray]:
+        """Returns the rows of the data matrix in each pass of the loop."""
+        return _runs(np.arange(len(self.D)) // self.tile)
 
     def _call(self) -> Step:
         whole, added = np.arange, len(self.w) * self.D.size
@@ -139,7 +149,7 @@ class Product:
             "library", (), whole(self.w.size), whole(self.D.size), stores=whole(self.y.size), added=added
         )
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """Returns the rows and columns of the sums: those of a block, or of all blocks if only a part is shown."""
         rows, cols = self.y.shape
@@ -184,7 +194,7 @@ class Product:
 
     def reads(self) -> tuple[Read, ...]:
         """Returns the tiles that each step loads, and nothing for the steps before."""
-        before, steps = [no_cells()] * self.first, self.steps
+        before, steps = [NO_CELLS] * self.first, self.steps
         return tuple(
             read_per_step(name, [*before, *(getattr(step, name) for step in steps)]) for name in ("w", "D")
         )
@@ -217,7 +227,7 @@ class Product:
 
 def _runs(groups: np.ndarray) -> list[np.ndarray]:
     """Returns the indices of each run of equal numbers."""
-    return np.split(np.arange(len(groups)), np.flatnonzero(np.diff(groups)) + 1)
+    return np.split(np.arange(len(groups)), np.flatnonzero(groups[1:] != groups[:-1]) + 1)
 
 
 def _cells(rows: np.ndarray, cols: np.ndarray, width: int) -> np.ndarray:

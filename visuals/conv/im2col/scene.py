@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels import sources
 from kernels.conv.shape import ConvShape
-from kernels.i18n import decimal, mark, tr, trn
+from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from visuals.conv.im2col import captions
 from visuals.conv.im2col.product import Product
@@ -35,6 +35,7 @@ LIBRARY_NOTE = mark(
 )
 
 
+@cached(16)
 def kernel_source() -> Source:
     """Returns the im2col kernel from its signature on, with its copying line highlighted."""
     rung = find("conv/im2col-gemm")
