@@ -81,6 +81,18 @@ def share(part: float) -> str:
     return decimal(f"{100 * part:,.0f} %" if part >= 0.1 else f"{100 * part:.2g} %")
 
 
+MONTHS = (
+    mark("Jan"), mark("Feb"), mark("Mar"), mark("Apr"), mark("May"), mark("Jun"), mark("Jul"), mark("Aug"), mark("Sep"),
+    mark("Oct"), mark("Nov"), mark("Dec"),
+)  # fmt: skip
+
+
+def day(date: str) -> str:
+    """Format a date without its year: "2026-11-28" -> "28 Nov"."""
+    _, month, number = map(int, date.split("-"))
+    return tr("{day} {month}", day=number, month=tr(MONTHS[month - 1]))
+
+
 def ratio(number: float | None) -> str:
     """Format a ratio: 0.404 -> "0.404", 1253.7 -> "1,250": three digits, no power of ten below a million; None ->
     "unknown"."""

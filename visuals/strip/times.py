@@ -12,6 +12,7 @@ from visuals.charts.story import fastest_library
 from visuals.strip.evidence import Evidence, Row
 
 MAX_BARS = 4
+TIMES_AS_FAST = 2  # from here on "3.2× as fast" is clearer than "320 % of the speed"
 CACHES = {
     "cold": mark("Before each run the caches were overwritten (cold)."),
     "hot": mark("The caches held the data of the run before (hot)."),
@@ -77,10 +78,17 @@ def verdict(evidence: Evidence) -> str:
         sentences.append(compared(row, other, evidence))
     library = fastest_library(evidence.rows.values())
     if library and library is not row and library is not other:
-        name = evidence.ladder.rung(library["rung"]).title_on(library["engine"])
-        share = units.share(library["median_ms"] / row["median_ms"])
-        sentences.append(tr("{share} of the speed of {name}.", share=share, name=name))
+        sentences.append(_of_library(row, library, evidence))
     return " ".join(sentences)
+
+
+def _of_library(row: Row, library: Row, evidence: Evidence) -> str:
+    """Returns the speed as a share of the library's, or how many times as fast the kernel is."""
+    speed = library["median_ms"] / row["median_ms"]
+    if speed >= TIMES_AS_FAST:
+        return compared(row, library, evidence)
+    name = evidence.ladder.rung(library["rung"]).title_on(library["engine"])
+    return tr("{share} of the speed of {name}.", share=units.share(speed), name=name)
 
 
 def compared(row: Row, other: Row, evidence: Evidence) -> str:
@@ -108,9 +116,11 @@ def _compared_with(evidence: Evidence) -> Row | None:
 
 
 def _bars(evidence: Evidence) -> list[dict[str, Any]]:
+    """Returns the bars of the kernel and its neighbours. If they were recorded on different days, each names its day."""
     rows = neighbours(evidence)
     longest = max((row["p80_ms"] for row in rows), default=1.0)
-    return [_bar(row, longest, evidence) for row in rows]
+    dated = evidence.kind == "recorded" and len({row["date"] for row in rows}) > 1
+    return [_bar(row, longest, evidence) | (_dated(row) if dated else {}) for row in rows]
 
 
 def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
@@ -122,6 +132,12 @@ def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
         "text": units.time_(row["median_ms"]),
         "current": row is evidence.row,
     }
+
+
+def _dated(row: Row) -> dict[str, str]:
+    """Returns the text of a bar with the day of its row, and the whole date as a hint."""
+    text = f"{units.time_(row['median_ms'])} · {units.day(row['date'])}"
+    return {"text": text, "hint": tr("Recorded on {date}.", date=row["date"])}
 
 
 def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
