@@ -99,7 +99,7 @@ def _ids(titled_rows: list[tuple[str, dict]]) -> tuple[str, ...]:
 
 def _no_recording(ladder: Ladder) -> str:
     if records.shown(ladder.name):
-        return tr("No recording exists for this shape with these options. The presets above have one.")
+        return tr("No recording exists for this shape with these options. Most presets above have one.")
     return tr("These kernels have no recording from a GPU yet. Press Run to measure them here.")
 
 

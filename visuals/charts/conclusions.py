@@ -147,11 +147,12 @@ def of_traffic(titled: Sequence[tuple[str, int]], messages: tuple[str, str, str]
     )
 
 
-def of_limit(intensities: Sequence[float], roof: Roof) -> str:
-    """Returns what limits kernels with these FLOP/byte on a device; "" if it is not the same for all of them."""
+def of_limit(intensities: Sequence[float], roof: Roof, fp32: bool = True) -> str:
+    """Returns what limits kernels with these FLOP/byte on a device; "" if it is not the same for all of them. `fp32`: whether
+    all of them use the FP32 units of the roof. The peak of others is higher, but not known."""
     low, high = min(intensities), max(intensities)
     fields = {"intensity": units.ratio(low), "ridge": units.ratio(roof.ridge), "device": roof.device}
-    if low > roof.ridge:
+    if low > roof.ridge and fp32:
         return tr(
             "The roof over them is arithmetic: {intensity} FLOP/byte or more, above {ridge} on {device}.",
             **fields,

@@ -141,15 +141,16 @@ def _dated(row: Row) -> dict[str, str]:
 
 
 def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
-    """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, those beside it, the fastest library."""
+    """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, those of our kernels beside it, the fastest
+    library's."""
     rows, row = _timed(evidence), evidence.row
     if len(rows) <= MAX_BARS:
         return rows
-    at = rows.index(row) if row else 0
-    library = fastest_library(rows)
-    wanted = (at, at - 1, at + 1, rows.index(library) if library else -1, at - 2, at + 2, at - 3)
-    kept: list[int] = []
-    for n in wanted:
-        if 0 <= n < len(rows) and n not in kept and len(kept) < MAX_BARS:
-            kept.append(n)
-    return [rows[n] for n in sorted(kept)]
+    row, library = row or rows[0], fastest_library(rows)
+    others = [r for r in rows if r is row or not evidence.ladder.rung(r["rung"]).library]
+    at, last = others.index(row), len(others)
+    beside = [others[n] for n in (at, at - 1, at + 1) if 0 <= n < last]
+    beside += [library] if library else []
+    beside += [others[n] for n in (at - 2, at + 2, at - 3) if 0 <= n < last]
+    kept = list({id(r): r for r in (*beside, *rows)})[:MAX_BARS]
+    return [r for r in rows if id(r) in kept]
