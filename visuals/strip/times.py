@@ -135,9 +135,8 @@ def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
 
 
 def _dated(row: Row) -> dict[str, str]:
-    """Returns the text of a bar with the day of its row, and the whole date as a hint."""
-    text = f"{units.time_(row['median_ms'])} · {units.day(row['date'])}"
-    return {"text": text, "hint": tr("Recorded on {date}.", date=row["date"])}
+    """Returns the day of a bar's row, and the whole date as a hint."""
+    return {"day": units.day(row["date"]), "hint": tr("Recorded on {date}.", date=row["date"])}
 
 
 def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:

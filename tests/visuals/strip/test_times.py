@@ -59,13 +59,13 @@ def recorded(ours: dict, library: dict):
 
 def test_bars_of_different_days_name_their_day():
     found = recorded({"date": "2026-11-28"}, {"date": "2026-11-02"})
-    assert [bar["text"] for bar in found["bars"]] == ["1 ms · 28 Nov", "4 ms · 2 Nov"]
+    assert [(bar["text"], bar["day"]) for bar in found["bars"]] == [("1 ms", "28 Nov"), ("4 ms", "2 Nov")]
     assert [bar["hint"] for bar in found["bars"]] == ["Recorded on 2026-11-28.", "Recorded on 2026-11-02."]
 
 
 def test_bars_of_one_day_do_not():
     found = recorded({"date": "2026-11-28"}, {"date": "2026-11-28"})
-    assert [bar["text"] for bar in found["bars"]] == ["1 ms", "4 ms"] and "hint" not in found["bars"][0]
+    assert [bar["text"] for bar in found["bars"]] == ["1 ms", "4 ms"] and "day" not in found["bars"][0]
 
 
 @pytest.mark.parametrize(
