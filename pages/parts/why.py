@@ -98,9 +98,7 @@ def _limit(settings: RunSettings) -> str:
     """Returns what limits all rungs at their predicted FLOP/byte; "" if it is not the same for all, or without a roof."""
     rungs = settings.supported_rungs()
     costs = [cost(settings, rung) for rung in rungs]
-    fp32 = settings.engine == "cpu" or not any(
-        roofline.other_units(rung.name, settings.shape.params()) for rung in rungs
-    )
+    fp32 = not any(roofline.other_units(rung.name, settings.shape.params()) for rung in rungs)
     intensities = [c.flops / c.bytes for c in costs if c.flops and c.bytes]
     roof = next(
         iter(

@@ -12,6 +12,7 @@ from visuals.charts.roofline import Roof
 from visuals.charts.sweeps import Line, named_lines, rate
 from visuals.units import named
 
+NEARLY = 1.005  # a ratio below is written as 1
 Row = Mapping
 Titled = Sequence[tuple[str, Row]]
 
@@ -59,7 +60,7 @@ def of_memory(titled: Titled) -> str:
     }  # fmt: skip
     if len(titled) == 1:
         return tr("{most} allocates {peak}. The largest part: {part}, {bytes}.", **fields)
-    if most["peak_bytes"] == least["peak_bytes"]:
+    if most["peak_bytes"] < NEARLY * least["peak_bytes"]:
         return tr("All {n} kernels allocate {peak}. The largest part: {part}, {bytes}.", **fields)
     return tr(
         "{most} allocates most: {peak}, {ratio}× as much as {least}. The largest part: {part}, {bytes}.",
