@@ -62,8 +62,8 @@ def rate(flops: float, ms: float) -> str:
     per_second = flops / ms * 1e3
     for unit, scale in (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6)):
         if per_second >= scale:
-            return decimal(f"{per_second / scale:.3g} {unit}")
-    return decimal(f"{per_second / 1e3:.3g} kFLOP/s")
+            return f"{ratio(per_second / scale)} {unit}"
+    return f"{ratio(per_second / 1e3)} kFLOP/s"
 
 
 def bandwidth(bytes_per_s: float) -> str:
@@ -79,6 +79,25 @@ def share(part: float) -> str:
     if 0 < part < 1e-5:
         return decimal("< 0.001 %")
     return decimal(f"{100 * part:,.0f} %" if part >= 0.1 else f"{100 * part:.2g} %")
+
+
+def days(rows: Iterable[Mapping]) -> str:
+    """Returns the day on which rows were recorded, or the first and the last day."""
+    dates = {row["date"] for row in rows}
+    first, last = min(dates), max(dates)
+    return first if first == last else tr("{first} to {last}", first=first, last=last)
+
+
+MONTHS = (
+    mark("Jan"), mark("Feb"), mark("Mar"), mark("Apr"), mark("May"), mark("Jun"), mark("Jul"), mark("Aug"), mark("Sep"),
+    mark("Oct"), mark("Nov"), mark("Dec"),
+)  # fmt: skip
+
+
+def day(date: str) -> str:
+    """Format a date without its year: "2026-11-28" -> "28 Nov"."""
+    _, month, number = map(int, date.split("-"))
+    return tr("{day} {month}", day=number, month=tr(MONTHS[month - 1]))
 
 
 def ratio(number: float | None) -> str:

@@ -184,7 +184,7 @@ RUNGS = (
     ),
     _rung(
         "implicit-gemm",
-        mark("fused, convolution as a matrix product"),
+        mark("fused, implicit GEMM"),
         mark(
             "Each convolution is one matrix product (implicit GEMM). The blocks after it are applied to its sums "
             "in registers. The other kernels are those of the fused chain."

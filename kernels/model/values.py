@@ -35,7 +35,7 @@ def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
         raise RuleError(f"input {b.name} must be an array of numbers: {e}") from None
     if array.shape != b.shape:
         raise RuleError(f"input {b.name} must have shape {b.shape}, got {array.shape}")
-    # bfloat16 and float8, which NumPy does not know by itself, have kind "V" and convert to floats.
+    # bfloat16 and float8, which NumPy itself lacks, have kind "V" and convert to floats.
     if array.dtype.kind not in "fiub" and not array.dtype.name.startswith(("bfloat16", "float8")):
         raise RuleError(f"input {b.name} must hold numbers, got {array.dtype}")
     if is_whole(dtype):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from kernels import records
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape, SelfAttentionShape
 from kernels.i18n import decimal, mark, tr, trn
@@ -35,12 +36,26 @@ CAUSAL_PX = 98
 CAPTIONS = {name: caption for name, (caption, _) in KINDS.items()}
 
 
-def sizes(query: Selection) -> Sizes:
-    """Returns how the strip names a shape, and one of 2,048 tokens, causal and of the same type if the stage's is."""
-    return Sizes(name, lambda s: replace(REAL, causal=s.causal, dtype=s.dtype), ADDRESS.chosen_tiles(query))
-
-
 REAL = ATTENTION_PRESETS["attention-2048"].shape
+# Of the rungs that run variants only.
+REAL_VARIANTS = {
+    "attention/flash-variants": ATTENTION_PRESETS["t5-bias"].shape,
+    "attention/flash-mma-variants": ATTENTION_PRESETS["llama-2048"].shape,
+    "attention/flash-decode": ATTENTION_PRESETS["llama-decode"].shape,
+}
+
+
+def sizes(query: Selection) -> Sizes:
+    """Returns how the strip names a shape, and a real one: of 2,048 tokens, causal and of the same type if the stage's is.
+
+    A rung that runs variants only has a preset with a variant, if that is recorded."""
+
+    def real(s: AttentionShape) -> AttentionShape | None:
+        if not (variant := REAL_VARIANTS.get(query.rung.name)):
+            return replace(REAL, causal=s.causal, dtype=s.dtype)
+        return variant if records.recorded(query.rung.name, variant, query.rung.default_tiles) else None
+
+    return Sizes(name, real, ADDRESS.chosen_tiles(query))
 
 
 def name(s: SelfAttentionShape) -> str:
@@ -86,18 +101,15 @@ def _variants(fields: Fields, s: AttentionShape) -> None:
     bounds = address.variant_bounds(s)
     with st.container(key="params_variants", horizontal=True):
         numbers(fields, VARIANTS, bounds)
-    choose(
-        fields,
-        "kv_heads",
-        tr("kv_heads, for H heads of queries"),
-        [0, *(n for n in range(1, s.H) if s.H % n == 0)],
-    )
+    if s.H > 1:
+        shares = [0, *(n for n in range(1, s.H) if s.H % n == 0)]
+        choose(fields, "kv_heads", tr("kv_heads, for H heads of queries"), shares)
     choose(fields, "mask", tr("mask"))
     st.caption(
         tr(
-            "M keys instead of N, with the last query at the last key. window: a query sees that many keys up to its own position. "
-            "softcap c: c · tanh(score / c). kv_heads: heads with keys, each for several heads of queries. 0 is off. A mask [N, M] hides "
-            "pairs (bool) or is added to the scores (bias)."
+            "0 is off. M: the number of keys, if it is not N. The last query is at the last key. window: a query sees that many keys "
+            "up to its own position. softcap c: a score becomes c · tanh(score / c). kv_heads: heads with keys. Several heads of "
+            "queries share each of them. mask [N, M]: it hides pairs (bool) or is added to the scores (bias)."
         )
     )
     limits(vars(s), bounds)
@@ -116,7 +128,6 @@ def draw_fields(
             with st.container(key="params_rare", horizontal=True):
                 numbers(fields, RARE, bounds)
             choose(fields, "dtype")
-            more()
             st.caption(
                 tr(
                     "B sequences have H heads each. A head has N queries and N keys of size d. The scores are multiplied by scale; 0 means 1/√d, here "
@@ -125,6 +136,7 @@ def draw_fields(
                     types=types,
                 )
             )
+            more()
         st.html(f'<p class="kt-derived">{derived}</p>')
     limits(s.params(), bounds)
 

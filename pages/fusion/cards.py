@@ -51,7 +51,7 @@ def _launches(settings: RunSettings, result: CardRows) -> None:
             together(head, paragraph(press), details(*table))
             return
         rows = [row for _, row in titled]
-        when = f", {rows[0]['date']}" if result.kind == "recorded" else ""
+        when = f", {units.days(rows)}" if result.kind == "recorded" else ""
         badge = units.badge(result.kind, sweeps.provenance(rows) + when)
         together(head, conclusion(charts.longest_launch(titled)), _badge_line(f"{badge}{_stale(result)}"))
         with st.container(key=f"{'stale' if result.stale else 'fresh'}_fusion_launches"):

@@ -19,9 +19,9 @@ def card() -> None:
         found = half.chains()
         head, rows = half.lines(found)
         product = tr(
-            "The convolution is a matrix product on the tensor cores, and the blocks after it add no traffic between launches."
+            "The convolution is a matrix product on the tensor cores. The blocks after it are applied to its sums, without another launch."
         )
-        addend = tr("The copy engine loads the maps that add needs while the tensor cores multiply.")
+        addend = tr("The copy engine loads the maps that an add block needs while the tensor cores multiply.")
         together(
             card_title(tr("Fused convolutions in FP16")),
             conclusion(half.sentence(found)) or paragraph(tr("No recording exists of these kernels.")),

@@ -188,7 +188,7 @@ CHAPTERS = (
         (
             mark("This kernel gives each warp a tile of its own. Its lanes then share more of what they read."),
             mark("From the first kernel to here, the algorithm never changed: only where values are kept."),
-            mark("In Explore, three more kernels follow: register-pipeline, grouped-order and transposed-ring."),
+            mark("In Explore, three more kernels follow: operands loaded ahead, grouped order of blocks, a producer that transposes."),
         ),
         WIDE | {"rung": "warp-tile", "WM": "32", "WN": "16", "TM": "4", "TN": "4", "STAGES": "2"},
         readable=("who",),
@@ -201,7 +201,7 @@ CHAPTERS = (
             mark("{real_against_naive} {real_against_cublas}"),
             ("gemm/naive",),
         ),
-        nudge=mark("cuBLAS can also use tensor cores for FP32 (TF32, fewer digits): {real_time_cublas_tf32}; our tf32x3 keeps the digits."),
+        nudge=mark("cuBLAS can also use tensor cores for FP32 (TF32, fewer digits): {real_time_cublas_tf32}. In Explore, 3xTF32 on wgmma keeps the digits."),
     ),
     Chapter(
         mark("Tensor cores"),
@@ -215,7 +215,7 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than cuBLAS, also with FP16?"),
             "gemm/cublas-fp16", "real",
-            mark("{real_against_cublas_fp16} {real_against_wmma} [Hopper](/hopper) goes on with instructions of Hopper’s own."),
+            mark("{real_against_cublas_fp16} {real_against_wmma} The lesson [Hopper](/hopper) goes on with wgmma."),
         ),
         nudge=mark("Later, [im2col](/im2col) turns a convolution into this product."),
     ),

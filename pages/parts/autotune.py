@@ -180,7 +180,7 @@ def _recorded(settings: SweepSettings, tiles: dict[str, int]) -> None:
     if not rows:
         together(paragraph(tr("No tile sizes of this kernel were recorded.")))
         return
-    badge = units.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
+    badge = units.badge("recorded", f"{sweeps.provenance(rows)}, {units.days(rows)}")
     count = tr("{n} combinations", n=len(rows))
     _heading(rows, settings.rung, f"{badge} {escape(text)}, {count}")
     with st.container(key="fresh_autotune_recorded"):

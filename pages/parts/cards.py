@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -99,7 +99,7 @@ def _ids(titled_rows: list[tuple[str, dict]]) -> tuple[str, ...]:
 
 def _no_recording(ladder: Ladder) -> str:
     if records.shown(ladder.name):
-        return tr("No recording exists for this shape with these options. The presets above have one.")
+        return tr("No recording exists for this shape with these options. Most presets above have one.")
     return tr("These kernels have no recording from a GPU yet. Press Run to measure them here.")
 
 
@@ -201,18 +201,12 @@ def _short_title(settings: RunSettings, rung: Rung) -> str:
     return head if sum(other.startswith(head) for other in titles) == 1 else title
 
 
-def _days(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the day on which rows were recorded, or the first and the last day."""
-    first, last = min(row["date"] for row in rows), max(row["date"] for row in rows)
-    return first if first == last else tr("{first} to {last}", first=first, last=last)
-
-
 def _times(
     settings: RunSettings, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
 ) -> None:
     titled_rows = bars(settings, rows)
     first = titled_rows[0][1]
-    when = f", {_days([row for _, row in titled_rows])}" if kind == "recorded" else ago
+    when = f", {units.days(row for _, row in titled_rows)}" if kind == "recorded" else ago
     badge = units.badge(kind, sweeps.provenance([row for _, row in titled_rows]) + when)
     if stale:
         together(f'<p class="kt-figures">{badge} {stale_mark(stale)}</p>')

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from kernels import records
+from kernels.model.preset import Preset
 from kernels.model.rung import Ladder, Rung
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Field, Fields, Fix, Value, Values
@@ -142,6 +143,16 @@ class Address:
 
     def at_tiles(self, selection: Selection, tiles: Mapping[str, int]) -> dict[str, str]:
         return self.write(replace(selection, tiles=tiles))
+
+    def example(self, selection: Selection) -> tuple[Preset, dict[str, str]] | None:
+        """Returns the ladder's first preset that the selected rung runs, with its URL parameters; None if no preset of the
+        page is one."""
+        for preset in self.ladder.presets.values():
+            params = self.at_shape(selection, preset.shape)
+            found, _ = self.read(params)
+            if found.rung is selection.rung and found.shape == preset.shape and not found.broken:
+                return preset, params
+        return None
 
     def supported_rungs(self, shape: Any) -> list[Rung]:
         """Returns the rungs that support a shape with their default tile sizes."""

@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from kernels.i18n import tr, trn
+from kernels.model.preset import Preset
 from kernels.model.program import Launch
 from kernels.model.rung import Rung
 from pages.parts import query
@@ -39,6 +40,7 @@ class Line:
     tiles: Mapping[str, int]
     at_rung: Callable[[Rung], Params]  # the parameters for another rung
     at_tiles: Callable[[Mapping[str, int]], Params]  # and for other tile sizes
+    example: Callable[[], tuple[Preset, Params] | None] = lambda: None  # a preset that the rung runs
 
     @property
     def broken(self) -> list[str]:
@@ -69,6 +71,7 @@ def selection(
             selection.tiles,
             lambda rung: address.at_rung(selection, rung),
             lambda tiles: address.at_tiles(selection, tiles),
+            lambda: address.example(selection),
         )
         draw(line)
         if address.has_first_tiles(selection) and not line.broken:
@@ -179,6 +182,10 @@ def _refused(line: Line) -> None:
             text = ", ".join(f"{n} {v}" for n, v in nearest.items() if v != line.tiles[n])
             _link(line, line.at_tiles(nearest), tr("nearest sizes that run: {sizes}", sizes=text))
         else:
+            if example := line.example():
+                preset, params = example
+                st.html(paragraph(tr("A shape that it runs:")))
+                _link(line, params, preset.label, preset.source)
             st.html(paragraph(tr("Kernels that can:")))
             _offer(line, line.supported[:MAX_OFFERED])
             if more := line.supported[MAX_OFFERED:]:

@@ -96,7 +96,9 @@ def _traffic(settings: RunSettings) -> str:
 
 def _limit(settings: RunSettings) -> str:
     """Returns what limits all rungs at their predicted FLOP/byte; "" if it is not the same for all, or without a roof."""
-    costs = [cost(settings, rung) for rung in settings.supported_rungs()]
+    rungs = settings.supported_rungs()
+    costs = [cost(settings, rung) for rung in rungs]
+    fp32 = not any(roofline.other_units(rung.name, settings.shape.params()) for rung in rungs)
     intensities = [c.flops / c.bytes for c in costs if c.flops and c.bytes]
     roof = next(
         iter(
@@ -104,7 +106,7 @@ def _limit(settings: RunSettings) -> str:
         ),
         None,
     )
-    return conclusions.of_limit(intensities, roof) if roof and intensities else ""
+    return conclusions.of_limit(intensities, roof, fp32) if roof and intensities else ""
 
 
 def downloads(settings: RunSettings) -> None:

@@ -80,7 +80,7 @@ WIDTHS = {
     "layer": 130,
     "scales": 190,
     "rung": 200,
-    "kernel": 220,
+    "kernel": 250,
     "numbers": 170,
     "calibration": 190,
 }

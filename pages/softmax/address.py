@@ -57,16 +57,19 @@ def _fix(values: Values) -> Iterator[tuple[str, Values]]:
 
 
 def default_tiles_for(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
-    """Returns precompiled tile sizes for a row: the defaults if its threads then run TURNS loop iterations.
+    """Returns precompiled tile sizes for a row: the defaults if its threads then run MIN_ITERATIONS loop iterations.
 
     Otherwise the largest BLOCK below the default with as many iterations, else the smallest. For a rung that keeps the
-    row in registers: the fewest registers that hold it. For a rung of many blocks: its default grid, or the smallest."""
+    row in registers: the fewest registers that hold it. For a rung of many blocks: its default grid, or the smallest that
+    cuts each row."""
     n, defaults = shape.N, rung.default_tiles
     sets = [t for t in rung.tile_sets(shape.with_(N=1)) if not any(rung.rules(shape, t))]
     if "PER" in defaults:
         return min(sets, key=lambda t: (_threads(t) * t["PER"], _blocks(t)), default=defaults)
     if "BLOCKS" in defaults:
-        return defaults if shape.elements >= MIN_ITERATIONS * _threads(defaults) else min(sets, key=_threads)
+        if shape.elements >= MIN_ITERATIONS * _threads(defaults):
+            return defaults
+        return min(sets, key=lambda t: (ladder.splits_of(shape, t) == 1, _threads(t)))
     if "BLOCK" not in defaults or n >= MIN_ITERATIONS * defaults["BLOCK"]:
         return defaults
     smaller = [t for t in sets if t["BLOCK"] < defaults["BLOCK"]]
@@ -144,11 +147,15 @@ def logits_kind(name: str | None) -> str:
 
 def tiles_at(query: rung_address.Selection, n: int) -> dict[str, int]:
     """Returns the tile sizes for a row of n numbers: the page's if the rung can run the row with them, in no more blocks
-    than the stage shows."""
-    broken = any(query.rung.rules(SoftmaxShape(1, n), query.tiles))
-    name = query.rung.name
-    fits = not broken and (blocks_of(name, query.tiles) == 1 or threads_of(name, query.tiles) <= MAX_THREADS)
-    return dict(query.tiles) if fits else default_tiles_for(query.rung, SoftmaxShape(1, n))
+    than the stage shows. Of a grid of BLOCKS, the row has as many blocks as each row of the page's shape."""
+    row_only, name, tiles = SoftmaxShape(1, n), query.rung.name, dict(query.tiles)
+    splits = ladder.splits_of(query.shape, tiles) if "BLOCKS" in tiles else 0
+    tiles |= {"BLOCKS": splits} if splits else {}
+    broken = any(query.rung.rules(row_only, tiles))
+    if not broken and (blocks_of(name, tiles) == 1 or threads_of(name, tiles) <= MAX_THREADS):
+        return tiles
+    tiles = default_tiles_for(query.rung, row_only)
+    return tiles | {"BLOCKS": min(splits, tiles["BLOCKS"])} if splits else tiles
 
 
 @cached(MAX_CACHED_SCENES)

@@ -265,7 +265,8 @@ def memory_sentences(chart: Chart, squares: str) -> list[str]:
 
     `squares` is a sentence on what grows with N²: it follows the first one."""
     s = chart.shape
-    rungs, largest_capacity = [line.rungs[0] for line in chart.lines], chart.device_memories[0].bytes
+    here = [line for line in chart.lines if not line.last or line.last >= s.N] or chart.lines
+    rungs, largest_capacity = [line.rungs[0] for line in here], chart.device_memories[0].bytes
     largest = max(rungs, key=lambda rung: allocated(rung, s))
     smallest = min(rungs, key=lambda rung: (allocated(rung, s), -largest_N_in(rung, s, largest_capacity)))
     big, small = allocated(largest, s), allocated(smallest, s)

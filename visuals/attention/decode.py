@@ -35,23 +35,23 @@ ORDER_NOTE = mark(
     "second kernel begins when all have ended."
 )
 SPLIT_STEPS = MappingProxyType({
-    "q": ("unpack(q[row][n]", mark("The block of part {0} owns keys {1}–{2}. It loads the rows of {Q} that use these keys; their number is {3}. Each row is "
-          "multiplied by the factor {4}, so that weights are powers of 2.")),
-    "scores": ("s[row] += q[row]", mark("The block loads rows {0}–{1} of {K} once, for all rows of {Q}. The score of row 0 and key {2} is {3}, as an exponent of 2.")),
-    "cap": ("s = cap * LOG2E", mark("Each score s becomes c · tanh(s), with the cap c. It is divided by c before, in the factor. The score of row 0 and key {0} is now {1}.")),
+    "q": ("unpack(q[row][n]", mark("The block of part {0} owns keys {1}–{2}. Rows of {Q} that use these keys: {3}. The block loads them and multiplies them by "
+          "the factor {4}, so that weights are powers of 2.")),
+    "scores": ("s[row] += q[row]", mark("The block loads rows {0}–{1} of {K} once, for all rows of {Q}. The score of row 0 and key {2} is {3}, scaled to an exponent of 2.")),
+    "cap": ("s = cap * LOG2E", mark("The cap c limits each score: it becomes c · tanh(score / c). The factor contains the division by c. The score of row 0 and key {0} is now {1}.")),
     "hide": ("s = -INFINITE", mark("The mask is applied, and keys that a row does not see get the score −∞. Hidden pairs of this part: {0}.")),
     "bias": ("else s = masked(s", mark("The bias of the mask is added to each score. Keys that a row does not see get −∞. The score of row 0 and key {0} is now {1}.")),
     "max": ("m = fmaxf(m, s)", mark("A warp takes a row and finds its largest score in this part. For row 0, {m} = {0}. No other part is needed.")),
     "weights": ("l += p", mark("Each score is replaced by the weight 2^(score − {m}). Their sum in row 0 is {l} = {0}. Both numbers are stored for part {1}.")),
     "values": ("part_o[(place", mark("The block loads rows {0}–{1} of {V} and adds them with the weights. The sum {o} of part {2} is not yet divided by {l}. Its column 0 in row 0 is {3}.")),
-    "other-parts": ("part_o[(place", mark("The other {0} blocks do the same with their parts. Of {2} keys, all {1} that a row sees are now read, once.")),
+    "other-parts": ("part_o[(place", mark("The other {0} blocks do the same with their parts. The rows see {1} of {2} keys. Each of these keys is now read once.")),
 })  # fmt: skip
 MERGE_STEPS = MappingProxyType({
     "largest": ("m = fmaxf(m, part_m", mark("A block of the second kernel merges a row. The largest {m} of the {0} parts of row 0 is {1}.")),
     "rescale": ("rescale = exp2_(", mark("Each part gets the factor 2^({m} of the part − largest {m}). For part {0} of row 0 it is 2^({1} − {2}) = {3}.")),
     "sums": ("l += rescale", mark("The sums {l} of the parts are added with these factors. For row 0 this gives l = {0}, as if one block had read all keys.")),
     "result": ("rounded(l", mark("The sums {o} are added with the same factors and divided by l: {O}[0, 0] = {0} / {1} = {2}.")),
-    "end": ("rounded(l", mark("The other rows are merged in the same way; there are {0} in all. The parts are {1} numbers in memory, {K} and {V} {2}.")),
+    "end": ("rounded(l", mark("Every row is merged in this way. Rows: {0}. The parts take {1} numbers in memory, {K} and {V} take {2}.")),
 })  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from visuals.charts.roofline import Roof
 from visuals.charts.sweeps import Line, named_lines, rate
 from visuals.units import named
 
+NEARLY = 1.005  # a ratio below is written as 1
 Row = Mapping
 Titled = Sequence[tuple[str, Row]]
 
@@ -59,7 +60,7 @@ def of_memory(titled: Titled) -> str:
     }  # fmt: skip
     if len(titled) == 1:
         return tr("{most} allocates {peak}. The largest part: {part}, {bytes}.", **fields)
-    if most["peak_bytes"] == least["peak_bytes"]:
+    if most["peak_bytes"] < NEARLY * least["peak_bytes"]:
         return tr("All {n} kernels allocate {peak}. The largest part: {part}, {bytes}.", **fields)
     return tr(
         "{most} allocates most: {peak}, {ratio}× as much as {least}. The largest part: {part}, {bytes}.",
@@ -147,11 +148,12 @@ def of_traffic(titled: Sequence[tuple[str, int]], messages: tuple[str, str, str]
     )
 
 
-def of_limit(intensities: Sequence[float], roof: Roof) -> str:
-    """Returns what limits kernels with these FLOP/byte on a device; "" if it is not the same for all of them."""
+def of_limit(intensities: Sequence[float], roof: Roof, fp32: bool = True) -> str:
+    """Returns what limits kernels with these FLOP/byte on a device; "" if it is not the same for all of them. `fp32`: whether
+    all of them use the FP32 units of the roof. The peak of others is higher, but not known."""
     low, high = min(intensities), max(intensities)
     fields = {"intensity": units.ratio(low), "ridge": units.ratio(roof.ridge), "device": roof.device}
-    if low > roof.ridge:
+    if low > roof.ridge and fp32:
         return tr(
             "The roof over them is arithmetic: {intensity} FLOP/byte or more, above {ridge} on {device}.",
             **fields,

@@ -6,7 +6,7 @@ Roofs are measured ceilings (kernels.machine.ceilings) stored in a row; a dot is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -127,9 +127,13 @@ class Mark:
     intensity: float
     units: str = ""  # if other than the FP32 units of the roof
 
+    def has_limit(self, roof: Roof) -> bool:
+        """Returns whether a roof limits the rung. Of other units than FP32 only the memory's slope is known."""
+        return not self.units or self.intensity <= roof.ridge
+
     def max_rate(self, roof: Roof) -> float:
-        """Returns the FLOP/s that a roof allows. For other units than FP32 only the memory's slope is known."""
-        return self.intensity * roof.bytes_per_s if self.units else roof.bound(self.intensity)
+        """Returns the FLOP/s that a roof allows a rung that it limits."""
+        return roof.bound(self.intensity)
 
 
 def roof_of(row: Row | None, kind: str) -> Roof | None:
@@ -245,20 +249,34 @@ def _below_roof(dot: Dot, roof: Roof) -> str:
 
 def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
     """Returns what the roofs allow rungs without a time at these settings; "" without roofs or without such rungs."""
-    sentences = []
-    for roof in all_roofs if marks else ():
-        titles_by_rate: dict[str, list[str]] = {}
-        for mark in marks:
-            titles_by_rate.setdefault(_rate(mark.max_rate(roof)), []).append(mark.title)
-        rates = "; ".join(f"{_listed(titles, len(marks))} {rate}" for rate, titles in titles_by_rate.items())
-        sentences.append(
-            tr(
-                "Without a time at these settings: the roof of {device} allows at most {rates}.",
-                device=roof.device,
-                rates=rates,
-            )
+    return " ".join(sentence for roof in all_roofs for sentence in _bounds(marks, roof))
+
+
+def _bounds(marks: Sequence[Mark], roof: Roof) -> Iterator[str]:
+    titles_by_rate: dict[str, list[str]] = {}
+    limited = [mark for mark in marks if mark.has_limit(roof)]
+    for mark in limited:
+        titles_by_rate.setdefault(_rate(mark.max_rate(roof)), []).append(mark.title)
+    if limited:
+        rates = "; ".join(
+            f"{_listed(titles, len(limited))} {rate}" for rate, titles in titles_by_rate.items()
         )
-    return " ".join(sentences)
+        yield tr(
+            "Without a time at these settings: the roof of {device} allows at most {rates}.",
+            device=roof.device,
+            rates=rates,
+        )
+    titles_by_units: dict[str, list[str]] = {}
+    for mark in marks:
+        if mark not in limited:
+            titles_by_units.setdefault(tr(mark.units), []).append(mark.title)
+    for units_, titles in titles_by_units.items():
+        yield tr(
+            "The peak of {units} on {device} was not measured. It limits {titles}.",
+            units=units_,
+            device=roof.device,
+            titles=_listed(titles, len(marks)),
+        )
 
 
 def _listed(titles: Sequence[str], total: int) -> str:
@@ -328,7 +346,7 @@ def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
     x += [value for r in roofs_ for value in (r.ridge, r.ridge / SLOPE)]
     x += [d.row["flops"] / d.moved for d in dots if d.moved]
     y = [d.rate for d in dots] + [value for r in roofs_ for value in (r.flops_per_s, r.flops_per_s / SLOPE)]
-    y += [m.max_rate(r) for r in roofs_ for m in marks]
+    y += [m.max_rate(r) for r in roofs_ for m in marks if m.has_limit(r)]
     x, y = x or [1.0], y or [1e9]
     return (
         (math.log10(min(x)) - 0.5, math.log10(max(x)) + 0.8),
@@ -392,7 +410,8 @@ def _draw_roof(
 def _draw_mark(
     figure: Figure, mark: Mark, all_roofs: Sequence[Roof], y0: float, y1: float, tokens: Mapping[str, str]
 ) -> None:
-    tops = [mark.max_rate(roof) for roof in all_roofs]
+    limits = [roof for roof in all_roofs if mark.has_limit(roof)]
+    tops = [mark.max_rate(roof) for roof in limits]
     top = max(tops, default=10**y1)
     figure.add_scatter(
         x=[mark.intensity] * 2, y=[10**y0, top], mode="lines",
@@ -405,7 +424,7 @@ def _draw_mark(
         marker={"symbol": "line-ew-open", "size": 14, "color": tokens["ink"], "line": {"width": 2}},
         hovertemplate=[
             tr("{title}: at most {rate} on {device}", title=mark.title, rate=_rate(t), device=r.device) + "<extra></extra>"
-            for t, r in zip(tops, all_roofs, strict=True)
+            for t, r in zip(tops, limits, strict=True)
         ],
     )  # fmt: skip
 

@@ -55,13 +55,13 @@ def sentence(found: list[Chain]) -> str:
     if not found:
         return ""
     ranges = {
-        f"{name}_{end}": units.share(limit(chain.speed(rung) for chain in found))
+        f"{name}_{end}": units.ratio(limit(chain.speed(rung) for chain in found))
         for name, rung in (("eager", EAGER), ("compiled", COMPILED))
         for end, limit in (("low", min), ("high", max))
     }
     return tr(
-        "In FP16, our kernel has {eager_low} to {eager_high} of the speed of PyTorch’s calls, and {compiled_low} to "
-        "{compiled_high} of that of torch.compile.",
+        "In FP16, our kernel is {eager_low} to {eager_high} times as fast as PyTorch’s calls, and {compiled_low} to "
+        "{compiled_high} times as fast as torch.compile.",
         **ranges,
     )
 

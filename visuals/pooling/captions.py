@@ -103,7 +103,7 @@ GLOBAL_WARP: Kinds = {
     "exchange": ("__shfl_xor_sync", mark("The lanes exchange the [sums](workspace) of plane {0} at distance {1}. Lanes 0 and {1} both compute {2} + {3} = {4}.")),
     "store": ("y[first + k] = sums[k] / area", mark("Lane 0 divides the sum of plane {0} by {1} and stores [y](output) = {2}.")),
     "plane": ("y[first + k] = sums[k] / area", mark("The same five exchanges give lane 0 the sum {1} of plane {0}. It divides by {2} and stores [y](output) = {3}.")),
-    "warp": ("y[first + k] = sums[k] / area", mark("Warp {0} does the same with the planes {1} to {2}.")),
+    "warp": ("y[first + k] = sums[k] / area", mark("Warp {0} does the same. Its first plane is {1}, its last one {2}.")),
 }  # fmt: skip
 GLOBAL_SPREAD: Kinds = {
     "warp": ("dx[i] = dy[divide(i, by_area)] / area", mark("The threads {0} to {1} store one pixel of [dx](output) each. Thread {0} is in plane {2}: its share is [dy](input) / {3} = {4}.")),

@@ -174,7 +174,7 @@ def fp8_sums() -> Table:
     last = sums.MAX_POWER
     return Table(
         tr(
-            "At {n} products tensor cores have lost {error} of the sum. Promoted every {promoted} products, it is off by {parts}.",
+            "At {n} products tensor cores have lost {error} of the sum. Promoted every {promoted} products, the sum is off by {parts}.",
             n=units.whole(2**last), error=_percent(errors["fp8"][last] / 100), promoted=sums.PROMOTED,
             parts=_percent(errors["promoted"][last] / 100, 3),
         ),

@@ -8,6 +8,7 @@ from typing import Any
 from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.program import RuleError
+from visuals import units
 
 
 def why_not(rung: str, shape: Any, tiles: Mapping[str, int], scenes: Container[str]) -> str:
@@ -18,10 +19,10 @@ def why_not(rung: str, shape: Any, tiles: Mapping[str, int], scenes: Container[s
         return ""
     found = find(rung)
     if found.no_scene:
-        return f"{found.title}: {tr(found.no_scene)}."
+        return f"{units.named(tr(found.title), first=True)}: {tr(found.no_scene)}."
     return tr(
         "{title} is a kernel of {library}. Its source is not open, so its steps cannot be shown.",
-        title=found.title,
+        title=tr(found.title),
         library=found.library,
     )
 

@@ -18,7 +18,7 @@ from kernels.engines import emulator
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
 from kernels.ladders import find
-from kernels.model.program import Launch
+from kernels.model.program import Launch, RuleError
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.requests import BITS, LANES
 from visuals.softmax import long_rows
@@ -52,10 +52,13 @@ class RunResult:
 
 @lru_cache(maxsize=128)
 def run_rung(rung: str, tiles: tuple[tuple[str, int], ...], row: bytes) -> RunResult:
-    """Run one of our rungs in the emulator at a row (bytes of float32)."""
+    """Run one of our rungs in the emulator at a row (bytes of float32). A grid may have any number of blocks: the code is
+    the same. RuleError names a rule that the row breaks."""
     x = np.frombuffer(row, np.float32).reshape(1, -1)
-    found, shape = find(rung), SoftmaxShape(1, x.size)
-    program = found.build(shape, found.check(shape, dict(tiles)))
+    found, shape, sizes = find(rung), SoftmaxShape(1, x.size), dict(tiles)
+    for rule in found.rules(shape, sizes):
+        raise RuleError(f"{rung} cannot run {shape}: {rule}")
+    program = found.build(shape, sizes)
     session = emulator.Session(program, {"x": x}, Options())
     with np.errstate(**QUIET):
         output = np.array(session.verify_run())

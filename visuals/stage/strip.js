@@ -92,7 +92,9 @@ function barsList(bars, className) {
       track.append(spread);
     }
     if (bar.hint) row.title = bar.hint;
-    row.append(element("span", "strip-label", bar.title ?? bar.label), track, element("span", "strip-number", bar.text));
+    const number = element("span", "strip-number", bar.text);
+    if (bar.day) number.append(" ", element("span", "strip-day", bar.day));
+    row.append(element("span", "strip-label", bar.title ?? bar.label), track, number);
     return row;
   }));
   return list;

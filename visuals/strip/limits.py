@@ -17,6 +17,7 @@ OF_MEMORY = mark(
 OF_ARITHMETIC = mark(
     "The operations of the kernel, per second, as a share of what FP32 arithmetic reaches on this GPU."
 )
+OF_NO_LOADS = mark("No warp loads from global memory. The copy engine (TMA) may copy from it.")
 LANES = 32  # of a warp: a load of one float each needs 4 sectors at best and 32 at worst
 
 
@@ -80,7 +81,7 @@ def sectors(evidence: Evidence, watched: Evidence | None = None) -> dict[str, An
     if totals is None:
         return {"label": label, "share": None, "text": "–", "hint": evidence.counting}
     if not totals["requests_ld"]:
-        return {"label": label, "share": 0.0, "text": "0"}
+        return {"label": label, "share": None, "text": tr("none"), "hint": tr(OF_NO_LOADS)}
     per_load = totals["sectors_ld"] / totals["requests_ld"]
     hint = tr("A warp's load reads sectors of 32 bytes: 4 for 32 neighbouring floats, 32 at worst. Counted.")
     return {"label": label, "share": min(1.0, per_load / LANES), "text": units.ratio(per_load), "hint": hint}

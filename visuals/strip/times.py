@@ -12,6 +12,7 @@ from visuals.charts.story import fastest_library
 from visuals.strip.evidence import Evidence, Row
 
 MAX_BARS = 4
+TIMES_AS_FAST = 2  # from here on "3.2× as fast" is clearer than "320 % of the speed"
 CACHES = {
     "cold": mark("Before each run the caches were overwritten (cold)."),
     "hot": mark("The caches held the data of the run before (hot)."),
@@ -77,10 +78,17 @@ def verdict(evidence: Evidence) -> str:
         sentences.append(compared(row, other, evidence))
     library = fastest_library(evidence.rows.values())
     if library and library is not row and library is not other:
-        name = evidence.ladder.rung(library["rung"]).title_on(library["engine"])
-        share = units.share(library["median_ms"] / row["median_ms"])
-        sentences.append(tr("{share} of the speed of {name}.", share=share, name=name))
+        sentences.append(_of_library(row, library, evidence))
     return " ".join(sentences)
+
+
+def _of_library(row: Row, library: Row, evidence: Evidence) -> str:
+    """Returns the speed as a share of the library's, or how many times as fast the kernel is."""
+    speed = library["median_ms"] / row["median_ms"]
+    if speed >= TIMES_AS_FAST:
+        return compared(row, library, evidence)
+    name = evidence.ladder.rung(library["rung"]).title_on(library["engine"])
+    return tr("{share} of the speed of {name}.", share=units.share(speed), name=name)
 
 
 def compared(row: Row, other: Row, evidence: Evidence) -> str:
@@ -108,9 +116,11 @@ def _compared_with(evidence: Evidence) -> Row | None:
 
 
 def _bars(evidence: Evidence) -> list[dict[str, Any]]:
+    """Returns the bars of the kernel and its neighbours. If they were recorded on different days, each names its day."""
     rows = neighbours(evidence)
     longest = max((row["p80_ms"] for row in rows), default=1.0)
-    return [_bar(row, longest, evidence) for row in rows]
+    dated = evidence.kind == "recorded" and len({row["date"] for row in rows}) > 1
+    return [_bar(row, longest, evidence) | (_dated(row) if dated else {}) for row in rows]
 
 
 def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
@@ -124,16 +134,22 @@ def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
     }
 
 
+def _dated(row: Row) -> dict[str, str]:
+    """Returns the day of a bar's row, and the whole date as a hint."""
+    return {"day": units.day(row["date"]), "hint": tr("Recorded on {date}.", date=row["date"])}
+
+
 def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
-    """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, those beside it, the fastest library."""
+    """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, those of our kernels beside it, the fastest
+    library's."""
     rows, row = _timed(evidence), evidence.row
     if len(rows) <= MAX_BARS:
         return rows
-    at = rows.index(row) if row else 0
-    library = fastest_library(rows)
-    wanted = (at, at - 1, at + 1, rows.index(library) if library else -1, at - 2, at + 2, at - 3)
-    kept: list[int] = []
-    for n in wanted:
-        if 0 <= n < len(rows) and n not in kept and len(kept) < MAX_BARS:
-            kept.append(n)
-    return [rows[n] for n in sorted(kept)]
+    row, library = row or rows[0], fastest_library(rows)
+    others = [r for r in rows if r is row or not evidence.ladder.rung(r["rung"]).library]
+    at, last = others.index(row), len(others)
+    beside = [others[n] for n in (at, at - 1, at + 1) if 0 <= n < last]
+    beside += [library] if library else []
+    beside += [others[n] for n in (at - 2, at + 2, at - 3) if 0 <= n < last]
+    kept = list({id(r): r for r in (*beside, *rows)})[:MAX_BARS]
+    return [r for r in rows if id(r) in kept]

@@ -3,7 +3,7 @@
 // Idea: mma.sync computes all four products. A block owns Br keys, and
 // tiles of Bc queries pass by. A warp computes S^T = K Q^T and
 // dP^T = V dO^T for its WM keys, so each row is a key. P^T and dS^T
-// then lie in registers as the next products need their left factors:
+// then are in registers as the next products need their left factors:
 // dV += P^T dO, dK += dS^T Q. They are rounded to 16 bits and are never
 // in memory. cp.async copies Q, dO, L and D STAGES - 1 tiles ahead. No
 // atomics: a second kernel computes dQ.

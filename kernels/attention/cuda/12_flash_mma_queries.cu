@@ -2,7 +2,7 @@
 //
 // Idea: mma.sync computes all three products. A block owns Br queries,
 // and tiles of Bc keys pass by, as in the forward pass. A warp computes
-// S and dP for its WM queries. dS lies in registers as the next product
+// S and dP for its WM queries. dS is in registers as the next product
 // needs its left factor: dQ += dS K. It is rounded to 16 bits and is
 // never in memory. L is known, so nothing is rescaled.
 // What limits it: shared memory. Each fragment of K and V that a warp

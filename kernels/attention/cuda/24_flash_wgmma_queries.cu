@@ -4,7 +4,7 @@
 // Idea: a producer warp lets the copy engine (TMA) fill a ring of
 // tiles of K and V. Each consumer warpgroup owns 64 queries. wgmma
 // computes S = Q K^T and dP = dO V^T: while dP is computed, the lanes
-// compute P from S. dS stays in registers: the left factor of dQ += dS
+// compute P from S. dS is in registers as the left factor of dQ += dS
 // K. The rows of dO are in shared memory, so D = rowsum(dO * O) costs
 // one read of O and no kernel of its own. D is stored for the kernel of
 // dK and dV.

@@ -1,11 +1,10 @@
 // dK and dV of flash attention backward with Hopper's instructions.
 //
-// Idea: a producer warp lets the copy engine (TMA) fill a ring of
-// tiles of Q and dO. Its lanes copy L and D of the same queries. Each
-// consumer warpgroup owns 64 keys. wgmma computes S^T = K Q^T and dP^T
-// = V dO^T, so each row is a key. P^T and dS^T stay in registers: they
-// are the left factors of dV += P^T dO and dK += dS^T Q. The lanes
-// compute P while dP is computed, and dS while dV is.
+// Idea: a producer warp lets the copy engine (TMA) fill a ring of tiles of Q
+// and dO. Its lanes copy L and D of the same queries. Each consumer warpgroup
+// owns 64 keys. wgmma computes S^T = K Q^T and dP^T = V dO^T, so each row is a
+// key. P^T and dS^T are in registers as left factors of dV += P^T dO and dK +=
+// dS^T Q. The lanes compute P while dP is computed, and dS while dV is.
 // What limits it: four products and an exponential for each element
 // of S. The kernel of dQ computes two of the products again.
 //

@@ -127,7 +127,7 @@ class Session:
 
 
 def stored(dtype: np.dtype | str) -> np.dtype:
-    """Returns the type of CuPy's array for elements of a type: bytes for 8-bit floats, which CuPy does not know."""
+    """Returns the type of CuPy's array for elements of a type: bytes for 8-bit floats, which CuPy lacks."""
     dtype = np.dtype(dtype)
     return np.dtype(np.uint8) if dtype.name.startswith("float8") else dtype
 

@@ -26,7 +26,7 @@ constexpr int ACROSS = WN / TN;  // lanes along a row of the tile
 // From one row to the next there are lda and ldb floats. The tiles
 // begin rows_left, cols_left and k_left before the ends of the
 // matrices; zeros are written beyond. If WHOLE, nothing is tested:
-// the tiles lie inside, and rows of B are multiples of 16 bytes.
+// the tiles are inside, and rows of B are multiples of 16 bytes.
 template <bool WHOLE>
 __device__ inline void copy_tiles(
     float (*tile_a)[BM + 4], float (*tile_b)[BN],

@@ -22,9 +22,7 @@ def card(settings: RunSettings) -> None:
     with st.container(key="card_half", border=True):
         found = half.layers()
         head, rows = half.lines(found)
-        about = tr(
-            "Each kernel changes one idea. The input is [N, H, W, C] and the filters are [K, R, S, C]."
-        )
+        about = tr("Each kernel adds one idea. The input is [N, H, W, C] and the filters are [K, R, S, C].")
         together(
             card_title(tr("Implicit GEMM in FP16")),
             conclusion(half.sentence(found)) or paragraph(tr("No recording exists of these kernels.")),

@@ -332,3 +332,16 @@ def test_rungs_with_tiles_of_keys_have_a_timeline(rung, offered):
 def test_tiles_of_a_kernel_that_cannot_run_the_first_shape_are_not_called_small():
     at = open_page("attention/page.py", view="explore", rung="flash-decode", M="64", N="1")
     assert "small example" not in texts(at)
+
+
+@pytest.mark.parametrize(
+    "params, link",
+    [
+        ({"rung": "wgmma"}, "N=32, FP16"),
+        ({"rung": "flash-variants"}, "Toy decoding, 32 keys"),
+        ({"M": "24"}, "Toy N=8"),
+    ],
+)
+def test_a_kernel_that_cannot_run_the_shape_links_to_one_that_it_runs(params, link):
+    at = open_at(**params)
+    assert "A shape that it runs:" in texts(at) and link in links(at)

@@ -6,6 +6,7 @@ from kernels.engines.emulator.compiler import compile
 from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from pages import _cards, _lessons
+from pages.parts.rung_address import Selection
 from pages.softmax import address, controls
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
 from visuals.softmax import inputs
@@ -45,6 +46,28 @@ def test_every_rung_has_a_scene(rung):
     at = open_at(rung=rung)
     assert stages(at)[0].startswith(f"softmax/{rung} ")
     assert heads(at)[0]["meta"]["source"]["file"] in texts(at) or at.code
+
+
+@pytest.mark.parametrize(
+    "M, blocks, parts", [(4, 8, 2), (3, 8, 2), (1, 4, 4), (2, 8, 4), (9, 4, 1), (4, 512, 4)]
+)
+def test_stage_cuts_a_row_as_the_kernel_does(M, blocks, parts):
+    """With 512 blocks a row has 128: more than the stage shows."""
+    shape, tiles = (
+        ladder.SoftmaxShape(M, 40),
+        {"BLOCKS": blocks, "BLOCK": 32 if blocks < 512 else 256, "LOADS": 1},
+    )
+    query = Selection(address.LADDER.rung("softmax/split"), tiles, shape)
+    scene, reason = address.scene(query, address.row(shape, inputs.SMALL))
+    assert not reason and scene.tensor("part_m").cols == parts
+
+
+def test_smallest_grid_cuts_each_row():
+    split = address.LADDER.rung("softmax/split")
+    sizes = {
+        M: address.default_tiles_for(split, ladder.SoftmaxShape(M, 40))["BLOCKS"] for M in (1, 2, 4, 100)
+    }
+    assert sizes == {1: 4, 2: 4, 4: 8, 100: 512}
 
 
 @pytest.mark.slow

@@ -170,6 +170,14 @@ def test_sentences_name_the_n_that_each_device_can_hold():
     assert "Fused, one row at a time ends at N = 57,792: 4*(N + d + BLOCK) bytes of shared memory" in text
 
 
+def test_a_kernel_that_cannot_run_here_is_not_compared():
+    s = ATTENTION_PRESETS["t5-bias"].shape
+    chart = chart_of(LADDER.rungs, s, (GPU,))
+    assert "attention/flash-decode" in [line.rungs[0].name for line in chart.lines if line.last]
+    text = " ".join(memory_sentences(chart, SQUARES))
+    assert "allocates" not in text and "Decoding, keys in parts ends at N = 64" in text
+
+
 def test_no_chart_for_an_unsupported_type_and_no_ratio_for_equal_allocations():
     fp32 = [RUNGS[name] for name in ("naive", "fused", "flash")]
     assert chart_of(fp32, LARGE.with_(dtype="fp16"), (GPU,)) is None

@@ -93,3 +93,9 @@ def test_the_limit_is_named_if_it_is_the_same_for_all():
         "The roof over them is memory bandwidth: 2 FLOP/byte or less, below 10 on a processor."
     )
     assert conclusions.of_limit([0.5, 20.0], roof) == ""
+
+
+def test_the_fp32_peak_is_no_limit_of_other_units():
+    roof = roofline.roof_of(a_full_row(), "recorded")  # 10 FLOP/byte
+    assert conclusions.of_limit([20.0, 30.0], roof, fp32=False) == ""
+    assert "memory bandwidth" in conclusions.of_limit([0.5, 2.0], roof, fp32=False)

@@ -130,6 +130,16 @@ def test_rungs_not_run_have_a_sentence_with_their_bound():
     assert roofline.bounds([], [ROOF]) == roofline.bounds(marks, []) == ""
 
 
+def test_a_peak_that_was_not_measured_is_no_bound():
+    tensor_cores = [Mark(1, "mma", 5.0, "tensor cores"), Mark(2, "wgmma", 4000.0, "tensor cores")]
+    assert roofline.bounds(tensor_cores, [ROOF]) == (
+        "Without a time at these settings: the roof of a processor allows at most mma 5 TFLOP/s. "
+        "The peak of tensor cores on a processor was not measured. It limits wgmma."
+    )
+    _, (_, highest) = roofline._ranges([ROOF], [], tensor_cores)
+    assert highest < 14
+
+
 def test_rows_without_flops_have_no_place_under_a_roof():
     assert roofline.has_intensity(a_full_row())
     assert not roofline.has_intensity(a_full_row(flops=0)) and not roofline.has_intensity(a_row())
@@ -294,7 +304,7 @@ def test_tensor_core_rungs_are_not_compared_with_the_fp32_roof():
 
 def test_only_the_slope_bounds_a_mark_of_other_units():
     sentence = roofline.bounds([Mark(1, "fma", 100.0), Mark(2, "mma", 100.0, "tensor cores")], [ROOF])
-    assert "fma 10 TFLOP/s" in sentence and "; mma 100 TFLOP/s" in sentence
+    assert "fma 10 TFLOP/s" in sentence and sentence.endswith("was not measured. It limits mma.")
 
 
 # -- which FLOPs -----------------------------------------------------------------------------------

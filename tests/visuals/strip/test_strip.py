@@ -88,6 +88,13 @@ def test_neighbours_keep_the_ladders_order_and_hold_the_library() -> None:
     assert {"gemm/vectorized", "gemm/register-tile-2d", "gemm/bank-free", "gemm/cublas"} == set(names)
 
 
+def test_neighbours_of_our_last_kernel_are_ours_and_the_fastest_library() -> None:
+    known = evidence(SHAPES[2], "gemm/warp-tile")
+    shown = ["gemm/bank-free", "gemm/double-buffer", "gemm/warp-tile", "gemm/cublas"]
+    rows = {name: row for name, row in known.rows.items() if name in (*shown, "gemm/cublas-tf32")}
+    assert [row["rung"] for row in neighbours(replace(known, rows=rows))] == shown
+
+
 def test_without_a_row_nothing_is_measured() -> None:
     known = replace(evidence(SHAPES[0], "gemm/naive"), rows={})
     (size,) = strip([Size("stage", known)], "stage", Run())["sizes"]

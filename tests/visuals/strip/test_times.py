@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
 from visuals.strip.evidence import Evidence
@@ -45,3 +47,38 @@ def test_row_of_a_pool_names_its_machine():
         "measured here · a processor · cold · n = 9",
         "measured on lab-3 · a processor · cold · n = 9",
     ]
+
+
+def recorded(ours: dict, library: dict):
+    rows = {
+        "gemm/naive": row("naive", 1.0, "cuda") | ours,
+        "gemm/cublas": row("cublas", 4.0, "cuda") | library,
+    }
+    return times(replace(evidence("naive", "cuda", **rows), kind="recorded"))
+
+
+def test_bars_of_different_days_name_their_day():
+    found = recorded({"date": "2026-11-28"}, {"date": "2026-11-02"})
+    assert [(bar["text"], bar["day"]) for bar in found["bars"]] == [("1 ms", "28 Nov"), ("4 ms", "2 Nov")]
+    assert [bar["hint"] for bar in found["bars"]] == ["Recorded on 2026-11-28.", "Recorded on 2026-11-02."]
+
+
+def test_bars_of_one_day_do_not():
+    found = recorded({"date": "2026-11-28"}, {"date": "2026-11-28"})
+    assert [bar["text"] for bar in found["bars"]] == ["1 ms", "4 ms"] and "day" not in found["bars"][0]
+
+
+@pytest.mark.parametrize(
+    "ms, words",
+    [
+        (4.0, "4× as fast as NumPy BLAS."),
+        (1.9, "190 % of the speed of NumPy BLAS."),
+        (0.5, "50 % of the speed"),
+    ],
+)
+def test_a_kernel_twice_as_fast_as_the_library_is_compared_by_a_factor(ms, words):
+    rows = {
+        "gemm/naive": row("naive", 1.0), "gemm/shared-tile": row("shared-tile", 2.0), "gemm/cublas": row("cublas", ms)
+    }  # fmt: skip
+    text = times(evidence("naive", "cuda", **rows))["text"]
+    assert words in text

@@ -59,9 +59,9 @@ def sentence(found: list[Layer]) -> str:
     """Returns the range of our speed relative to cuDNN's; "" without recordings."""
     if not found:
         return ""
-    low, high = (units.share(limit(layer.share for layer in found)) for limit in (min, max))
+    low, high = (units.ratio(limit(layer.share for layer in found)) for limit in (min, max))
     return tr(
-        "In FP16 with the channels last, our fastest kernel reaches {low} to {high} of the speed of cuDNN's fastest.",
+        "In FP16 with the channels last, our fastest kernel is {low} to {high} times as fast as cuDNN’s fastest.",
         low=low,
         high=high,
     )
@@ -69,7 +69,7 @@ def sentence(found: list[Layer]) -> str:
 
 def lines(found: list[Layer]) -> tuple[list[str], list[list[str]]]:
     """Returns (head, rows) of a table: a layer a row."""
-    head = [tr("layer"), tr("our fastest"), tr("tile sizes"), tr("time"), tr("cuDNN"), tr("of its speed")]
+    head = [tr("layer"), tr("our fastest"), tr("tile sizes"), tr("time"), tr("cuDNN"), tr("times as fast")]
     return head, [
         [
             tr(layer.preset.label),
@@ -77,7 +77,7 @@ def lines(found: list[Layer]) -> tuple[list[str], list[list[str]]]:
             tiles_text(layer.ours["tiles"]),
             units.time_(layer.ours["median_ms"]),
             units.time_(layer.library["median_ms"]),
-            units.share(layer.share),
+            units.ratio(layer.share),
         ]
         for layer in found
     ]
