@@ -105,7 +105,13 @@ def build_one_launch(s: SoftmaxShape, tiles: Tiles) -> Program:
     args = "x", "y", "part_ml", np.int32(s.N), np.int32(splits)
     defines = {name: tiles[name] for name in ("BLOCK", "PER")}
     step = launch(
-        "softmax/09_one_launch.cu", (s.M * splits,), tiles["BLOCK"], args, cpu.one_launch, defines, cpu_name="few_rows"
+        "softmax/09_one_launch.cu",
+        (s.M * splits,),
+        tiles["BLOCK"],
+        args,
+        cpu.one_launch,
+        defines,
+        cpu_name="few_rows",
     )
     return Program((*buffers(s), words), (step,))
 
@@ -168,7 +174,7 @@ def one_launch_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
     """Yields the rules on M, on N and on the registers: those of a thread, and those of all blocks, which run at the same
     time on a GPU with SMS multiprocessors."""
     block, per, splits = tiles["BLOCK"], tiles["PER"], splits_of(s, tiles)
-    yield from max_rules(tr("M (rows have a block each)"), s.M, tiles["BLOCKS"])
+    yield from max_rules(tr("M (each row needs a block)"), s.M, tiles["BLOCKS"])
     yield from max_rules(
         tr("N + {floats} (a row in splits*BLOCK*PER registers)", floats=FLOATS_BEFORE),
         s.N + FLOATS_BEFORE,
@@ -178,7 +184,10 @@ def one_launch_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
     if registers > REGISTERS // block:
         yield too_many_registers(f"PER + {OTHER_REGISTERS}", registers, REGISTERS // block, block)
     yield from max_rules(
-        tr("{formula} (registers of blocks that run at the same time)", formula=f"M*splits*BLOCK*(PER + {OTHER_REGISTERS})"),
+        tr(
+            "{formula} (registers of blocks that run at the same time)",
+            formula=f"M*splits*BLOCK*(PER + {OTHER_REGISTERS})",
+        ),
         s.M * splits * block * registers,
         SMS * REGISTERS,
     )
