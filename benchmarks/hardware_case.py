@@ -112,6 +112,7 @@ def steps(rung: Rung, shape: Any, *entries: str, **tiles: int) -> Iterator[Case]
     def arrays(n: int) -> dict[str, np.ndarray]:
         arrays = inputs_of(ladder_of(rung.name), shape, program)
         arrays |= {b.name: unwritten(*b.shape, dtype=b.dtype) for b in program.buffers if b.role != INPUT}
+        arrays |= {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.zeroed}
         for previous in program.steps[:n]:
             previous.cpu(*_passed(previous, arrays))
         return {name: arrays[name] for name in _buffers(program.steps[n])}

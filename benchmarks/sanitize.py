@@ -146,6 +146,10 @@ FUSION_FP16 = tuple(
     HalfChainShape(2, 72, 11, 9, preset.shape.chain) for preset in HALF_CHAIN_PRESETS.values()
 )
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
+SOFTMAX_ONE_LAUNCH = (
+    (SoftmaxShape(4, 77),),
+    (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)),
+)
 SOFTMAX_LONG = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
 # Maps in each layout, whose rows are whole float4 or not; rows of both sorts. For the ladders of maps and of rows.
@@ -301,7 +305,8 @@ def _softmax():
 
 def _softmax_long():
     """Yields rungs of several blocks a row. The rows begin at all distances from a multiple of 16 bytes."""
-    yield from ((rung, *SOFTMAX_LONG) for rung in softmax_ladder.LONG)
+    for rung in softmax_ladder.LONG:
+        yield rung, *(SOFTMAX_ONE_LAUNCH if rung.name == "softmax/one-launch" else SOFTMAX_LONG)
 
 
 def _elementwise():

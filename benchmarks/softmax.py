@@ -53,6 +53,9 @@ SETS = {  # of tile sizes, besides the default
     "softmax/split": [
         {"BLOCKS": 132, "BLOCK": 1024}, {"BLOCKS": 264, "BLOCK": 512}, {"BLOCKS": 264}, {"LOADS": 4}, {"BLOCK": 512},
     ],
+    "softmax/one-launch": [
+        {"PER": 28}, {"BLOCKS": 264, "BLOCK": 512}, {"BLOCKS": 132, "BLOCK": 1024}, {"BLOCKS": 132, "BLOCK": 512},
+    ],
 }  # fmt: skip
 BUDGET = Budget(samples=100, seconds=3.0, warm_up_s=0.05)
 COLUMNS = (

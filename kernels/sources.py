@@ -15,6 +15,7 @@ SHARED = "cuda"
 GENERATED = (*codegen.PREFIXES, half_codegen.PREFIX)  # how the name of a source begins that has no file
 HOPPER_HEADER = "cuda/hopper.cuh"
 CLUSTER_HEADER = "cuda/cluster.cuh"
+GRID_HEADER = "cuda/grid.cuh"
 MAX_CACHED = 1024  # texts: more than there are files, fewer than there are chains
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
@@ -78,6 +79,13 @@ def needs_hopper(path: str) -> bool:
 def needs_clusters(path: str) -> bool:
     """Returns whether a source uses instructions of clusters (sm_90 and later): whether it includes their header."""
     return CLUSTER_HEADER in _all_headers(path)
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def needs_whole_grid(path: str) -> bool:
+    """Returns whether blocks of a source wait for other blocks, so that all blocks of a launch must run at the same time:
+    whether it includes the header for this."""
+    return GRID_HEADER in _all_headers(path)
 
 
 def _all_headers(path: str) -> set[str]:

@@ -64,6 +64,11 @@ def split_finish(x: np.ndarray, part_m: np.ndarray, part_l: np.ndarray, y: np.nd
         _finish(x[rows, cols], y[rows, cols], m[rows], l[rows])
 
 
+def one_launch(x: np.ndarray, y: np.ndarray, part_ml: np.ndarray, N, splits) -> None:
+    """Compute a few rows at a time, as `registers`. part_ml [M, splits], words that blocks exchange, is not used."""
+    registers(x, y, N)
+
+
 def _parts(x: np.ndarray, splits: int) -> Iterator[tuple[slice, slice, slice]]:
     """Yields (rows, the column of part_m, columns) of each part. As in the kernel, a part after the first begins at a
     multiple of four floats from the beginning of x."""

@@ -29,7 +29,9 @@ WORK = {
     "registers": (1, FLOPS),
     "cluster": (1, FLOPS),
     "split": (2, 7),
+    "one-launch": (1, FLOPS),
 }
+SMS = 132  # of an H100 or H200
 FLOATS_BEFORE = 3  # at most, between a multiple of 16 bytes and a row
 WRITES = 1  # all of them write y once
 
@@ -96,6 +98,24 @@ def build_split(s: SoftmaxShape, tiles: Tiles) -> Program:
     return Program(buffers(s) + parts, steps)
 
 
+def build_one_launch(s: SoftmaxShape, tiles: Tiles) -> Program:
+    """Returns the launch, with a word for the maximum and the sum of each part of a row."""
+    splits = splits_of(s, tiles)
+    words = Buffer("part_ml", WORKSPACE, (s.M, splits), "uint64", zeroed=True)
+    args = "x", "y", "part_ml", np.int32(s.N), np.int32(splits)
+    defines = {name: tiles[name] for name in ("BLOCK", "PER")}
+    step = launch(
+        "softmax/09_one_launch.cu",
+        (s.M * splits,),
+        tiles["BLOCK"],
+        args,
+        cpu.one_launch,
+        defines,
+        cpu_name="few_rows",
+    )
+    return Program((*buffers(s), words), (step,))
+
+
 def build_library(s: SoftmaxShape, tiles: Tiles) -> Program:
     return Program(buffers(s), (LibraryCall("torch_softmax", ("x", "y"), None, library.Softmax),))
 
@@ -148,6 +168,29 @@ def split_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
     splits = splits_of(s, tiles)
     yield from index_rules({"N": s.N}, 4 * (2 * tiles["BLOCK"] * tiles["LOADS"] + splits))
     yield from index_rules({tr("{formula} (grid.x)", formula="M*splits"): s.M * splits}, 0)
+
+
+def one_launch_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules on M, on N and on the registers: those of a thread, and those of all blocks, which run at the same
+    time on a GPU with SMS multiprocessors."""
+    block, per, splits = tiles["BLOCK"], tiles["PER"], splits_of(s, tiles)
+    yield from max_rules(tr("M (each row needs a block)"), s.M, tiles["BLOCKS"])
+    yield from max_rules(
+        tr("N + {floats} (a row in splits*BLOCK*PER registers)", floats=FLOATS_BEFORE),
+        s.N + FLOATS_BEFORE,
+        splits * block * per,
+    )
+    registers = per + OTHER_REGISTERS
+    if registers > REGISTERS // block:
+        yield too_many_registers(f"PER + {OTHER_REGISTERS}", registers, REGISTERS // block, block)
+    yield from max_rules(
+        tr(
+            "{formula} (registers of blocks that run at the same time)",
+            formula=f"M*splits*BLOCK*(PER + {OTHER_REGISTERS})",
+        ),
+        s.M * splits * block * registers,
+        SMS * REGISTERS,
+    )
 
 
 def library_rules(s: SoftmaxShape, tiles: Tiles) -> tuple[str, ...]:
@@ -262,8 +305,28 @@ RUNGS = (
         {"BLOCKS": 264, "BLOCK": 512},
         cpu_title=mark("parts of the rows, then merged"),
     ),
+    _rung(
+        "one-launch",
+        mark("many blocks, one launch"),
+        mark(
+            "Each block keeps a part of a row in registers. The blocks exchange maximum and sum through global memory "
+            "while they run, so x is read once."
+        ),
+        build_one_launch,
+        one_launch_rules,
+        {"BLOCKS": (528, 264, 132, 8, 4), "BLOCK": (256, 512, 1024, 128, 32), "PER": (32, 28, 16, 8, 4)},
+        {"BLOCKS": 4, "BLOCK": 32, "PER": 4},
+        {"BLOCKS": 8, "BLOCK": 32, "PER": 16},
+        {"BLOCKS": 132, "BLOCK": 1024},
+        {"BLOCKS": 264, "BLOCK": 512},
+        {"BLOCKS": 528, "BLOCK": 256, "PER": 28},
+        not_on_cpu=mark(
+            "a processor has no blocks that wait for each other; without them this is three passes, a few rows at a time "
+            "in the cache"
+        ),
+    ),
 )
-LONG = RUNGS[-2:]  # several blocks share a row
+LONG = RUNGS[-3:]  # several blocks share a row
 
 LIBRARY = Rung(
     name="softmax/library",

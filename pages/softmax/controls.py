@@ -43,6 +43,7 @@ REAL = SOFTMAX_PRESETS["softmax-large"].shape
 REAL_LONG = {
     "softmax/cluster": SOFTMAX_PRESETS["softmax-gpt2"].shape,
     "softmax/split": SOFTMAX_PRESETS["softmax-long"].shape,
+    "softmax/one-launch": SOFTMAX_PRESETS["softmax-long"].shape,
 }
 
 

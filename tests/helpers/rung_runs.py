@@ -127,9 +127,9 @@ def same_in_any_order(
 
 # -- kernels with one fault -------------------------------------------------------------------------
 def memory_of(program: Program, inputs: Arrays) -> Global:
-    """Returns the memory of a program's buffers; all except the inputs count as never written."""
+    """Returns the memory of a program's buffers; all except the inputs and a zeroed workspace count as never written."""
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role != INPUT}
-    return device_memory({**inputs, **zeros}, list(inputs))
+    return device_memory({**inputs, **zeros}, [*inputs, *(b.name for b in program.buffers if b.zeroed)])
 
 
 def relaunched(

@@ -91,6 +91,10 @@ TEMPLATES = IN_A_PASS | {
     "Then the threads of each block wait at its barrier."),
     "store_parts": mark("Warp 0 of each block merges the values of its warps. Thread 0 stores them as part_m and part_l in global memory. Parts: {0}. "
     "Block 0 stores m = {1} and l = {2}. The first launch ends."),
+    "store_words": mark("Warp 0 of each block merges the values of its warps. Thread 0 stores both as one word of 64 bits in global memory. Words: {0}. "
+    "Block 0 stores m = {1} and l = {2}. Its part of x stays in registers."),
+    "load_words": mark("Warp 0 of each block loads the words of all parts, again and again, until all of them are new. Words: {0}. Lane {1} has that of part {2}: m = {3} and l = {4}."),
+    "whole_words": mark("The lanes of warp 0 merge these values in five exchanges. All threads of its block read the result after a barrier: [m](filter) = {0} and [l](workspace) = {1} of the row."),
     "load_again": mark("Second launch, second read of [x](input). Each active thread loads up to four numbers at once. It merges the parts while the loads run."),
     "load_next": mark("Each active thread loads up to four numbers of [x](input) for loop iteration {0} of {1}."),
     "read_parts": mark("Each warp reads [m](filter) and [l](workspace) of all parts. Parts: {0}. Lane {1} reads those of part {2}: m = {3} and l = {4}."),
@@ -143,6 +147,12 @@ MARKS: dict[str, dict[str, str]] = {
         "own_exp": "values[i] = exp_of", "swap_ml": "all = over_warp(own)", "cluster_ml": "wait_for_cluster();",
         "fetch_ml": "load_from(warp / WARPS", "whole_ml": "all = over_warp(all)", "put_own": "store_four(y",
         "put_own_nan": "store_four(y",
+    },
+    "softmax/one-launch": {
+        "load_fours": "values[i] = load_four", "load_fours_rest": "values[i] = load_four", "own_max": "own.m = fmaxf(own.m",
+        "own_exp": "values[i] = exp_of", "swap_ml": "all = over_warp(own)", "block_ml": "__syncthreads();",
+        "store_words": "store_word(part_ml + split", "load_words": "running_of(wait_for(part_ml", "whole_words": "all = of_row;",
+        "put_own": "store_four(y", "put_own_nan": "store_four(y",
     },
     "softmax/split": {
         "part_fours": "values[i] = load_four", "swap_ml": "all = over_warp(own)", "block_ml": "__syncthreads();",

@@ -1,5 +1,6 @@
 # ruff: noqa: E741  # l is the name of the paper
-"""The steps of one row in several blocks: in a cluster that exchanges m and l, or in parts over two launches.
+"""The steps of one row in several blocks: in a cluster that exchanges m and l, in parts over two launches, or in one
+launch whose blocks exchange m and l through global memory.
 
 Threads of all blocks are numbered through. A tensor of registers belongs to one block: m_1 is m of block 1. One of shared
 memory has a row for each block. The values are computed here as in the kernels, in float32, thread by thread.
@@ -18,7 +19,11 @@ from visuals.softmax.rows import RowSteps, State, Step, empty, example, merge, p
 FOUR = 4  # floats of a load
 FUNCTIONS = {"ld": "load_four(", "st": "store_four("}  # that load x and store y
 # By rung: the tile size that is the number of blocks of a row, if x has no other.
-BLOCKS: Mapping[str, str] = {"softmax/cluster": "CLUSTER", "softmax/split": "BLOCKS"}
+BLOCKS: Mapping[str, str] = {
+    "softmax/cluster": "CLUSTER",
+    "softmax/split": "BLOCKS",
+    "softmax/one-launch": "BLOCKS",
+}
 Writes = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
@@ -67,20 +72,27 @@ class PartSteps(RowSteps):
         return Fours(cols[inside], np.repeat(thread, FOUR)[inside.ravel()], place[inside])
 
     # -- tensors of one block ----------------------------------------------------------------------------
-    def by_block(self, name: str, row: int, values: np.ndarray) -> Writes:
-        """Returns the writes of one value per thread into row `row` of each block's tensor."""
-        cells = row * self.block + np.arange(self.block)
-        return {f"{name}_{b}": (cells, of) for b, of in enumerate(values.reshape(self.blocks, -1))}
+    def by_block(self, name: str, row: int, values: np.ndarray, threads: int = 0) -> Writes:
+        """Returns the writes of one value per thread into row `row` of each block's tensor, of the first `threads` of a
+        block or of all."""
+        cells = row * self.block + np.arange(threads or self.block)
+        return {
+            f"{name}_{b}": (cells, of[: len(cells)]) for b, of in enumerate(values.reshape(self.blocks, -1))
+        }
 
-    def state_writes(self, row: int, state: State) -> Writes:
-        return {t: w for name, values in state.items() for t, w in self.by_block(name, row, values).items()}
+    def state_writes(self, row: int, state: State, threads: int = 0) -> Writes:
+        return {
+            t: w
+            for name, values in state.items()
+            for t, w in self.by_block(name, row, values, threads).items()
+        }
 
     def of_warps(self) -> dict[str, np.ndarray]:
         """Returns the cells of shared memory in which the m and l of all warps are: a row for each block."""
         warps = np.arange(self.threads // LANES)
         return {"warp_m": warps, "warp_l": warps}
 
-    # -- steps that both rungs have --------------------------------------------------------------------------
+    # -- steps that several rungs have --------------------------------------------------------------------------
     def exchanges(self, state: State) -> Generator[Step, None, State]:
         """Yields the five exchanges of the lanes of each warp, in rows 1 to 5 of m and l. Returns the state."""
         every, now = np.arange(self.threads), totals(state)
@@ -99,6 +111,18 @@ class PartSteps(RowSteps):
         writes = {f"warp_{name}": (np.arange(len(heads)), values) for name, values in of_warp.items()}
         yield Step(kind, (self.blocks, len(heads)), heads, {}, writes, **totals(of_warp))
         return of_warp
+
+    def stored_by_blocks(self, kind: str, of_warp: State) -> Generator[Step, None, State]:
+        """Yields the step in which thread 0 of each block stores m and l of its warps together. Returns them, one a block."""
+        warps = self.block // LANES
+        parts = empty(self.blocks, "ml")
+        for warp in range(warps):
+            parts = merge(parts, part(of_warp, np.arange(warp, len(of_warp["m"]), warps)))
+        every_part = np.arange(self.blocks)
+        writes = {f"part_{name}": (every_part, values) for name, values in parts.items()}
+        args = (self.blocks, float(parts["m"][0]), float(parts["l"][0]))
+        yield Step(kind, args, every_part * self.block, self.of_warps(), writes, **totals(parts))
+        return parts
 
     def spread(self, parts: State, lanes: np.ndarray) -> State:
         """Returns what each lane of these threads merges of the parts: lane k has part k, k + 32 and so on. The other
@@ -129,8 +153,55 @@ class PartSteps(RowSteps):
 
 
 def cluster(w: PartSteps) -> Iterator[Step]:
-    """Yields the steps of softmax/cluster. values [4 turns, threads of a block], of each block: its part of the row, -inf
-    past its end; later its exponentials."""
+    """Yields the steps of softmax/cluster."""
+    every = np.arange(w.threads)
+    v, own = yield from _exponentials(w)
+    state = yield from w.exchanges(own)
+    parts = yield from w.stored_by_warps("cluster_ml", state)
+    now = totals(parts)
+    state = w.spread(parts, every)
+    row = len(BITS) + 1
+    k = int(np.argmax(parts["m"]))
+    block, warp = divmod(k, w.block // LANES)
+    args = (k % LANES, warp, block, float(parts["m"][k]), float(parts["l"][k]))
+    yield Step("fetch_ml", args, every, w.of_warps(), w.state_writes(row, state), **now)
+    reads = {name: cells for name, (cells, _) in w.state_writes(row, state).items()}
+    state = w.merged(state, every)
+    args = (float(state["m"][0]), float(state["l"][0]))
+    yield Step("whole_ml", args, every, reads, w.state_writes(row + 1, state), m=args[0], l=args[1])
+    yield from _stored(w, v, _factor(own, state), args)
+
+
+def one_launch(w: PartSteps) -> Iterator[Step]:
+    """Yields the steps of softmax/one-launch."""
+    every = np.arange(w.threads)
+    v, own = yield from _exponentials(w)
+    state = yield from w.exchanges(own)
+    of_warp = yield from w.stored_by_warps("block_ml", state)
+    parts = yield from w.stored_by_blocks("store_words", of_warp)
+    row, first_warps = len(BITS) + 1, every[every % w.block < LANES]
+    state = w.spread(parts, every)
+    k = int(np.argmax(parts["m"]))
+    args = (w.blocks, k % LANES, k, float(parts["m"][k]), float(parts["l"][k]))
+    stored = {f"part_{name}": np.arange(w.blocks) for name in parts}
+    writes = w.state_writes(row, state, LANES)
+    yield Step("load_words", args, first_warps, stored, writes, **totals(parts))
+    reads = {name: cells for name, (cells, _) in writes.items()}
+    state = w.merged(state, every)
+    args = (float(state["m"][0]), float(state["l"][0]))
+    yield Step("whole_words", args, every, reads, w.state_writes(row + 1, state), m=args[0], l=args[1])
+    yield from _stored(w, v, _factor(own, state), args)
+
+
+def _factor(own: State, of_row: State) -> np.ndarray:
+    """Returns the factor of each thread's exponentials, float32 [threads]."""
+    m = of_row["m"]
+    return np.exp(own["m"] - np.where(m == -np.inf, np.float32(0), m)) / of_row["l"]
+
+
+def _exponentials(w: PartSteps) -> Generator[Step, None, tuple[np.ndarray, State]]:
+    """Yields the loads of a row and the exponentials of each thread's numbers. Returns (values, m and l of each thread).
+    values [4 turns, threads of a block], of each block: its part of the row, -inf past its end; later its exponentials."""
     every = np.arange(w.threads)
     v = yield from _loaded(w)
     own = {"m": np.fmax.reduce(v, axis=0)}
@@ -144,22 +215,7 @@ def cluster(w: PartSteps) -> Iterator[Step]:
     writes = _value_writes(w, 0, v) | w.by_block("l", 0, own["l"])
     args = (*w.place(k), float(own["m"][k]), float(v[0, k]), float(own["l"][k]))
     yield Step("own_exp", args, every, rows, writes, **totals(own))
-    state = yield from w.exchanges(own)
-    parts = yield from w.stored_by_warps("cluster_ml", state)
-    now = totals(parts)
-    state = w.spread(parts, every)
-    row = len(BITS) + 1
-    k = int(np.argmax(parts["m"]))
-    block, warp = divmod(k, w.block // LANES)
-    args = (k % LANES, warp, block, float(parts["m"][k]), float(parts["l"][k]))
-    yield Step("fetch_ml", args, every, w.of_warps(), w.state_writes(row, state), **now)
-    reads = {name: cells for name, (cells, _) in w.state_writes(row, state).items()}
-    state = w.merged(state, every)
-    m, l = state["m"], state["l"]
-    args = (float(m[0]), float(l[0]))
-    yield Step("whole_ml", args, every, reads, w.state_writes(row + 1, state), m=args[0], l=args[1])
-    factor = np.exp(own["m"] - np.where(m == -np.inf, np.float32(0), m)) / l
-    yield from _stored(w, v, factor, args)
+    return v, own
 
 
 def _value_writes(w: PartSteps, row: int, v: np.ndarray) -> Writes:
@@ -203,14 +259,8 @@ def split(w: PartSteps) -> Iterator[Step]:
     state = yield from _running(w)
     state = yield from w.exchanges(state)
     of_warp = yield from w.stored_by_warps("block_ml", state)
-    row, warps = len(BITS) + 1, w.block // LANES
-    parts = empty(w.blocks, "ml")
-    for warp in range(warps):
-        parts = merge(parts, part(of_warp, np.arange(warp, len(of_warp["m"]), warps)))
-    now, every_part = totals(parts), np.arange(w.blocks)
-    writes = {f"part_{name}": (every_part, values) for name, values in parts.items()}
-    args = (w.blocks, float(parts["m"][0]), float(parts["l"][0]))
-    yield Step("store_parts", args, every_part * w.block, w.of_warps(), writes, **now)
+    parts = yield from w.stored_by_blocks("store_parts", of_warp)
+    row, now = len(BITS) + 1, totals(parts)
 
     f = w.fours(0)
     yield Step("load_again", (), f.active, {"x": f.cols}, {}, **now)
@@ -218,7 +268,7 @@ def split(w: PartSteps) -> Iterator[Step]:
     state = w.spread(parts, every)
     k = int(np.argmax(parts["m"]))
     args = (w.blocks, k % LANES, k, float(parts["m"][k]), float(parts["l"][k]))
-    stored = {f"part_{name}": every_part for name in parts}
+    stored = {f"part_{name}": np.arange(w.blocks) for name in parts}
     yield Step("read_parts", args, every, stored, w.state_writes(row, state), **now)
     reads = {name: cells for name, (cells, _) in w.state_writes(row, state).items()}
     state = w.merged(state, every)

@@ -18,7 +18,7 @@ from kernels.engines import emulator
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
 from kernels.ladders import find
-from kernels.model.program import Launch, RuleError
+from kernels.model.program import Launch, RuleError, buffer_of
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.requests import BITS, LANES
 from visuals.softmax import long_rows
@@ -36,7 +36,7 @@ class RunResult:
     def moved(self, op: str) -> int:
         """Returns the bytes of x that threads load ("ld"), or the bytes of y that they store ("st"). Of a rung that also moves
         parts of rows, only the lines that call the functions for rows are counted."""
-        if len(self.launches) == 1:
+        if all({"x", "y"}.issuperset(filter(buffer_of, launch.args)) for launch in self.launches):
             return self.counters.total[f"bytes_{op}"]
         text = {name.rpartition("/")[2]: sources.text(name).splitlines() for name in self._files}
         return sum(
@@ -150,7 +150,16 @@ def _reduce_block(w: RowSteps, state: State, **known: float) -> Generator[Step, 
 
 STEP_FUNCTIONS: dict[str, Callable[..., Iterator[Step]]] = {
     f.__name__.replace("_", "-"): f
-    for f in (unsafe, three_pass, online, warp_shuffle, registers, long_rows.cluster, long_rows.split)
+    for f in (
+        unsafe,
+        three_pass,
+        online,
+        warp_shuffle,
+        registers,
+        long_rows.cluster,
+        long_rows.split,
+        long_rows.one_launch,
+    )
 }
 
 

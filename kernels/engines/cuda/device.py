@@ -107,6 +107,11 @@ def poison(array, stream) -> None:
     array.data.memset_async(0x80 if values.is_whole(array.dtype) else 0xFF, array.nbytes, stream)
 
 
+def clear(array, stream) -> None:
+    """Fill an array with zeros."""
+    array.data.memset_async(0, array.nbytes, stream)
+
+
 def smi(*fields: str) -> list[Any]:
     """Returns what nvidia-smi reports about the GPU in use, integers as int. A field that it does not know is None; all
     are None if it is missing or does not answer."""

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from kernels import sources
 from kernels.engines.cuda import tensor_maps
 from kernels.engines.cuda.compile import compile_kernel
-from kernels.engines.cuda.device import own_stream, poison, refused_when_full
+from kernels.engines.cuda.device import clear, own_stream, poison, refused_when_full
 from kernels.engines.cuda.memory_hook import memory_hook
 from kernels.engines.cuda.replay import Replay
 from kernels.engines.protocol import ALLOCATED, Allocated
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Launch, Program, Step, refuse_steps
+from kernels.model.program import (
+    INPUT,
+    OUTPUT,
+    WORKSPACE,
+    Arg,
+    Launch,
+    Program,
+    RefusedError,
+    Step,
+    refuse_steps,
+)
 from kernels.model.result import Memory
 from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.model.tensor_map import TensorMap
@@ -38,6 +50,9 @@ class Session:
                     if i == 0:
                         self._hook.stage(at, role)
                     self.arrays[b.name] = cupy.empty(b.shape, stored(b.dtype))
+        for b in program.of_role(WORKSPACE):
+            if b.zeroed:
+                clear(self.arrays[b.name], self.stream)
         self.arrays |= {view.name: view.cut(self.arrays[view.of]) for view in program.views}
         self._allocations = len(self._hook.timeline)
         self._in_place = {b.name: inputs[b.name] for b in program.in_place}
@@ -100,7 +115,8 @@ class Session:
 
     def verify_run(self) -> np.ndarray:
         for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
-            poison(self.arrays[b.name], self.stream)
+            if not b.zeroed:
+                poison(self.arrays[b.name], self.stream)
         self._set(self._in_place)
         del self._hook.timeline[self._allocations :]
         with refused_when_full(), self.stream, self._accounted():
@@ -150,8 +166,25 @@ def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
         kernel = compile_kernel(step.source, step.entry, step.defines)
         if step.shared > MAX_STATIC_SHARED:  # more needs this attribute
             kernel.max_dynamic_shared_size_bytes = step.shared
+        if sources.needs_whole_grid(step.source):
+            refuse_partial_grid(kernel, step)
         return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
     return step.bind(*args)
+
+
+def refuse_partial_grid(kernel: Any, step: Launch) -> None:
+    """Raises RefusedError if the GPU cannot run all blocks of a launch at the same time."""
+    import cupy
+
+    of_sm = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+        kernel.kernel.ptr, math.prod(step.block), step.shared
+    )
+    limit = of_sm * cupy.cuda.Device().attributes["MultiProcessorCount"]
+    if math.prod(step.grid) > limit:
+        raise RefusedError(
+            f"the blocks of {step.entry} wait for each other: this GPU runs {limit:,} of them at the same time, "
+            f"the grid has {math.prod(step.grid):,}; take fewer blocks"
+        )
 
 
 def argument(a: Arg, arrays: Mapping[str, Any]) -> Any:
@@ -186,7 +219,7 @@ def allocate_by_need(
                     arrays.pop(name, None)
                 elif first == n:
                     arrays[name] = cupy.empty(buffers[name].shape, stored(buffers[name].dtype))
-                    poison(arrays[name], stream)
+                    (clear if buffers[name].zeroed else poison)(arrays[name], stream)
             sizes = {name: array.data.mem.size for name, array in arrays.items()}
             call = call_of(step, arrays | {v.name: v.cut(arrays[v.of]) for v in views if v.of in arrays})
             call()

@@ -51,10 +51,11 @@ class Session:
     def __init__(self, program: Program, inputs: dict[str, np.ndarray], options: Options):
         self.program, self.options = program, options
         arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
+        arrays |= {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(WORKSPACE) if b.zeroed}
         empty = {
             b.name: np.full(b.shape, values.poison(b.dtype), b.dtype)
             for b in program.buffers
-            if b.role in (OUTPUT, WORKSPACE)
+            if b.role in (OUTPUT, WORKSPACE) and not b.zeroed
         }
         self.memory = device_memory(arrays | empty, list(arrays))
         for view in program.views:

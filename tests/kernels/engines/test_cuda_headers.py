@@ -77,7 +77,7 @@ class Module:
 
     received_options: ClassVar[list[tuple[str, ...]]] = []
 
-    def __init__(self, code: str, options: tuple[str, ...]):
+    def __init__(self, code: str, options: tuple[str, ...], enable_cooperative_groups: bool = False):
         self.code, self.options = code, options
         self.received_options.append(options)
 

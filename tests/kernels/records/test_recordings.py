@@ -41,7 +41,7 @@ NOT_YET_RUNGS = {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster register-pipeline"
         " grouped-order transposed-ring tf32x3",
         "attention-backward": "flash-wgmma",
-        "softmax": "cluster split",
+        "softmax": "cluster split one-launch",
         "global-avg-pool": "tile streaming",
         "relu": "one-float4",
         "relu-backward": "one-float4",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.engines import cuda
 from kernels.machine.timing import Budget
+from kernels.model.program import RefusedError
 from kernels.model.verify import agrees, relative_error
 from kernels.records import availability
 from kernels.runner import VerificationError, run, seeded_inputs
@@ -86,6 +89,30 @@ def test_every_preset(key):
     for rung in softmax_ladder.RUNGS:
         if availability.runs(rung, shape, rung.default_tiles):
             assert run_and_verify(rung, shape) < 2e-5, rung.name
+
+
+def test_blocks_exchange_their_words_in_run_after_run():
+    """Every launch takes the words of this launch, also after x has changed."""
+    rung, shape = RUNGS["softmax/one-launch"], SoftmaxShape(4, 2**20)
+    program = rung.build(shape, rung.default_tiles)
+    session = cuda.open(program, seeded_inputs(program.of_role("input")))
+    for seed in range(3):
+        x = (9 * np.random.default_rng(seed).standard_normal((shape.M, shape.N))).astype(np.float32)
+        session.put({"x": x})
+        with session.stream:
+            for _ in range(101):
+                session.run()
+        ref, scale = softmax_ladder.reference(shape, x)
+        assert agrees(np.array(session.verify_run()), ref, scale, rung.tolerance)
+    session.close()
+
+
+def test_more_blocks_than_run_at_once_are_refused():
+    rung, shape = RUNGS["softmax/one-launch"], SoftmaxShape(4, 2**20)
+    program = rung.build(shape, rung.default_tiles)
+    large = replace(program, steps=(replace(program.steps[0], grid=(2**20, 1, 1)),))
+    with pytest.raises(RefusedError, match="the blocks of one_launch wait for each other"):
+        cuda.open(large, seeded_inputs(program.of_role("input")))
 
 
 def test_no_kernel_spills():

@@ -34,6 +34,7 @@ UNSAFE = RUNGS["softmax/unsafe"]
 FEW = {
     "softmax/cluster": ({"BLOCK": 32, "PER": 8}, {"CLUSTER": 8, "BLOCK": 32, "PER": 16}),
     "softmax/split": ({"BLOCKS": 8, "BLOCK": 32, "LOADS": 1}, {"BLOCKS": 8, "BLOCK": 32, "LOADS": 2}),
+    "softmax/one-launch": ({"BLOCKS": 8, "BLOCK": 32, "PER": 16}, {"BLOCKS": 8, "BLOCK": 128, "PER": 16}),
 }
 MAX_THREADS = 2**13  # of a grid, at random tile sizes
 extents = st.one_of(st.integers(1, 9), st.integers(1, 70))
@@ -189,7 +190,7 @@ def test_run_verifies_the_unsafe_kernel(engine):
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     tiles = {"BLOCK": 128} if "BLOCK" in RUNGS[name].tiles else {"WARPS": 4}
-    tiles |= {"BLOCKS": 132, "BLOCK": 32} if name == "softmax/split" else {}
+    tiles |= {"BLOCKS": 132, "BLOCK": 32} if "BLOCKS" in RUNGS[name].tiles else {}
     rung_runs.same_in_any_order(
         lambda options: rung_runs.verified_output(
             emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options
@@ -214,6 +215,11 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "columns of the next row": ("cluster", "if (col >= 0 && col + 4 <= N) return", "if (col >= 0 && col + 3 <= N) return"),
     "columns of the row before": ("cluster", "four[j] = col + j >= 0 && ", "four[j] = "),
     "the own maximum not taken off": ("cluster", "__expf(own.m - finite(all.m))", "1.0f"),
+    "the barrier before the words": ("one-launch", "  __syncthreads();\n  if (thread < 32) {", "  if (thread < 32) {"),
+    "the barrier after the words": ("one-launch", "  __syncthreads();\n  all = of_row;", "  all = of_row;"),
+    "only 32 words merged": ("one-launch", "i < splits; i += 32", "i < splits && i < 32; i += 32"),
+    "words of another row": ("one-launch", "part_ml += (size_t)row * splits;", ""),
+    "the sign kept in l": ("one-launch", "(unsigned)(word >> 32) & ~SIGN;", "(unsigned)(word >> 32);"),
 }  # fmt: skip
 SPLIT_FAULTS = {  # what is wrong: (the launch, BLOCKS, original code, faulty code)
     "a part's last turn": (0, 4, "first < part.end;", "first + 4 * BLOCK * LOADS < part.end;"),
@@ -233,7 +239,9 @@ def test_fault_in_the_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault."""
     which, right, wrong = FAULTS[fault]
     rung, shape = RUNGS[f"softmax/{which}"], SoftmaxShape(2, 303)
-    program = rung.build(shape, rung.check(shape, {"BLOCK": 128} if "BLOCK" in rung.tiles else None))
+    tiles = {"BLOCK": 128} if "BLOCK" in rung.tiles else {}
+    tiles |= {"BLOCKS": 132, "PER": 4} if "BLOCKS" in rung.tiles else {}
+    program = rung.build(shape, rung.check(shape, tiles))
     inputs = seeded_inputs(program.of_role("input"))
     inputs["x"][1, :130] = -np.inf if "-infinity" in fault else inputs["x"][1, :130]
     rung_runs.assert_fault_is_detected(rung, shape, program, inputs, right, wrong)
@@ -249,6 +257,20 @@ def test_fault_in_a_launch_is_detected(fault):
     inputs = seeded_inputs(program.of_role("input"))
     inputs["x"][1] += np.linspace(0, 50, shape.N, dtype=np.float32)
     rung_runs.assert_fault_in_launch_is_detected(rung, shape, program, inputs, nth, right, wrong)
+
+
+def test_each_launch_stores_the_other_sign():
+    """A word with the sign of the launch before is never taken for a new one. The results stay right, also of other x."""
+    rung, shape = RUNGS["softmax/one-launch"], SoftmaxShape(2, 303)
+    program = rung.build(shape, rung.check(shape, {"BLOCKS": 8, "BLOCK": 32, "PER": 4}))
+    memory = rung_runs.memory_of(program, seeded_inputs(program.of_role("input")))
+    for n in range(4):
+        x = np.random.default_rng(n).standard_normal((2, 303)).astype(np.float32)
+        memory.write("x", x)
+        rung_runs.relaunched(program.steps[0], str, memory)
+        assert (memory.array("part_ml") >> 63 == (n + 1) % 2).all()
+        ref, scale = softmax_ladder.reference(shape, x)
+        assert agrees(memory.array("y"), ref, scale, rung.tolerance)
 
 
 # -- rules, cost, bytes ----------------------------------------------------------------------------------
@@ -280,6 +302,19 @@ RULES = [
         SoftmaxShape(4, 2**20),
         {},
         r"N \+ 3 \(a row in CLUSTER\*BLOCK\*PER registers\) <= 57344, got 1048579",
+    ),
+    ("softmax/one-launch", SoftmaxShape(529, 8), {}, r"M \(each row needs a block\) <= 528, got 529"),
+    (
+        "softmax/one-launch",
+        SoftmaxShape(3, 2**20),
+        {"BLOCK": 128},
+        r"N \+ 3 \(a row in splits\*BLOCK\*PER registers\) <= 720896, got 1048579",
+    ),
+    (
+        "softmax/one-launch",
+        SoftmaxShape(4, 8),
+        {"BLOCK": 512},
+        r"M\*splits\*BLOCK\*\(PER \+ 32\) \(registers of blocks that run at the same time\) <= 8650752, got 17301504",
     ),
     (
         "softmax/cluster",
@@ -322,7 +357,12 @@ def test_predicted_bytes_equal_counted_bytes(name, shape):
     session.verify_run()
     total, cost = session.counters.total, rung.cost(shape, program)
     parts = program.nbytes("workspace")  # of a row in many blocks: each is written once
-    assert cost.workspace_bytes == parts and bool(parts) == (name == "softmax/split")
+    assert cost.workspace_bytes == parts and bool(parts) == ("BLOCKS" in rung.tiles)
+    if name == "softmax/one-launch":  # each block loads the words of its row, once or more often
+        assert total["bytes_st"] == 4 * shape.elements + parts
+        words = total["bytes_ld"] - 4 * shape.elements
+        assert words >= softmax_ladder.splits_of(shape, program_tiles) * parts and words % 8 == 0
+        return
     if parts:  # and each warp of the second launch reads all parts of its row
         parts_read = softmax_ladder.splits_of(shape, program_tiles) * program.steps[1].block[0] // 32 * parts
     else:
@@ -343,6 +383,7 @@ def test_one_read_and_one_write_is_the_minimum():
         "softmax/registers": 1,
         "softmax/cluster": 1,
         "softmax/split": 1.5,
+        "softmax/one-launch": 1,
     }
     assert costs["softmax/registers"].flops == shape.flops
 

@@ -78,7 +78,7 @@ def test_every_kind_of_logits_runs_on_every_rung(name):
     assert len(stages(at)) == 1 and "kt-note" not in html
     row = html[html.index("This row in every kernel") :]
     row = row[: row.index("</table>")]  # a table of changed lines follows
-    assert row.count("right, error") == (6 if name in (inputs.LARGE, inputs.OWN_NUMBERS) else 7)
+    assert row.count("right, error") == (7 if name in (inputs.LARGE, inputs.OWN_NUMBERS) else 8)
     assert ("<b>NaN in " in row) == (name in (inputs.LARGE, inputs.OWN_NUMBERS))
     assert row.count("<td>3</td>") == 1 and row.count("<td>2</td>") == 4 and ", predicted" not in row
 
@@ -155,5 +155,5 @@ def test_missing_compiler_is_reported_and_precompiled_tiles_still_run(monkeypatc
     at = open_at(rung="registers", N=100, BLOCK=128, PER=32)
     html = texts(at)
     assert "05_registers.cu with BLOCK=128, PER=32 is not among the compiled kernels" in html
-    assert not stages(at) and html.count("right, error") == 6
+    assert not stages(at) and html.count("right, error") == 7
     assert len(stages(open_at(rung="registers", N=100, BLOCK=32, PER=4))) == 1

@@ -33,6 +33,7 @@ SMALL = {
     "softmax/registers": {"BLOCK": 128, "PER": 4},
     "softmax/cluster": {"CLUSTER": 2, "BLOCK": 32, "PER": 4},
     "softmax/split": {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1},
+    "softmax/one-launch": {"BLOCKS": 4, "BLOCK": 32, "PER": 4},
 }
 ONE_BLOCK = [rung for rung in SMALL if rung not in long_rows.BLOCKS]
 LOGITS = [name for name in softmax_inputs.LOGITS if name != softmax_inputs.OWN_NUMBERS]
@@ -75,7 +76,7 @@ def test_last_step_equals_the_kernels_output(rung, x):
     result = plan.run_rung(rung, tuple(SMALL[rung].items()), x.tobytes())
     assert readings["bytes of x read"][-1] == result.moved("ld") <= session.counters.total["bytes_ld"]
     assert readings["bytes of y written"][-1] == result.moved("st") <= session.counters.total["bytes_st"]
-    if rung != "softmax/split":  # it also moves parts
+    if rung not in ("softmax/split", "softmax/one-launch"):  # they also move parts
         assert result.moved("ld") == session.counters.total["bytes_ld"]
     assert readings["passes over x"][-1] == softmax_ladder.reads(rung)
 
@@ -169,7 +170,7 @@ def test_m_and_l_so_far_are_those_of_the_row_once_it_is_read(rung, n):
     readings = {r.label: r.values for r in scene.readings}
     m, l = merged(x)  # noqa: E741
     read = np.flatnonzero(readings["bytes of x read"] >= x.nbytes)
-    first = read[0] + (2 if rung == "softmax/cluster" else 0)  # maxima, then exponentials
+    first = read[0] + (0 if rung == "softmax/split" else 2)  # maxima, then exponentials
     np.testing.assert_array_equal(readings["m so far"][first:], np.float32(m))
     np.testing.assert_allclose(readings["l so far"][first:], l, rtol=1e-5)
 
@@ -292,7 +293,8 @@ def test_every_preset_has_a_scene_or_breaks_a_rule(rung, key):
     scene, instead = softmax_address.scene(rung_settings, softmax_address.row(shape, softmax_inputs.SMALL))
     assert not instead
     if rung_settings.broken:
-        assert scene is None and ("registers" in rung.name or "cluster" in rung.name) and shape.N > 8192
+        too_long = ("registers" in rung.name or "cluster" in rung.name) and shape.N > 8192
+        assert scene is None and (too_long or (rung.name == "softmax/one-launch" and shape.M > 528))
         return
     assert scene.tensor("x").size == min(shape.N, MAX_COLUMNS)
     assert ("its first" in scene.tensor("x").note) == (shape.N > MAX_COLUMNS)
@@ -426,7 +428,7 @@ def test_the_sentence_on_a_row_fits_its_largest_number(largest, says):
 def test_the_number_of_right_kernels_is_told():
     x = softmax_inputs.row(softmax_inputs.LARGE, 40)
     outcomes = softmax_story.outcomes(x, SMALL)
-    assert softmax_story.outcomes_sentence(outcomes) == "6 of 7 kernels give the right result for this row."
+    assert softmax_story.outcomes_sentence(outcomes) == "7 of 8 kernels give the right result for this row."
     assert softmax_story.outcomes_sentence(outcomes[1:]).startswith("All kernels give the right result")
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
 from kernels.engines.cuda import device as cuda_device
 from kernels.engines.cuda import probes as cuda_probes
+from kernels.engines.cuda import session
 from kernels.engines.cuda import timing as cuda_timing
 from kernels.jobs.job import JobError, Request
 from kernels.jobs.worker import Worker
@@ -28,6 +30,7 @@ from kernels.machine.timing import Budget
 from kernels.model.program import RefusedError, RuleError, UnsupportedError
 from kernels.records import availability
 from kernels.runner import compare
+from kernels.softmax.shape import SoftmaxShape
 from tests.children.acts import stand_in
 from tests.children.driver import H200, Driver
 
@@ -126,6 +129,43 @@ def test_sweep_skips_rungs_this_machine_cannot_run(monkeypatch, tmp_path):
     left_out = [step.note for step in steps if old in step.note]
     assert any(text.startswith(f"left out conv/im2col-gemm {TOY}: ") for text in left_out)
     assert steps[-1].done == steps[-1].total and list(tmp_path.iterdir()) == [out]
+
+
+# -- kernels whose blocks wait for each other --------------------------------------------------------------
+def one_launch(blocks: int):
+    """Returns (compiled kernel, launch) of a rung whose blocks wait for each other, with so many blocks."""
+    rung = find("softmax/one-launch")
+    (step,) = rung.build(SoftmaxShape(1, 8), rung.default_tiles).steps
+    kernel = types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=7))
+    return kernel, replace(step, grid=(blocks, 1, 1))
+
+
+def test_a_grid_whose_blocks_cannot_all_run_at_once_is_refused(monkeypatch):
+    queries = []
+    driver = types.SimpleNamespace(
+        occupancyMaxActiveBlocksPerMultiprocessor=lambda *query: queries.append(query) or 4
+    )
+    device = types.SimpleNamespace(attributes={"MultiProcessorCount": 10})
+    cuda_module = types.SimpleNamespace(driver=driver, Device=lambda: device)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda_module))
+    session.refuse_partial_grid(*one_launch(40))
+    with pytest.raises(RefusedError, match="this GPU runs 40 of them at the same time, the grid has 41"):
+        session.refuse_partial_grid(*one_launch(41))
+    assert queries == [(7, 256, 0)] * 2
+
+
+def test_only_kernels_whose_blocks_wait_for_others_are_cooperative(monkeypatch):
+    made = []
+
+    def module(**options):
+        made.append(options["enable_cooperative_groups"])
+        return types.SimpleNamespace(get_function=lambda entry: entry)
+
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(RawModule=module))
+    monkeypatch.setattr(wheels, "missing", lambda library: "")
+    for source in ("gemm/02_naive.cu", "softmax/09_one_launch.cu", "softmax/06_cluster.cu"):
+        cuda.compile_kernel.__wrapped__(source, "kernel", ())
+    assert made == [False, True, False]
 
 
 # -- a child whose CuPy does not work ------------------------------------------------------------------
