@@ -39,8 +39,8 @@ NOT_YET = {"gelu-backward"}
 NOT_YET_RUNGS = {
     f"{ladder}/{name}"
     for ladder, names in {
-        "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster register-pipeline"
-        " grouped-order transposed-ring tf32x3",
+        "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster wgmma-turns"
+        " register-pipeline grouped-order transposed-ring tf32x3",
         "attention-backward": "flash-wgmma",
         "softmax": "cluster split",
         "global-avg-pool": "tile streaming",
