@@ -53,6 +53,11 @@ def stored_bytes(tiles: Tiles) -> int:
     return ring_bytes(tiles) + 2 * 2 * 4 * BOX_ROWS * BOX_COLS
 
 
+def turns_bytes(tiles: Tiles) -> int:
+    """Returns the bytes of the ring, of two boxes of C for each of two consumers, and of a barrier of each for its turn."""
+    return stored_bytes(tiles) + 2 * BARRIER
+
+
 def one_stage_bytes(tiles: Tiles) -> int:
     return 2 * BK * (tiles["BM"] + tiles["BN"]) + BARRIER
 
@@ -106,6 +111,12 @@ def build_cluster(s: GemmShape, tiles: Tiles) -> Program:
     return _launch(s, "18_wgmma_cluster.cu", (blocks,), 3 * WARPGROUP, tiles, stored_bytes(tiles), map_c(s))
 
 
+def build_turns(s: GemmShape, tiles: Tiles) -> Program:
+    across, down = _grid(s, tiles)
+    blocks = min(across * down, tiles["BLOCKS"])
+    return _launch(s, "19_wgmma_turns.cu", (blocks,), 3 * WARPGROUP, tiles, turns_bytes(tiles), map_c(s))
+
+
 # -- rules ----------------------------------------------------------------------------------------------
 def rules(formula: str, shared: Callable[[Tiles], int], consumers: int = 0):
     """Returns the rules of a rung. `shared`: its bytes of shared memory, by the `formula`; `consumers`: warpgroups that
@@ -136,6 +147,9 @@ NO_WGMMA = mark("NumPy has no tensor cores; without them this is a blocked produ
 TALL = {"BM": (256, 128), "BN": (128, 256, 64), "STAGES": (4, 3)}
 PERSISTENT = {
     "BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
+}  # fmt: skip
+TURNS = {
+    "BM": (128, 64), "BN": (128, 64, 256), "STAGES": (6, 4, 8), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
 }  # fmt: skip
 PAIRED = PERSISTENT | {"BN": (256, 128)}  # each block of a cluster loads half of the boxes of 64 columns
 
@@ -204,5 +218,14 @@ RUNGS: tuple[Rung, ...] = (
         build_cluster,
         rules(f"{RING} + 32768", stored_bytes, 2),
         PAIRED,
+    ),
+    _rung(
+        "wgmma-turns",
+        mark("consumers take turns"),
+        mark("Each consumer has a tile of its own. One multiplies while the other one stores."),
+        build_turns,
+        rules(f"{RING} + 32784", turns_bytes, 1),
+        TURNS,
+        {"BM": 64},
     ),
 )

@@ -19,6 +19,34 @@ def _layer(key: str, label: str, M: int, N: int, K: int, source: str) -> Preset:
     return Preset(key, label, GemmShape(M, N, K, beta=1.0), source)
 
 
+def _gpt2(dtype: str) -> tuple[Preset, ...]:
+    """Returns the three products of GPT-2 small, whose width is 768, for 1,024 tokens, as `_layer` does."""
+    is_fp32 = dtype == "fp32"
+    return tuple(
+        Preset(
+            f"gpt2-{key}" + ("" if is_fp32 else f"-{dtype}"),
+            label if is_fp32 else label_16_bits,
+            GemmShape(1024, N, K, beta=1.0, dtype=dtype),
+            source,
+            {"dtype": dtype.upper()},
+        )
+        for key, label, label_16_bits, N, K, source in (
+            (
+                "qkv", mark("GPT-2 QKV"), mark("GPT-2 QKV {dtype}"), 2304, 768,
+                mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: queries, keys and values in one product"),
+            ),
+            (
+                "mlp-up", mark("GPT-2 MLP up"), mark("GPT-2 MLP up {dtype}"), 3072, 768,
+                mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: the first product of the MLP"),
+            ),
+            (
+                "mlp-down", mark("GPT-2 MLP down"), mark("GPT-2 MLP down {dtype}"), 768, 3072,
+                mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: the second product of the MLP"),
+            ),
+        )
+    )  # fmt: skip
+
+
 GEMM_PRESETS: dict[str, Preset] = {
     preset.key: preset
     for preset in (
@@ -44,23 +72,20 @@ GEMM_PRESETS: dict[str, Preset] = {
             "fc-resnet50", "ResNet-50 fc", 32, 1000, 2048,
             mark("ResNet-50 (arXiv 1512.03385), the classifier, batch 32"),
         ),
-        _layer(
-            "gpt2-qkv", "GPT-2 QKV", 1024, 2304, 768,
-            mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: queries, keys and values in one product"),
-        ),
-        _layer(
-            "gpt2-mlp-up", mark("GPT-2 MLP up"), 1024, 3072, 768,
-            mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: the first product of the MLP"),
-        ),
-        _layer(
-            "gpt2-mlp-down", mark("GPT-2 MLP down"), 1024, 768, 3072,
-            mark("GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768: the second product of the MLP"),
-        ),
+        *_gpt2("fp32"),
         *(
             _square(n, f"{n}³ {dtype.upper()}", source, dtype)
             for dtype in ("fp16", "bf16", "int8")
             for n, source in (
                 (64, mark("small, A and B in {dtype}")), (4096, mark("the same product, A and B in {dtype}")),
+            )
+        ),
+        *(
+            preset
+            for dtype in ("fp16", "bf16")
+            for preset in (
+                _square(8192, f"8192³ {dtype.upper()}", mark("square, large enough to fill a large GPU many times"), dtype),
+                *_gpt2(dtype),
             )
         ),
     )

@@ -1,4 +1,4 @@
-"""The chapters of the lesson on Hopper: six kernels, from one copy of the copy engine to the library's speed."""
+"""The chapters of the lesson on Hopper: seven kernels, from one copy of the copy engine to the library's speed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARES = (mark("Less than 80 %"), mark("80 % to 95 %"), mark("More than 95 %"))
 LAST_SHOWN = 12  # step of the ring: each stage was filled, and the first one again
 START, ARRIVED, READ = 0, swizzle.ROWS + 1, swizzle.ROWS + 2  # steps of the scene of a tile
 # The kernel before each one whose map is shown: chapters compare the blocks and bytes of both.
-BEFORE = {"gemm/wgmma-consumers": "gemm/wgmma-ring", "gemm/wgmma-persistent": "gemm/wgmma-consumers", "gemm/wgmma-cluster": "gemm/wgmma-store"}  # fmt: skip
+BEFORE = {"gemm/wgmma-consumers": "gemm/wgmma-ring", "gemm/wgmma-persistent": "gemm/wgmma-consumers", "gemm/wgmma-cluster": "gemm/wgmma-store", "gemm/wgmma-turns": "gemm/wgmma-cluster"}  # fmt: skip
 
 
 def _passes(mode: int) -> str:
@@ -185,18 +185,33 @@ CHAPTERS = (
         nudge=mark("Compare the box with tile_a: both are swizzled by the same rule."),
     ),
     Chapter(
-        mark("Clusters, and the library"),
+        mark("Clusters"),
         (
             mark("Two blocks form a cluster. Each loads half of the tile of [B](filter) that both need, and the copy goes to both (multicast)."),
-            mark("So {map_l2} leave L2, and {before_map_l2} in the kernel before. {stage_against_wgmma_store}"),
+            mark("So {map_l2} leave L2, and {before_map_l2} in the kernel before."),
         ),
         MAP | {"rung": "wgmma-cluster"},
         step=1,
+        question=faster(
+            mark("Your guess: is it faster than the kernel before?"),
+            "gemm/wgmma-store", "stage",
+            mark("It takes {stage_time}, the kernel before {stage_time_wgmma_store}. {stage_against_wgmma_store} Fewer bytes from L2 save time only if L2 is the limit."),
+        ),
+        nudge=mark("Step through the map: both blocks of a cluster have the same columns of [B](filter)."),
+    ),
+    Chapter(
+        mark("Turns, and the library"),
+        (
+            mark("So far both consumers store at the same time, and the tensor cores have no work. Now each consumer has a tile of its own: one multiplies while the other one stores."),
+            mark("A tile is smaller, {BM} × {BN}, so {map_l2} leave L2. {stage_against_wgmma_cluster}"),
+        ),
+        MAP | {"rung": "wgmma-turns"},
+        step=1,
         question=Question(
-            mark("How close do these six steps come to the speed of cuBLAS?"),
+            mark("How close do these seven steps come to the speed of cuBLAS?"),
             SHARES,
             within((0.8, 0.95), _of_library),
-            mark("{of_library} of its speed. Fewer bytes from L2 save time only if L2 is the limit."),
+            mark("{of_library} of its speed. Near the peak rate, power limits both: the clock goes down."),
             ("gemm/cublas-fp16",),
         ),
         nudge=mark("Next, [precision](/precision) counts what FP16 loses, and [attention](/attention) needs two products at once."),

@@ -21,7 +21,9 @@ from visuals.gemm import story
 
 CHIPS = {
     "square-64-fp16": mark("64³ FP16"), "square-64-bf16": mark("64³ BF16"), "square-4096-fp16": mark("4096³ FP16"),
-    "square-4096-bf16": mark("4096³ BF16"),
+    "square-4096-bf16": mark("4096³ BF16"), "square-8192-fp16": mark("8192³ FP16"),
+    "square-8192-bf16": mark("8192³ BF16"), "gpt2-qkv-fp16": mark("GPT-2 QKV FP16"),
+    "gpt2-mlp-up-fp16": mark("GPT-2 MLP up FP16"), "gpt2-mlp-down-fp16": mark("GPT-2 MLP down FP16"),
 }  # fmt: skip
 LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 REAL = GEMM_PRESETS["square-4096-fp16"].shape

@@ -27,7 +27,7 @@ def assert_valid(state: Any, notes: list[str], shape: type, rungs: Mapping[str, 
     """Asserts that this is a valid state of the page and that the notes are short."""
     assert isinstance(state.shape, shape) and state.rung in rungs.values()
     assert all(state.tiles[name] in choices for name, choices in state.rung.tiles.items())
-    assert all(len(note) < 400 for note in notes)
+    assert all(len(note) < 450 for note in notes)
 
 
 def assert_bounds(

@@ -29,7 +29,8 @@ from visuals.scene.requests import requested_sectors
 from visuals.scene.scene import Scene
 from visuals.scene.source import Source, resources, source_of
 
-BOXES = ("gemm/wgmma-store", "gemm/wgmma-cluster")  # they store through boxes in shared memory
+TURNS = "gemm/wgmma-turns"  # one consumer alone multiplies a tile
+BOXES = ("gemm/wgmma-store", "gemm/wgmma-cluster", TURNS)  # they store through boxes in shared memory
 SHOWN = 16  # columns; in boxes those of a whole one
 PART = 8  # columns that one register of a row's four lanes covers, with its neighbour
 QUARTERS = 4  # of the columns, in the picture of the four warps
@@ -59,6 +60,13 @@ def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int], warp: int = 0
 def elements(columns: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns (row, column), int64[32 lanes, columns / 2], of the sums of one warp in its 16 rows of a product."""
     return positions("c", (ROWS, columns, 16), "f32")
+
+
+def sharing(launch: Launch, rung: str) -> int:
+    """Returns the threads that multiply one tile of C: all but the producer's, or one consumer's if they take turns."""
+    if rung == TURNS:
+        return hopper.WARPGROUP
+    return launch.block[0] - (0 if rung == "gemm/wgmma" else hopper.WARPGROUP)
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,7 @@ class _Part:
     @property
     def sums(self) -> int:
         """Returns the sums in the registers of a thread that multiplies."""
-        threads = self.launch.block[0] - (0 if self.rung == "gemm/wgmma" else hopper.WARPGROUP)
-        return self.tiles["BM"] * self.tiles["BN"] // threads
+        return self.tiles["BM"] * self.tiles["BN"] // sharing(self.launch, self.rung)
 
 
 def accumulator_scene(
@@ -241,8 +248,9 @@ def stored_sectors(p: _Part, row: np.ndarray, column: np.ndarray) -> list[int]:
 
 
 def _source_of_stores(p: _Part) -> Source:
-    since = p.first_store
-    return source_of("gemm/wgmma.cuh", STORES, p.kind[since:] - STORE, since=since)
+    since, first = p.first_store, FILL if p.boxed else STORE
+    header = "gemm/wgmma_ahead.cuh" if p.rung == TURNS else "gemm/wgmma.cuh"
+    return source_of(header, STORES[first - STORE :], p.kind[since:] - first, since=since)
 
 
 def _readings(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Reading, ...]:

@@ -12,7 +12,7 @@ from kernels.i18n import tr, trn
 from kernels.ladders import find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.program import INPUT, OUTPUT, Launch
-from visuals.gemm.accumulator import BOXES
+from visuals.gemm.accumulator import BOXES, sharing
 from visuals.gemm.gpu_map import PIECES, drawn, size_text, tile_of
 from visuals.gpu_map.data import MOST, ONCE, UNKNOWN, Amount, GpuMap, Kernel, Operand, Traffic
 from visuals.gpu_map.launches import blocks_of, recorded_gpu, split
@@ -44,7 +44,7 @@ def hopper_map(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> GpuMap 
     )
     own = tiles_of_block_0(shape, rung, checked, launch)
     steps = len(own) * -(-shape.K // hopper.BK)
-    rows, cols = checked["BM"] * 4 // multiplying(launch, rung), checked["BN"] // 4  # of a thread's sums
+    rows, cols = checked["BM"] * 4 // sharing(launch, rung), checked["BN"] // 4  # of a thread's sums
     kernel = Kernel(
         launch.name, blocks, ("A", "B"), "C", steps, _of_stage(rung, checked), total, drawn(rows, cols),
         size_text(rows, cols), computes=tr("The tensor cores read both tiles from shared memory. No thread loads them into registers."),
@@ -60,11 +60,6 @@ def hopper_map(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> GpuMap 
         total=total,
         shared=True,
     )
-
-
-def multiplying(launch: Launch, rung: str) -> int:
-    """Returns the threads of a block that multiply: all but the producer's."""
-    return launch.block[0] - (0 if rung == "gemm/wgmma" else hopper.WARPGROUP)
 
 
 def tiles_of_block_0(

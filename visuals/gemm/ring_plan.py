@@ -15,11 +15,13 @@ from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.launch import ceil
 from kernels.model.program import INPUT, Program, Tiles
+from visuals.gemm.accumulator import TURNS
 from visuals.gemm.ring_order import ARRIVED, Ring, Slot, ring_order
 from visuals.scene.why_not import broken_rule
 
 MAX_OUTPUTS = 2  # tiles of C of one block, if their loops along K are shown whole
 NO_RING = mark("{title} has no ring of stages.")
+NO_TURNS = mark("This picture shows consumers that share each tile. Here they take turns.")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ RINGS = {
 
 def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> str:
     """Returns why a rung has no scene of its ring at a shape; "" if it has one."""
+    if rung == TURNS:
+        return tr(NO_TURNS)
     if rung not in RINGS:
         return tr(NO_RING, title=find(rung).title)
     return broken_rule(rung, shape, tiles)

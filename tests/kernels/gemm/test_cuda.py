@@ -80,7 +80,7 @@ def max_error(rung: str, K: int) -> float:
     return 5e-5 if rung in ("gemm/wmma", "gemm/mma-sync", "gemm/cublas-fp16") else max(5e-7, 4e-8 * K**0.5)
 
 
-@pytest.mark.parametrize("key", GEMM_PRESETS)
+@pytest.mark.parametrize("key", [key for key in GEMM_PRESETS if "8192" not in key])
 def test_every_preset(key):
     shape = GEMM_PRESETS[key].shape
     for result in compare(supported(shape), shape, engine="cuda", measure=False):

@@ -28,6 +28,7 @@ SMALL = {  # few threads and stages, several tiles for each block
     "wgmma": {"BM": 64, "BN": 64},
     "wgmma-ring": {"BM": 64, "BN": 64, "STAGES": 2},
     **{f"wgmma-{name}": {"STAGES": 3} for name in ("consumers", "persistent", "cluster", "store")},
+    "wgmma-turns": {"BM": 64, "BN": 64, "STAGES": 4},
 }
 
 
@@ -88,7 +89,16 @@ def test_default_tiles_agree(name):
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("name, blocks", [("wgmma-persistent", 1), ("wgmma-store", 1), ("wgmma-cluster", 2)])
+@pytest.mark.parametrize(
+    "name, blocks",
+    [
+        ("wgmma-persistent", 1),
+        ("wgmma-store", 1),
+        ("wgmma-cluster", 2),
+        ("wgmma-turns", 1),
+        ("wgmma-turns", 2),
+    ],
+)
 def test_a_block_computes_several_tiles(name, blocks):
     """The ring goes on from one tile to the next; 3 stages and 4 steps of K are out of step."""
     s = GemmShape(300, 300 // 8 * 8, 256, dtype="fp16")
@@ -137,6 +147,28 @@ def test_every_wait_of_the_ring_is_needed(old, new, message):
 
 @pytest.mark.slow
 @needs_nvrtc
+def test_a_consumer_needs_its_turn():
+    """Without it, a consumer takes the phase before the one that it waits for to be this one: both have its parity."""
+
+    def change(text: str) -> str:
+        assert "wait(turn + warpgroup, turn_parity);" in text
+        return text.replace("wait(turn + warpgroup, turn_parity);", "")
+
+    with pytest.raises(EmulatorError, match="before the copy that writes it was waited for"):
+        emulated("wgmma-turns", GemmShape(192, 64, 320, dtype="fp16"), change=change, blocks=1)
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("beta", [0, 1])
+def test_values_of_c0_that_are_loaded_ahead_are_read_once(beta):
+    s = GemmShape(100, 136, 64, beta=beta, dtype="fp16")
+    total = emulated("wgmma-turns", s)[2].counters.total
+    assert total["bytes_ld"] == 4 * s.M * s.N * beta
+
+
+@pytest.mark.slow
+@needs_nvrtc
 def test_stores_by_the_copy_engine_need_their_fence():
     def change(text: str) -> str:
         head, _, rest = text.partition("void store_boxes")
@@ -173,6 +205,9 @@ def test_multicast_halves_the_bytes_of_b():
         ("wgmma-ring", {}, {"BN": 256}, "a thread keeps at most 128 sums, got 256"),
         ("wgmma-consumers", {}, {"BN": 256}, "a thread keeps at most 128 sums, got 256"),
         ("wgmma-store", {}, {"BM": 256, "BN": 128}, ""),
+        ("wgmma-turns", {}, {"BN": 256}, "a thread keeps at most 128 sums, got 256"),
+        ("wgmma-turns", {}, {"STAGES": 8}, "shared"),
+        ("wgmma-turns", {}, {"BM": 64, "STAGES": 8}, ""),
         ("wgmma", {"M": 65_535 * 128 + 1}, {}, "M <= 65535*BM (grid.y)"),
     ],
 )

@@ -175,7 +175,7 @@ def test_fragments_are_the_corner_of_the_matrices_padded_with_zeros():
 
 
 def test_unsupported_rungs_are_grouped_by_rule():
-    html = texts(open_at()).partition("10 kernels cannot run with these settings</summary>")[2]
+    html = texts(open_at()).partition("11 kernels cannot run with these settings</summary>")[2]
     halves = re.search(r">([^<>]*): dtype must be fp16 or bf16</p>", html)[1]
     assert halves.startswith("wmma, mma.sync, wgmma and TMA, ") and halves.endswith(", cuBLAS FP16")
     assert ">dp4a: dtype must be int8</p>" in html

@@ -101,6 +101,8 @@ def test_the_scene_is_the_product_at_any_shape(rung, data):
     (launch,) = find(rung).build(s, find(rung).default_tiles | tiles).steps
     sizes = find(rung).default_tiles | tiles
     consumers = launch.block[0] - (0 if rung == "gemm/wgmma" else hopper.WARPGROUP)
+    if rung == "gemm/wgmma-turns":
+        consumers = hopper.WARPGROUP
     assert last["sums in registers of each thread"] * consumers == sizes["BM"] * sizes["BN"]
     assert all(scene.caption(t) for t in range(scene.steps))
 

@@ -11,11 +11,11 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
 from tests.kernels.gemm.test_hopper import SMALL, emulated
+from visuals.gemm.accumulator import sharing
 from visuals.gemm.hopper_map import (
     PERSISTENT,
     hopper_map,
     loads,
-    multiplying,
     tile_position,
     tiles_of_block_0,
 )
@@ -48,7 +48,7 @@ def test_every_rung_has_a_map_at_a_real_size(rung):
     own = tiles_of_block_0(REAL, rung, find(rung).default_tiles, launch)
     assert kernel.tiles == 64 * len(own) and len(found.operands["A"].pieces) == kernel.tiles
     assert (len(own) > 1) == (rung in PERSISTENT)
-    sums = find(rung).default_tiles["BM"] * find(rung).default_tiles["BN"] // multiplying(launch, rung)
+    sums = find(rung).default_tiles["BM"] * find(rung).default_tiles["BN"] // sharing(launch, rung)
     rows, cols = (int(n) for n in kernel.sums_note.split(" × "))
     assert rows * cols == sums <= 128
 
@@ -74,5 +74,9 @@ def test_blocks_share_all_tiles(rung, blocks):
 
 def test_a_cluster_reads_the_tiles_of_b_once():
     a = b = 2 * 4096 * 4096
-    of = {rung: loads(REAL, rung, find(rung).default_tiles) for rung in RUNGS[-2:]}
-    assert of == {"gemm/wgmma-store": 16 * a + 32 * b, "gemm/wgmma-cluster": 16 * a + 16 * b}
+    of = {rung: loads(REAL, rung, find(rung).default_tiles) for rung in RUNGS[-3:]}
+    assert of == {
+        "gemm/wgmma-store": 16 * a + 32 * b,
+        "gemm/wgmma-cluster": 16 * a + 16 * b,
+        "gemm/wgmma-turns": 32 * a + 32 * b,
+    }
