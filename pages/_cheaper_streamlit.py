@@ -4,7 +4,8 @@
   each copies the values of all the others. Here it looks into the session itself.
 * Each message, and each look at the session, asks whether a newer request ends the run: through two locks and an exception
   of a thread that this app does not have. Here the request alone decides.
-* Each function asks whether its use is counted, which this app has turned off.
+* Each function is called through another one that asks whether its use is counted, which this app has turned off. Elements
+  are called directly here; the others get the answer without a search for it.
 * Each fragment copies the places of all containers around it, several times, by what Python does for any object.
 * Each of about one hundred messages of a page wakes the thread that sends them. Here they wait in one queue. The first
   wakes the thread, the next ones follow together after GATHER_S: Streamlit sends at most every 10 ms.
@@ -16,10 +17,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from types import MethodType
 from typing import Any
 
+import streamlit as st
 from streamlit import config
 from streamlit.cursor import RunningCursor
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime import metrics_util
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
@@ -39,6 +43,7 @@ def make_cheaper() -> None:
     ScriptRunner._maybe_handle_execution_control_request = _end_if_outdated
     if not config.get_option("browser.gatherUsageStats"):
         metrics_util.get_script_run_ctx = _no_context
+        _call_elements_directly()
     make_sending_cheaper()
 
 
@@ -55,6 +60,25 @@ def _copied(cursor: RunningCursor, memo: dict[int, Any]) -> RunningCursor:
 
 def _no_context(suppress_warning: bool = True) -> None:
     """Stands for the context of a run where Streamlit counts the use of its functions."""
+
+
+def _call_elements_directly() -> None:
+    """Takes the function that counts the use from before each element: in the class of containers and in `st`."""
+    for owner in DeltaGenerator.__mro__:
+        for name, found in list(vars(owner).items()):
+            if counted := _counted(found):
+                setattr(owner, name, counted)
+    for name, found in list(vars(st).items()):
+        if isinstance(found, MethodType) and (counted := _counted(found.__func__)):
+            setattr(st, name, MethodType(counted, found.__self__))
+
+
+def _counted(found: Any) -> Callable | None:
+    """Returns the function whose use is counted by `found`; None if that does not count."""
+    code = getattr(found, "__code__", None)
+    if code is None or code.co_qualname != "gather_metrics.<locals>.wrapped_func":
+        return None
+    return dict(zip(code.co_freevars, found.__closure__, strict=True))["non_optional_func"].cell_contents
 
 
 def _end_if_outdated(runner: ScriptRunner) -> None:

@@ -8,6 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime import metrics_util
 from streamlit.runtime.state.safe_session_state import SafeSessionState
 from streamlit.runtime.state.session_state import SessionState
 
@@ -90,3 +93,48 @@ def test_calls_to_a_closed_loop_are_dropped():
     loop = asyncio.new_event_loop()
     loop.close()
     cheaper._call_soon(SimpleNamespace(_event_loop=loop), lambda: None)
+
+
+def test_the_function_behind_the_counting_one_is_found():
+    def element(dg, body, *, width="stretch"):
+        return dg, body, width
+
+    counting = metrics_util.gather_metrics("element", element)
+    assert cheaper._counted(counting) is element
+    assert cheaper._counted(element) is cheaper._counted(3) is None
+
+
+@pytest.fixture
+def direct():
+    """Calls elements directly, and as Streamlit does after the test."""
+    owners = [(owner, dict(vars(owner))) for owner in (*DeltaGenerator.__mro__[:-1], st)]
+    cheaper._call_elements_directly()
+    yield
+    for owner, before in owners:
+        for name, found in before.items():
+            if vars(owner)[name] is not found:
+                setattr(owner, name, found)
+
+
+def elements_of_a_page():
+    import streamlit as st
+
+    with st.container(key="box", horizontal=True):
+        st.html("<p>text</p>")
+        st.caption("small")
+    box = st.empty().container()
+    box.pills("letters", ["a", "b"], default="a", key="letters")
+    st.number_input("n", value=2.0, key="n")
+    st.text(st.session_state["letters"])
+    st.fragment(lambda: st.caption("in a fragment"))()
+
+
+def test_elements_that_are_called_directly_are_those_of_streamlit(request):
+    streamlits = open_part(elements_of_a_page, {})
+    assert cheaper._counted(DeltaGenerator.html) and cheaper._counted(st.pills.__func__)
+    request.getfixturevalue("direct")
+    assert not cheaper._counted(DeltaGenerator.html) and st.html.__func__ is DeltaGenerator.html
+    assert not any(cheaper._counted(getattr(DeltaGenerator, name, None)) for name in dir(DeltaGenerator))
+    own = open_part(elements_of_a_page, {})
+    assert not own.exception and repr(own._tree) == repr(streamlits._tree)
+    assert own.number_input(key="n").set_value(3.0).run().number_input(key="n").value == 3.0
