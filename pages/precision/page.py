@@ -158,6 +158,8 @@ if "watch" in parts:
     ).draw()
     if visible and topic not in LADDERS:
         quiet(about_strip(topic, values))
+    if visible and topic == address.PRODUCTS and shape.dtype == "int8":
+        quiet(tr("The picture shows a sum of FP8 products. Sums of INT8 products are exact."))
 if whole:
     idea(about)
     if not chapter:

@@ -102,8 +102,10 @@ TEMPLATES = IN_A_PASS | BEFORE_A_BARRIER | {
     "part_gradients": mark("A block reads part {0} of [dy](input) and [x](input), {1} numbers of each channel. After a barrier it stores sums. Channel 0: the sum of dy, {2}, and that of dy · x̂, {3}."),
     "sum_parts": mark("The next launch begins. Each thread adds up the {0} parts of its channel. Channel 0 has dbeta = {1} and dgamma = {2}. Part 0 stores them."),
     "apply_dx": mark("A block writes part {0} of [dx](output). Its first number is {5} · ({1} − {3} − {2} · {4}) = {6}."),
-    "sum_gamma": mark("A launch adds up the {0} partial sums of each column, always in the same order. A barrier separates the sums of the warps from their total. [dgamma](output)[0] = {1}."),
-    "sum_beta": mark("A launch adds up the {0} partial sums of each column, always in the same order. A barrier separates the sums of the warps from their total. [dbeta](output)[0] = {1}."),
+    "sum_gamma": mark("A launch adds up the partial sums of each column, always in the same order. Parts: {0}. A barrier separates the sums of the warps from their total. [dgamma](output)[0] = {1}."),
+    "sum_beta": mark("A launch adds up the partial sums of each column, always in the same order. Parts: {0}. A barrier separates the sums of the warps from their total. [dbeta](output)[0] = {1}."),
+    "pair_gamma": mark("One launch adds up both partial sums, each by blocks of its own. Parts of a column: {0}. A barrier separates the sums of the warps from their total. [dgamma](output)[0] = {1}."),
+    "pair_beta": mark("Other blocks of the same launch add up partial_beta in the same way. Parts of a column: {0}. [dbeta](output)[0] = {1}."),
     # -- inference ---------------------------------------------------------------------------------------
     "formula": mark("Block {0}, one of {1}: thread 0 reads x = {2} and four numbers of channel {3}. [y](output) = {4} · ({2} − {6}) / √({7} + 0.00001) + {5} = {8}."),
     "fold": mark("Channel {0}: scale = gamma / √(var + 0.00001) = {1} / √({2} + 0.00001) = {5}. shift = beta − mean · scale = {3} − {4} · {5} = {6}."),
@@ -184,7 +186,7 @@ MARKS: dict[str, dict[str, str | tuple[str, int]]] = {
     "15_bn_backward_partial_nhwc": {"part_gradients": "sum_gamma[w] += dys[k][w]", "other_parts": "partial_gamma[at] = gamma[w]"},
     "16_bn_backward_apply_nhwc": {**_BY_PART},
     "17_sum_partials": {"sum_gamma": "sum += of_warp[other]", "sum_beta": "sum += of_warp[other]"},
-    "31_sum_partials_pair": {"sum_gamma": "sum += of_warp[other]", "sum_beta": "sum += of_warp[other]"},
+    "31_sum_partials_pair": {"pair_gamma": "sum += of_warp[other]", "pair_beta": "sum += of_warp[other]"},
     "18_ln_three_reads": {
         "sum": "sum += x[col]", **_tree("sum", "partial[thread] = sum;", _TREE[0]), "mean": "float m = partial[0]",
         "squares": "squares += distance", **_tree("squares", "partial[thread] = squares;", _TREE[1]),

@@ -156,7 +156,7 @@ def _column_sums(run: Executed, first: int, launches: int = 2) -> Iterator[Step]
         args = (partial.size // values.size, float(values[0]))
         reads = {f"partial_{name}": np.arange(partial.size)}
         yield Step(
-            f"sum_{name}",
+            f"{'pair' if launches == 1 else 'sum'}_{name}",
             args,
             None,
             reads,
