@@ -17,7 +17,7 @@ from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.i18n import decimal, mark, tr
 from kernels.model.launch import ampere, ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
+from kernels.model.rules import MAX_GRID_YZ, broken, index_rules, shared_rules
 from kernels.model.rung import Cost, Rung
 
 CHOSEN = 0  # FFT_TILE: the size with the lowest estimate
@@ -129,6 +129,9 @@ def tiles_per_block(size: int) -> int:
 
 def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from common.ungrouped_rules(s)
+    yield from shared_rules(
+        "8*STAGES*BK*(BM + BN)", 8 * tiles["STAGES"] * tiles["BK"] * (tiles["BM"] + tiles["BN"])
+    )
     size = tiles["FFT_TILE"] or SIZES[-1]
     sides = (("dilation_h*(R-1)+1", s.span_h), ("dilation_w*(S-1)+1", s.span_w))
     too_large = [broken(f"{name} <= FFT_TILE ({size})", span) for name, span in sides if span > size]
