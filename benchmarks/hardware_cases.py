@@ -17,7 +17,12 @@ EXCLUDED = {
     "machine/": "they measure the device: no memory counter has anything to count",
 }
 # Sources whose cases no GPU has counted yet. Measure them, then take them out.
-NOT_YET: set[str] = set()
+NOT_YET: set[str] = {
+    "conv/50_fft_tiled_filter.cu",
+    "conv/51_fft_tiled_input.cu",
+    "conv/52_fft_tiled_product.cu",
+    "conv/53_fft_tiled_output.cu",
+}
 
 
 @cache

@@ -191,4 +191,5 @@ RUNG = Rung(
     capability=ampere,
     cpu_title=mark("FFT in tiles (NumPy)"),
     cpu_tiles=("FFT_TILE",),
+    no_scene=mark("the scene of the FFT shows the same transforms and products; only their places in memory differ"),
 )  # fmt: skip
