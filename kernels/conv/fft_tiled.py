@@ -70,9 +70,9 @@ def tile_count(s: ConvShape, cut_struct: np.void) -> int:
     return s.N * int(cut_struct["down"]) * int(cut_struct["across"])
 
 
-def block_columns(tiles: Tiles, row: int) -> int:
-    """Returns BN, or less if the matrices have fewer columns."""
-    return min(tiles["BN"], 32 * ceil(row, 32))
+def block_sides(tiles: Tiles, K: int, row: int) -> tuple[int, int]:
+    """Returns (BM, BN), or less if the matrices have fewer rows or columns."""
+    return min(tiles["BM"], 64 * ceil(K, 64)), min(tiles["BN"], 32 * ceil(row, 32))
 
 
 def terms_of_part(s: ConvShape, tiles: Tiles, blocks: int) -> int:
@@ -97,7 +97,7 @@ def build(s: ConvShape, tiles: Tiles) -> Program:
     size = int(cut_struct["rows"])
     count, tile_total = frequencies(size), tile_count(s, cut_struct)
     row, group = round_up_to_4(tile_total), tiles_per_block(size)
-    bm, bn = tiles["BM"], block_columns(tiles, row)
+    bm, bn = block_sides(tiles, s.K, row)
     across, down = ceil(row, bn), ceil(s.K, bm)
     terms = terms_of_part(s, tiles, across * down * count)
     parts = ceil(s.C, terms)
@@ -110,7 +110,7 @@ def build(s: ConvShape, tiles: Tiles) -> Program:
     extents = tuple(np.int32(n) for n in (s.K, s.C, row, count, terms))
     steps = (
         launch("conv/50_fft_tiled_filter.cu", (ceil(round_up_to_4(s.K), group), s.C), block,
-               ("w", "U", conv), fft_tiled_cpu.filters(size), defines),
+               ("w", "U", conv), fft_tiled_cpu.filters(size), defines, shared=4 * group * (s.R * s.S | 1)),
         launch("conv/51_fft_tiled_input.cu", (ceil(row, group), s.C), block,
                ("x", "V", conv, cut_struct), fft_tiled_cpu.inputs, defines),
         launch("conv/52_fft_tiled_product.cu", (across, down, count * parts), bm // 8 * (bn // 4),
@@ -184,7 +184,7 @@ RUNG = Rung(
     family="fft",
     short_title=mark("FFT tiles"),
     tiles={
-        "FFT_TILE": (CHOSEN, *SIZES), "BM": (64, 128), "BN": (64, 32), "BK": (8, 16), "STAGES": (3, 2, 4),
+        "FFT_TILE": (CHOSEN, *SIZES), "BM": (128, 64), "BN": (32, 64), "BK": (8, 16), "STAGES": (3, 2, 4),
     },
     sets=({"FFT_TILE": 8}, {"FFT_TILE": 16}, {"FFT_TILE": 32}),
     scale=fft.scale,

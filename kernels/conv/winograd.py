@@ -209,7 +209,7 @@ def scale(m: int | None = None) -> Callable[[ConvShape, Tiles, Mapping[str, np.n
 
 
 NONFUSED_TILES = {
-    "M": (4, 2, 6), "BLOCK": (128, 256), "BM": (64, 128), "BN": (128, 64), "BK": (16,), "STAGES": (3, 2),
+    "M": (4, 2, 6), "BLOCK": (128, 256), "BM": (64, 128), "BN": (64, 128), "BK": (16,), "STAGES": (3, 2),
 }  # fmt: skip
 
 RUNGS = (
@@ -265,7 +265,7 @@ RUNGS = (
         family="winograd",
         short_title=mark("Winograd steps"),
         tiles=NONFUSED_TILES,
-        sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 64}, {"BM": 128}, {"STAGES": 2}),
+        sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 128}, {"BM": 128}, {"STAGES": 2}),
         scale=scale(),
         capability=ampere,
         cpu_title=mark("Winograd in steps"),

@@ -11,7 +11,8 @@
 
 #include "winograd.cuh"
 
-extern "C" __global__ void __launch_bounds__(BLOCK) winograd_output(
+extern "C" __global__ void
+__launch_bounds__(BLOCK, 512 / BLOCK) winograd_output(
     const float* __restrict__ Z,  // [parts, T*T, K, round_up_4(tiles)]
     float* __restrict__ output,   // y [N, K, P, Q]
     Conv shape, int parts) {

@@ -21,36 +21,37 @@ extern "C" __global__ void __launch_bounds__(THREADS) fft_tiled_input(
     float* __restrict__ V,  // [FREQUENCIES, 2, C, round_up_4(tiles)]
     Conv shape, Tiling tiling) {
   __shared__ float values[TILES * PITCH];
-  __shared__ int image[TILES], top[TILES], left[TILES];
+  __shared__ Corner corners[TILES];
   int first = blockIdx.x * TILES, c = blockIdx.y;
   int tiles = shape.N * tiling.down * tiling.across;
   int row_length = round_up_4(tiles);  // of V
-  if (threadIdx.x < TILES) {
-    int tile = first + threadIdx.x;
-    int tile_row = tile / tiling.across % tiling.down;
-    image[threadIdx.x] =
-        tile < tiles ? tile / (tiling.down * tiling.across) : -1;
-    top[threadIdx.x] = tile_row * tiling.step_h - shape.pad_h;
-    left[threadIdx.x] =
-        tile % tiling.across * tiling.step_w - shape.pad_w;
-  }
+  if (threadIdx.x < TILES)
+    corners[threadIdx.x] = corner_of(first + threadIdx.x, tiles, tiling,
+                                     shape.C, c, shape.H * shape.W);
   __syncthreads();
 #pragma unroll 8
-  for (int i = threadIdx.x; i < TILES * T * T; i += THREADS) {
-    int tile = i / (T * T), n = image[tile];
-    int h = top[tile] + i / T % T, w = left[tile] + i % T;
-    bool inside = n >= 0 && 0 <= h && h < shape.H && 0 <= w && w < shape.W;
-    size_t row = ((size_t)n * shape.C + c) * shape.H + h;
-    values[tile * PITCH + i % (T * T)] =
-        inside ? input[row * shape.W + w] : 0.0f;
-  }
+  for (int tile = threadIdx.x / (T * T); tile < TILES; tile += TILE_STEP)
+    for (int pixel = threadIdx.x % (T * T); pixel < T * T;
+         pixel += THREADS) {
+      Corner corner = corners[tile];
+      unsigned h = corner.top - shape.pad_h + pixel / T;
+      unsigned w = corner.left - shape.pad_w + pixel % T;
+      bool inside = h < (unsigned)shape.H && w < (unsigned)shape.W;
+      values[tile * PITCH + pixel] =
+          inside ? input[corner.map + (int)(h * shape.W + w)] : 0.0f;
+    }
   __syncthreads();
 
   int lane = threadIdx.x % TILES, part = threadIdx.x / TILES;
-  transform_rows(values + lane * PITCH, part);
+  float* tile = values + lane * PITCH;
+  transform_rows(tile, part);
   __syncthreads();
   if (first + lane >= row_length) return;
-  transform_column(values + lane * PITCH, part, T, 1.0f, 1.0f,
-                   V + (size_t)c * row_length + first + lane,
-                   (size_t)shape.C * row_length);
+  float re[T], im[T];
+#pragma unroll
+  for (int i = 0; i < T; ++i)
+    re[i] = tile[i * T + 2 * part], im[i] = tile[i * T + 2 * part + 1];
+  Transform<T, -1>::run(re, im);
+  store_column(re, im, part, V + (size_t)c * row_length + first + lane,
+               shape.C * row_length);
 }

@@ -16,51 +16,40 @@
 #include "fft_tile.cuh"
 #include "layer.cuh"
 
-// Returns the sum over all parts of one complex number of Z.
-__device__ inline Complex load_sum(const float* Z, int f, size_t stride,
-                                   int parts) {
-  Complex sum = {0.0f, 0.0f};
-  for (int part = 0; part < parts; ++part) {
-    const float* z = Z + 2 * ((size_t)part * FREQUENCIES + f) * stride;
-    sum.re += z[0], sum.im += z[stride];
-  }
-  return sum;
-}
-
-// Transforms one complex column back: frequencies of Z to a tile.
-__device__ inline void invert_column(const float* Z, size_t stride,
-                                     int parts, int column, float* tile) {
-  float re[T], im[T];
+// Adds the frequencies of one complex column of Z to re and im.
+__device__ inline void add_column(const float* Z, int stride, int column,
+                                  float (&re)[T], float (&im)[T]) {
   if (column > 0) {
+    Z += (size_t)(2 * (column - 1) * T) * stride;
 #pragma unroll
     for (int k = 0; k < T; ++k) {
-      Complex z = load_sum(Z, (column - 1) * T + k, stride, parts);
-      re[k] = z.re, im[k] = z.im;
+      re[k] += Z[(size_t)(2 * k) * stride];
+      im[k] += Z[(size_t)(2 * k + 1) * stride];
     }
-  } else {
-#pragma unroll
-    for (int k = 0; k <= T / 2; ++k)
-      join(load_sum(Z, EDGE + k, stride, parts),
-           load_sum(Z, EDGE + PAIRS + 1 + k, stride, parts), k, re, im);
+    return;
   }
-  Transform<T, 1>::run(re, im);
+  Z += (size_t)(2 * EDGE) * stride;
 #pragma unroll
-  for (int i = 0; i < T; ++i) {
-    tile[i * T + 2 * column] = re[i];
-    tile[i * T + 2 * column + 1] = im[i];
+  for (int k = 0; k <= T / 2; ++k) {
+    const float* edge = Z + (size_t)(2 * (PAIRS + 1)) * stride;
+    Complex a = {Z[(size_t)(2 * k) * stride],
+                 Z[(size_t)(2 * k + 1) * stride]};
+    Complex b = {edge[(size_t)(2 * k) * stride],
+                 edge[(size_t)(2 * k + 1) * stride]};
+    add_joined(a, b, k, re, im);
   }
 }
 
 // Transforms rows 2 * pair and 2 * pair + 1 back to pixels, in place.
 __device__ inline void invert_rows(float* tile, int pair) {
   float *row_a = tile + 2 * pair * T, *row_b = row_a + T;
-  float re[T], im[T];
+  float re[T] = {}, im[T] = {};
   re[0] = row_a[0], im[0] = row_b[0];
   re[T / 2] = row_a[1], im[T / 2] = row_b[1];
 #pragma unroll
   for (int k = 1; k < T / 2; ++k)
-    join(Complex{row_a[2 * k], row_a[2 * k + 1]},
-         Complex{row_b[2 * k], row_b[2 * k + 1]}, k, re, im);
+    add_joined(Complex{row_a[2 * k], row_a[2 * k + 1]},
+               Complex{row_b[2 * k], row_b[2 * k + 1]}, k, re, im);
   Transform<T, 1>::run(re, im);
 #pragma unroll
   for (int i = 0; i < T; ++i) row_a[i] = re[i], row_b[i] = im[i];
@@ -73,40 +62,52 @@ extern "C" __global__ void __launch_bounds__(THREADS) fft_tiled_output(
     float* __restrict__ output,      // y [N, K, P, Q]
     Conv shape, Tiling tiling, Layer layer, int parts) {
   __shared__ float values[TILES * PITCH];
-  __shared__ int image[TILES], top[TILES], left[TILES];
+  __shared__ Corner corners[TILES];
   int first = blockIdx.x * TILES, filter = blockIdx.y;
   int tiles = shape.N * tiling.down * tiling.across;
-  int row_length = round_up_4(tiles);  // of Z
-  if (threadIdx.x < TILES) {
-    int tile = first + threadIdx.x;
-    int tile_row = tile / tiling.across % tiling.down;
-    image[threadIdx.x] =
-        tile < tiles ? tile / (tiling.down * tiling.across) : -1;
-    top[threadIdx.x] = tile_row * tiling.step_h;
-    left[threadIdx.x] = tile % tiling.across * tiling.step_w;
-  }
+  int row_length = round_up_4(tiles), stride = shape.K * row_length;
+  if (threadIdx.x < TILES)
+    corners[threadIdx.x] =
+        corner_of(first + threadIdx.x, tiles, tiling, shape.K, filter,
+                  shape.P * shape.Q);
   int lane = threadIdx.x % TILES, part = threadIdx.x / TILES;
-  if (first + lane < row_length)
-    invert_column(Z + (size_t)filter * row_length + first + lane,
-                  (size_t)shape.K * row_length, parts, part,
-                  values + lane * PITCH);
-  __syncthreads();
-  if (first + lane < row_length)
-    invert_rows(values + lane * PITCH, part);
-  __syncthreads();
-#pragma unroll 8
-  for (int i = threadIdx.x; i < TILES * T * T; i += THREADS) {
-    int tile = i / (T * T), n = image[tile], row = i / T % T, column = i % T;
-    int p = top[tile] + row, q = left[tile] + column;  // at stride 1
-    if (n < 0 || row >= tiling.step_h || column >= tiling.step_w) continue;
-    if (shape.u * shape.v > 1) {
-      if (p % shape.u || q % shape.v) continue;
-      p /= shape.u, q /= shape.v;
+  float* tile_values = values + lane * PITCH;
+  if (first + lane < row_length) {
+    float re[T] = {}, im[T] = {};
+    Z += (size_t)filter * row_length + first + lane;
+    add_column(Z, stride, part, re, im);
+    for (int i = 1; i < parts; ++i) {
+      Z += (size_t)(2 * FREQUENCIES) * stride;
+      add_column(Z, stride, part, re, im);
     }
-    if (p >= shape.P || q >= shape.Q) continue;
-    size_t line = ((size_t)n * shape.K + filter) * shape.P + p;
-    output[line * shape.Q + q] =
-        apply_bias_relu(values[tile * PITCH + i % (T * T)], bias, filter,
-                        layer);
+    Transform<T, 1>::run(re, im);
+#pragma unroll
+    for (int i = 0; i < T; ++i) {
+      tile_values[i * T + 2 * part] = re[i];
+      tile_values[i * T + 2 * part + 1] = im[i];
+    }
   }
+  __syncthreads();
+  if (first + lane < row_length) invert_rows(tile_values, part);
+  __syncthreads();
+
+  bool strided = shape.u * shape.v > 1;
+#pragma unroll 8
+  for (int tile = threadIdx.x / (T * T); tile < TILES; tile += TILE_STEP)
+    for (int pixel = threadIdx.x % (T * T); pixel < T * T;
+         pixel += THREADS) {
+      if (pixel / T >= tiling.step_h || pixel % T >= tiling.step_w)
+        continue;
+      Corner corner = corners[tile];
+      unsigned p = corner.top + pixel / T;  // at stride 1
+      unsigned q = corner.left + pixel % T;
+      if (strided) {
+        if (p % shape.u || q % shape.v) continue;
+        p /= shape.u, q /= shape.v;
+      }
+      if (p >= (unsigned)shape.P || q >= (unsigned)shape.Q) continue;
+      output[corner.map + (int)(p * shape.Q + q)] =
+          apply_bias_relu(values[tile * PITCH + pixel], bias, filter,
+                          layer);
+    }
 }

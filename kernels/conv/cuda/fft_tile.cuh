@@ -82,12 +82,12 @@ __device__ inline Complex split_b(const float (&re)[T],
   return {0.5f * (im[k] + im[mirror]), 0.5f * (re[mirror] - re[k])};
 }
 
-// Sets frequencies k and T - k of a + i b, from those of a and b.
-__device__ inline void join(Complex a, Complex b, int k, float (&re)[T],
-                            float (&im)[T]) {
-  re[k] = a.re - b.im, im[k] = a.im + b.re;
+// Adds frequencies k and T - k of a + i b, from those of a and b.
+__device__ inline void add_joined(Complex a, Complex b, int k,
+                                  float (&re)[T], float (&im)[T]) {
+  re[k] += a.re - b.im, im[k] += a.im + b.re;
   if (k == 0 || 2 * k == T) return;
-  re[T - k] = a.re + b.im, im[T - k] = b.re - a.im;
+  re[T - k] += a.re + b.im, im[T - k] += b.re - a.im;
 }
 
 // Transforms rows 2 * pair and 2 * pair + 1 of a tile [T, T] in place.
@@ -109,32 +109,49 @@ __device__ inline void transform_rows(float* tile, int pair) {
   }
 }
 
-// Transforms one complex column of a tile, whose rows from `rows` on
-// are zero. Writes its frequencies f to spectra[2 * f * stride], the
-// imaginary parts times `sign` to spectra[(2 * f + 1) * stride].
-__device__ inline void transform_column(const float* tile, int column,
-                                        int rows, float scale, float sign,
-                                        float* spectra, size_t stride) {
-  float re[T], im[T];
-#pragma unroll
-  for (int i = 0; i < T; ++i) {
-    re[i] = i < rows ? tile[i * T + 2 * column] : 0.0f;
-    im[i] = i < rows ? tile[i * T + 2 * column + 1] : 0.0f;
-  }
-  Transform<T, -1>::run(re, im);
-  auto store = [&](int f, Complex value) {
-    spectra[2 * f * stride] = scale * value.re;
-    spectra[(2 * f + 1) * stride] = scale * sign * value.im;
-  };
+// Writes the frequencies of one complex column to a matrix of spectra
+// [FREQUENCIES, 2], whose elements are `stride` floats apart.
+__device__ inline void store_column(const float (&re)[T],
+                                    const float (&im)[T], int column,
+                                    float* spectra, int stride) {
   if (column > 0) {
+    spectra += (size_t)(2 * (column - 1) * T) * stride;
 #pragma unroll
-    for (int k = 0; k < T; ++k)
-      store((column - 1) * T + k, Complex{re[k], im[k]});
+    for (int k = 0; k < T; ++k) {
+      spectra[(size_t)(2 * k) * stride] = re[k];
+      spectra[(size_t)(2 * k + 1) * stride] = im[k];
+    }
     return;
   }
+  spectra += (size_t)(2 * EDGE) * stride;
 #pragma unroll
   for (int k = 0; k <= T / 2; ++k) {
-    store(EDGE + k, split_a(re, im, k));
-    store(EDGE + PAIRS + 1 + k, split_b(re, im, k));
+    Complex a = split_a(re, im, k), b = split_b(re, im, k);
+    float* edge = spectra + (size_t)(2 * (PAIRS + 1)) * stride;
+    spectra[(size_t)(2 * k) * stride] = a.re;
+    spectra[(size_t)(2 * k + 1) * stride] = a.im;
+    edge[(size_t)(2 * k) * stride] = b.re;
+    edge[(size_t)(2 * k + 1) * stride] = b.im;
   }
 }
+
+// Where a tile of a block begins: its map in x or y, and the row and
+// the column in it. A tile that does not exist begins far outside.
+struct alignas(16) Corner {
+  long long map;  // floats before it
+  int top, left;
+};
+constexpr int OUTSIDE = -(1 << 30);
+__device__ inline Corner corner_of(int tile, int tiles,
+                                   const Tiling& tiling, int maps,
+                                   int map, int area) {
+  if (tile >= tiles) return {0, OUTSIDE, OUTSIDE};
+  int row = tile / tiling.across;  // counted through all images
+  return {((long long)(row / tiling.down) * maps + map) * area,
+          row % tiling.down * tiling.step_h,
+          tile % tiling.across * tiling.step_w};
+}
+
+// The tiles and pixels that a thread copies: neighbouring lanes have
+// neighbouring pixels.
+constexpr int TILE_STEP = THREADS > T * T ? THREADS / (T * T) : 1;
