@@ -110,7 +110,7 @@ def build(s: ConvShape, tiles: Tiles) -> Program:
     extents = tuple(np.int32(n) for n in (s.K, s.C, row, count, terms))
     steps = (
         launch("conv/50_fft_tiled_filter.cu", (ceil(round_up_to_4(s.K), group), s.C), block,
-               ("w", "U", conv), fft_tiled_cpu.filters(size), defines, shared=4 * group * (s.R * s.S | 1)),
+               ("w", "U", conv), fft_tiled_cpu.filters(size), defines),
         launch("conv/51_fft_tiled_input.cu", (ceil(row, group), s.C), block,
                ("x", "V", conv, cut_struct), fft_tiled_cpu.inputs, defines),
         launch("conv/52_fft_tiled_product.cu", (across, down, count * parts), bm // 8 * (bn // 4),
@@ -145,7 +145,8 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
         if extent > MAX_GRID_YZ:
             yield broken(f"{name} <= {MAX_GRID_YZ} (grid.y)", extent)
     names = {
-        "K*P*Q": s.K * s.PQ, "N*down*across": row + tiles["BN"], "R*S": s.R * s.S, "C*R*S": s.CRS,
+        "K*P*Q": s.K * s.PQ, "H*W": s.H * s.W, "C*K": s.C * round_up_to_4(s.K),
+        "C*N*down*across": s.C * row, "K*N*down*across": s.K * row, "N*down*across": row + tiles["BN"], "R*S": s.R * s.S, "C*R*S": s.CRS,
         "H + FFT_TILE": s.H + s.pad_h + size, "W + FFT_TILE": s.W + s.pad_w + size,
     }  # fmt: skip
     yield from index_rules(names, 64)

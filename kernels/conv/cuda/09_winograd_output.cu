@@ -2,8 +2,9 @@
 //
 // Idea: the inverse of the input step. One thread loads the T*T sums
 // of one tile of one filter. A warp loads those of 32 neighbouring
-// tiles, which are contiguous. It adds the parts of the product. The thread writes M x M pixels, with
-// stores as wide as the row length allows.
+// tiles, which are contiguous. It adds the parts of the product. The
+// thread writes M x M pixels, with stores as wide as the row length
+// allows.
 // What limits it: memory traffic. It reads T*T floats for M*M pixels.
 //
 // Launch: grid ceil(K * round_up_4(tiles) / BLOCK), block BLOCK, a define

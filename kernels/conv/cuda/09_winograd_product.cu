@@ -12,8 +12,8 @@
 // multiply-adds.
 //
 // Launch: grid (ceil(round_up_4(tiles) / BN), ceil(K / BM), T*T *
-// parts), block (BM / 8) * (BN / 8). BM filters x BN tiles, BK channels at a time,
-// STAGES tiles in shared memory, and M are defines.
+// parts), block (BM / 8) * (BN / 8). BM filters x BN tiles, BK channels
+// at a time, STAGES tiles in shared memory, and M are defines.
 
 #include "../../cuda/async.cuh"
 #include "winograd.cuh"

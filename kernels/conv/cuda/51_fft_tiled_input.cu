@@ -9,8 +9,8 @@
 // so stores are contiguous.
 // What limits it: memory traffic. It writes T*T + 4 floats for a tile.
 //
-// Launch: grid (ceil(round_up_4(tiles) / TILES), C), block TILES * T/2.
-// T and TILES are defines.
+// Launch: grid (ceil(round_up_4(tiles) / TILES), C), block TILES *
+// T/2. T is the define SIZE. TILES is a define.
 
 #include "conv.cuh"
 #include "fft.cuh"
@@ -52,6 +52,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) fft_tiled_input(
   for (int i = 0; i < T; ++i)
     re[i] = tile[i * T + 2 * part], im[i] = tile[i * T + 2 * part + 1];
   Transform<T, -1>::run(re, im);
-  store_column(re, im, part, V + (size_t)c * row_length + first + lane,
-               shape.C * row_length);
+  store_column<1>(re, im, part, V + (size_t)c * row_length + first + lane,
+                  shape.C * row_length);
 }

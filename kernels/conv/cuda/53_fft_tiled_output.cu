@@ -8,8 +8,8 @@
 // are applied on the way.
 // What limits it: memory traffic. It reads T*T + 4 floats for a tile.
 //
-// Launch: grid (ceil(tiles / TILES), K), block TILES * T/2. T and TILES
-// are defines.
+// Launch: grid (ceil(tiles / TILES), K), block TILES * T/2. T
+// is the define SIZE. TILES is a define.
 
 #include "conv.cuh"
 #include "fft.cuh"

@@ -110,7 +110,9 @@ __device__ inline void transform_rows(float* tile, int pair) {
 }
 
 // Writes the frequencies of one complex column to a matrix of spectra
-// [FREQUENCIES, 2], whose elements are `stride` floats apart.
+// [FREQUENCIES, 2], whose elements are `stride` floats apart. SIGN is
+// -1 for conjugates, else 1.
+template <int SIGN>
 __device__ inline void store_column(const float (&re)[T],
                                     const float (&im)[T], int column,
                                     float* spectra, int stride) {
@@ -119,7 +121,7 @@ __device__ inline void store_column(const float (&re)[T],
 #pragma unroll
     for (int k = 0; k < T; ++k) {
       spectra[(size_t)(2 * k) * stride] = re[k];
-      spectra[(size_t)(2 * k + 1) * stride] = im[k];
+      spectra[(size_t)(2 * k + 1) * stride] = SIGN * im[k];
     }
     return;
   }
@@ -129,9 +131,9 @@ __device__ inline void store_column(const float (&re)[T],
     Complex a = split_a(re, im, k), b = split_b(re, im, k);
     float* edge = spectra + (size_t)(2 * (PAIRS + 1)) * stride;
     spectra[(size_t)(2 * k) * stride] = a.re;
-    spectra[(size_t)(2 * k + 1) * stride] = a.im;
+    spectra[(size_t)(2 * k + 1) * stride] = SIGN * a.im;
     edge[(size_t)(2 * k) * stride] = b.re;
-    edge[(size_t)(2 * k + 1) * stride] = b.im;
+    edge[(size_t)(2 * k + 1) * stride] = SIGN * b.im;
   }
 }
 

@@ -41,7 +41,7 @@ NOT_YET_RUNGS = {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster register-pipeline"
         " grouped-order transposed-ring tf32x3",
         "attention-backward": "flash-wgmma",
-        "conv": "fft-tiled",
+        "conv": "fft-tiled winograd-nonfused",
         "softmax": "cluster split",
         "batch-norm-backward": "split-nhwc-one-sum",
         "bias-backward": "streaming",
