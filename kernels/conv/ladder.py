@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.conv import common, cpu, fft, implicit, library, reference, winograd
+from kernels.conv import common, cpu, fft, fft_tiled, implicit, library, reference, winograd
 from kernels.conv.common import TOLERANCE, cost, struct
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import CONV_SINCE, EXTRA_SINCE, ConvShape, parse_conv
@@ -146,6 +146,7 @@ LADDER = Ladder(
         *IMPLICIT,
         *winograd.RUNGS,
         *fft.RUNGS,
+        fft_tiled.RUNG,
         *library.RUNGS,
     ),
     swept=(

@@ -12,12 +12,17 @@ from kernels.conv.shape import ConvShape
 from kernels.conv.winograd_cpu import R, round_up_to_4
 from kernels.i18n import mark, tr
 from kernels.model.launch import WARP, ampere, ceil, launch
-from kernels.model.program import WORKSPACE, Buffer, Launch, Program, Tiles
+from kernels.model.program import WORKSPACE, Arg, Buffer, Launch, Program, Tiles
 from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
 from kernels.model.rung import Cost, Rung
 
 FUSED_TILES = 32  # output tiles per block, as in 08_winograd_fused.cu
 WARPS = {2: 8, 4: 12}  # divide the positions evenly, and divide evenly among an SM's four schedulers
+SMS = 132  # of an H200: the parts are made for a GPU of about that size
+PART_OVERHEAD = (
+    40  # what a part costs besides its channels, in channels: storing the sums, adding them once more
+)
+MAX_PARTS, MIN_TERMS = 4, 64
 FILTER_BLOCK = (32, 8)  # filters x channels, as in 07_winograd_filter.cu
 
 
@@ -79,28 +84,45 @@ def nonfused_steps(
     """
     m, block = tiles["M"], tiles["BLOCK"]
     count, row, args = positions(m), round_up_to_4(tiles_of(s, m)), struct(s)
-    V, Z = Buffer("V", WORKSPACE, (count, s.C, row)), Buffer("Z", WORKSPACE, (count, s.K, row))
+    terms = terms_of_part(s, tiles)
+    parts = ceil(s.C, terms)
+    V, Z = Buffer("V", WORKSPACE, (count, s.C, row)), Buffer("Z", WORKSPACE, (parts * count, s.K, row))
     product_defines = {name: tiles[name] for name in ("M", "BM", "BN", "BK", "STAGES")}
 
-    def launch_per_tile(name: str, channels: int, arrays: tuple[str, str], cpu_function) -> Launch:
+    def launch_per_tile(name: str, channels: int, arguments: tuple[Arg, ...], cpu_function) -> Launch:
         """Returns a launch with one thread for each tile of each channel."""
         grid = (ceil(channels * row, block),)
-        return launch(
-            f"conv/09_{name}.cu", grid, block, (*arrays, args), cpu_function, {"M": m, "BLOCK": block}
-        )
+        return launch(f"conv/09_{name}.cu", grid, block, arguments, cpu_function, {"M": m, "BLOCK": block})
 
-    grid = ceil(row, tiles["BN"]), ceil(s.K, tiles["BM"]), count
+    grid = ceil(row, tiles["BN"]), ceil(s.K, tiles["BM"]), count * parts
     product = launch(
         "conv/09_winograd_product.cu",
         grid,
         threads(tiles),
-        ("U", "V", "Z", args),
+        ("U", "V", "Z", args, np.int32(terms)),
         winograd_cpu.product,
         product_defines,
     )
-    before = launch_per_tile("winograd_input", s.C, (x, "V"), winograd_cpu.inputs(m))
-    after = launch_per_tile("winograd_output", s.K, ("Z", y), winograd_cpu.outputs(m))
+    before = launch_per_tile("winograd_input", s.C, (x, "V", args), winograd_cpu.inputs(m))
+    after = launch_per_tile("winograd_output", s.K, ("Z", y, args, np.int32(parts)), winograd_cpu.outputs(m))
     return (V, Z), (before, product, after)
+
+
+def terms_of_part(s: ConvShape, tiles: Tiles) -> int:
+    """Returns the channels of a part of the product: parts are added until the SMs have equal work.
+
+    The estimate is the time of the busiest SM: its blocks times the channels of each, with PART_OVERHEAD.
+    """
+    BK, row = tiles["BK"], round_up_to_4(tiles_of(s, tiles["M"]))
+    blocks = ceil(row, tiles["BN"]) * ceil(s.K, tiles["BM"]) * positions(tiles["M"])
+
+    def terms(parts: int) -> int:
+        return ceil(ceil(s.C, BK), parts) * BK
+
+    def time(parts: int) -> int:
+        return ceil(blocks * ceil(s.C, terms(parts)), SMS) * (terms(parts) + PART_OVERHEAD)
+
+    return terms(min(range(1, 1 + max(1, min(MAX_PARTS, s.C // MIN_TERMS))), key=time))
 
 
 def threads(tiles: Tiles) -> int:
@@ -187,7 +209,7 @@ def scale(m: int | None = None) -> Callable[[ConvShape, Tiles, Mapping[str, np.n
 
 
 NONFUSED_TILES = {
-    "M": (4, 2, 6), "BLOCK": (128, 256), "BM": (64, 128), "BN": (128, 64), "BK": (16,), "STAGES": (3, 2),
+    "M": (4, 2, 6), "BLOCK": (128, 256), "BM": (64, 128), "BN": (64, 128), "BK": (16,), "STAGES": (3, 2),
 }  # fmt: skip
 
 RUNGS = (
@@ -243,7 +265,7 @@ RUNGS = (
         family="winograd",
         short_title=mark("Winograd steps"),
         tiles=NONFUSED_TILES,
-        sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 64}, {"BM": 128}, {"STAGES": 2}),
+        sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 128}, {"BM": 128}, {"STAGES": 2}),
         scale=scale(),
         capability=ampere,
         cpu_title=mark("Winograd in steps"),

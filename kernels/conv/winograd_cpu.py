@@ -69,19 +69,25 @@ def inputs(m: int):
     return winograd_input
 
 
-def product(U: np.ndarray, V: np.ndarray, Z: np.ndarray, s: np.void) -> None:
-    """Compute Z[p] = U[p]^T V[p] for each position p with NumPy's BLAS: Z [T*T, K, fours(tiles)]."""
-    np.matmul(U[:, :, : Z.shape[1]].swapaxes(1, 2), V, out=Z)
+def product(U: np.ndarray, V: np.ndarray, Z: np.ndarray, s: np.void, terms) -> None:
+    """Compute Z[p] = U[p]^T V[p] for each position p with NumPy's BLAS: Z [parts*T*T, K, fours(tiles)].
+
+    A part is the sum over `terms` channels.
+    """
+    for part, z in enumerate(Z.reshape(-1, len(U), *Z.shape[1:])):
+        channels = slice(part * terms, (part + 1) * terms)
+        np.matmul(U[:, channels, : Z.shape[1]].swapaxes(1, 2), V[:, channels], out=z)
 
 
 def outputs(m: int):
-    def winograd_output(Z: np.ndarray, y: np.ndarray, s: np.void) -> None:
-        """Compute y [N, K, P, Q] = A^T z A of every tile in Z [T*T, K, fours(tiles)]."""
+    def winograd_output(Z: np.ndarray, y: np.ndarray, s: np.void, parts) -> None:
+        """Compute y [N, K, P, Q] = A^T z A of every tile, z the sum of the parts in Z [parts*T*T, K, fours(tiles)]."""
         AT, _, _ = winograd_matrices.derive(m, R).arrays(Z.dtype)
         N, K, P, Q = y.shape
         down, across = -(-P // m), -(-Q // m)
         side = m + R - 1
-        z = Z[:, :, : N * down * across].reshape(side, side, K, N, down, across)
+        z = Z.reshape(parts, side * side, *Z.shape[1:]).sum(axis=0)[..., : N * down * across]
+        z = z.reshape(side, side, K, N, down, across)
         tiles = transform_2d(AT, np.moveaxis(z, (0, 1), (-2, -1)))  # [m, m, K, N, down, across]
         y[...] = output_maps(tiles, (K, N), P, Q).swapaxes(0, 1)
 

@@ -5,13 +5,15 @@
 // is the position. The kernel is gemm/09_warp_tile.cu with simpler
 // copies. In U the filters are contiguous, so no tile is transposed.
 // Tiles of both matrices are copied 16 bytes at a time. Row lengths
-// are multiples of 4, so no float is copied alone.
+// are multiples of 4, so no float is copied alone. With few tiles there
+// are few blocks for many channels. The channels are then cut into
+// parts of `terms`, one block for each. The next step adds the parts.
 // What limits it: with few channels the stores of Z, with many the
 // multiply-adds.
 //
-// Launch: grid (ceil(round_up_4(tiles) / BN), ceil(K / BM), T*T), block
-// (BM / 8) * (BN / 8). BM filters x BN tiles, BK channels at a time,
-// STAGES tiles in shared memory, and M are defines.
+// Launch: grid (ceil(round_up_4(tiles) / BN), ceil(K / BM), T*T *
+// parts), block (BM / 8) * (BN / 8). BM filters x BN tiles, BK channels
+// at a time, STAGES tiles in shared memory, and M are defines.
 
 #include "../../cuda/async.cuh"
 #include "winograd.cuh"
@@ -24,8 +26,8 @@ extern "C" __global__ void
 __launch_bounds__(THREADS, 512 / THREADS) winograd_product(
     const float* __restrict__ U,  // [T*T, C, round_up_4(K)]
     const float* __restrict__ V,  // [T*T, C, round_up_4(tiles)]
-    float* __restrict__ Z,        // [T*T, K, round_up_4(tiles)]
-    Conv shape) {
+    float* __restrict__ Z,        // [parts, T*T, K, round_up_4(tiles)]
+    Conv shape, int terms) {
   __shared__ __align__(16) float tile_u[STAGES][BK][BM];
   __shared__ __align__(16) float tile_v[STAGES][BK][BN];
   int u_length = round_up_4(shape.K);  // of a row
@@ -39,10 +41,12 @@ __launch_bounds__(THREADS, 512 / THREADS) winograd_product(
   int thread_row = warp / (BN / WN) * WM  // of its first sum
                  + (lane / (2 * ACROSS) * 2 + lane % 2) * 4;
   int thread_col = warp % (BN / WN) * WN + lane / 2 % ACROSS * 4;
-  size_t position = blockIdx.z;
-  const float* u = U + (position * shape.C + load_u_row) * u_length +
+  size_t position = blockIdx.z % (T * T);
+  int begin = blockIdx.z / (T * T) * terms;  // first channel
+  int end = min(begin + terms, shape.C);
+  const float* u = U + (position * shape.C + begin + load_u_row) * u_length +
                    block_row + load_u_col;
-  const float* v = V + (position * shape.C + load_v_row) * v_length +
+  const float* v = V + (position * shape.C + begin + load_v_row) * v_length +
                    block_col + load_v_col;
 
   // Begins to copy the next tiles, from channel c_tile on.
@@ -51,24 +55,24 @@ __launch_bounds__(THREADS, 512 / THREADS) winograd_product(
     for (int i = 0; i < BK; i += THREADS / (BM / 4))
       copy_async<16>(&tile_u[stage][load_u_row + i][load_u_col],
                      u + (size_t)i * u_length,
-                     c_tile + load_u_row + i < shape.C &&
+                     c_tile + load_u_row + i < end &&
                          block_row + load_u_col < u_length);
 #pragma unroll
     for (int i = 0; i < BK; i += THREADS / (BN / 4))
       copy_async<16>(&tile_v[stage][load_v_row + i][load_v_col],
                      v + (size_t)i * v_length,
-                     c_tile + load_v_row + i < shape.C &&
+                     c_tile + load_v_row + i < end &&
                          block_col + load_v_col < v_length);
     close_group();
     u += (size_t)BK * u_length;
     v += (size_t)BK * v_length;
   };
-  for (int i = 0; i < STAGES - 1; ++i) load_tiles(i, i * BK);
+  for (int i = 0; i < STAGES - 1; ++i) load_tiles(i, begin + i * BK);
 
   float sum[8][8] = {};
   int read_stage = 0, fill_stage = STAGES - 1;
 #pragma unroll 1
-  for (int c_tile = 0; c_tile < shape.C; c_tile += BK) {
+  for (int c_tile = begin; c_tile < end; c_tile += BK) {
     wait_groups<STAGES - 2>();
     __syncthreads();
     load_tiles(fill_stage, c_tile + (STAGES - 1) * BK);
@@ -91,6 +95,7 @@ __launch_bounds__(THREADS, 512 / THREADS) winograd_product(
     fill_stage = fill_stage + 1 == STAGES ? 0 : fill_stage + 1;
   }
 
+  Z += (size_t)blockIdx.z * shape.K * v_length;
 #pragma unroll
   for (int i = 0; i < 8; ++i)
 #pragma unroll
@@ -98,7 +103,7 @@ __launch_bounds__(THREADS, 512 / THREADS) winograd_product(
       int k = block_row + thread_row + i / 4 * 4 * (WM / 8) + i % 4;
       int tile = block_col + thread_col + j * (WN / 8);
       if (k < shape.K && tile < v_length)
-        *(float4*)&Z[(position * shape.K + k) * v_length + tile] =
+        *(float4*)&Z[(size_t)k * v_length + tile] =
             *(float4*)&sum[i][j];
     }
 }

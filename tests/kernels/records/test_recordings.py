@@ -42,6 +42,7 @@ NOT_YET_RUNGS = {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster wgmma-turns"
         " register-pipeline grouped-order transposed-ring tf32x3",
         "attention-backward": "flash-wgmma",
+        "conv": "fft-tiled winograd-nonfused",
         "softmax": "cluster split one-launch",
         "global-avg-pool": "tile streaming",
         "relu": "one-float4",
