@@ -13,10 +13,10 @@ import numpy as np
 
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
-from kernels.model.launch import ceil, launch
+from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
 from kernels.model.rules import MAX_SHARED, index_rules, shared_rules
-from kernels.model.rung import Cost, Ladder, Rung
+from kernels.model.rung import HOPPER, Cost, Ladder, Rung
 from kernels.model.zero import zero
 from kernels.pooling import cpu, library, reference
 from kernels.pooling.common import (
@@ -53,6 +53,7 @@ BLOCK_TILES = {"BLOCK": BLOCKS}
 PATCH_TILES = {"BLOCK": BLOCKS, "HIGH": HIGH, "WIDE": WIDE}
 PATCH_SETS = ({}, {"BLOCK": 128, "HIGH": 2}, {"HIGH": 1, "WIDE": 1}, {"WIDE": 8})
 FLOAT = 4  # bytes
+BARRIER = 8  # bytes
 SERIAL = 512  # terms of one sum whose roundings the tolerance allows
 MAX, MAX_BACKWARD = ("x", "y", "index"), ("dy", "index", "dx")
 AVG, AVG_BACKWARD = ("x", "y"), ("dy", "dx")
@@ -361,6 +362,27 @@ def build_global_tile(s: GlobalShape, tiles: Tiles) -> Program:
     return Program(global_buffers(s), (step,))
 
 
+def ring_bytes(s: GlobalShape, tiles: Tiles) -> int:
+    """Returns the bytes of the tiles of a block."""
+    return FLOAT * tiles["STAGES"] * tiles["PLANES"] * s.area
+
+
+def build_global_ring(s: GlobalShape, tiles: Tiles) -> Program:
+    args = "x", "y", np.int32(s.planes), np.int32(s.area)
+    defines = {name: tiles[name] for name in ("PLANES", "SHARE", "STAGES")}
+    step = launch(
+        "pooling/17_global_ring.cu",
+        (min(tiles["BLOCKS"], ceil(s.planes, tiles["PLANES"])),),
+        tiles["PLANES"] * tiles["SHARE"],
+        args,
+        cpu.global_warp,
+        defines,
+        ring_bytes(s, tiles),
+        cpu_name="few_planes",
+    )
+    return Program(global_buffers(s), (step,))
+
+
 def _build_spread(source: str, cpu_function):
     def build(s: GlobalShape, tiles: Tiles) -> Program:
         args = "dy", "dx", magic_of(s.area), np.int32(s.area), np.int32(s.pixels)
@@ -384,6 +406,15 @@ def tile_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
     yield from index_rules({"N*C": s.planes}, tiles["PLANES"])
     yield from index_rules({"H*W": s.area}, 0)
     yield from shared_rules("4*PLANES*H*W", FLOAT * tiles["PLANES"] * s.area, MAX_SHARED)
+
+
+def ring_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules of a ring of tiles in shared memory. A block looks STAGES turns of the grid ahead."""
+    yield from index_rules({"N*C": s.planes}, tiles["PLANES"] * tiles["BLOCKS"] * (tiles["STAGES"] + 1))
+    yield from index_rules({"H*W": s.area}, 0)
+    yield from shared_rules(
+        "4*STAGES*PLANES*H*W + 8*STAGES", ring_bytes(s, tiles) + BARRIER * tiles["STAGES"], MAX_SHARED
+    )
 
 
 def spread_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
@@ -462,6 +493,23 @@ GLOBAL_AVG_POOL = Ladder(
             tolerance=TOLERANCE,
             tiles={"PLANES": (64, 32, 128), "SHARE": (2, 1, 4, 8)},
             sets=({"PLANES": 32},),
+            no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
+            not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
+        ),
+        Rung(
+            name="global-avg-pool/ring",
+            title=mark("a ring of tiles, filled by the copy engine"),
+            idea=mark(
+                "A block has several tiles of shared memory. While its threads add up one, the copy engine fills the others."
+            ),
+            build=build_global_ring,
+            cost=global_cost,
+            rules=ring_rules,
+            tolerance=TOLERANCE,
+            tiles={"PLANES": (64, 32, 128), "SHARE": (2, 1, 4, 8), "STAGES": (4, 2, 3, 6, 8), "BLOCKS": (528, 264, 132, 396, 660, 1056, 4)},
+            sets=({"PLANES": 32, "STAGES": 2, "BLOCKS": 4},),
+            capability=hopper,
+            last_capability=HOPPER,
             no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),
