@@ -32,6 +32,7 @@ from kernels.transfers.scenarios import SCENARIOS
 from visuals import units
 from visuals.memory import charts as memory_charts
 from visuals.parallel import recorded as parallel_steps
+from visuals.training import recorded as training_steps
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 SIDE = 4096
@@ -463,6 +464,52 @@ def _split(found: list[dict], rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def training() -> str:
+    """Returns recorded steps of each network, optimiser and batch: ours and PyTorch's, then ours with less memory."""
+    found = {}
+    for row in sorted(training_steps.rows(), key=lambda row: row["date"]):
+        key = row["network"], row["optimizer"], row["batch"], row["memory"]["every"], row["memory"]["parts"]
+        found[key] = row
+    first, dates = next(iter(found.values())), sorted({row["date"] for row in found.values()})
+    head = (
+        f"One training step in FP32 on an {first['device']} ({', '.join(dates)}), without TF32: forward, backward, update. Medians "
+        "of 9 samples of many steps in a row, by the host's clock."
+    )
+    return "\n\n".join((head, _whole_steps(found), _saved_memory(found)))
+
+
+def _whole_steps(found: Mapping[tuple, Mapping]) -> str:
+    names = ("one by one", "one graph", "eager", "torch.compile", "torch.compile, graph")
+    lines = [
+        f"| network | optimiser | images | ours, {' | '.join(names[:2])} | PyTorch, {' | '.join(names[2:])} |",
+        "|---" * 8 + "|",
+    ]
+    for (network, optimizer, batch, every, parts), row in found.items():
+        if (every, parts) == (0, 1):
+            times = (units.time_(row[key] / 1e3) if row.get(key) else "–" for key in training_steps.WHOLE)
+            lines.append(f"| {network} | {optimizer} | {batch:,} | {' | '.join(times)} |")
+    return "\n".join(lines)
+
+
+def _saved_memory(found: Mapping[tuple, Mapping]) -> str:
+    """Returns the time of a step and the most bytes that its nodes hold, each way of saving memory beside the plain step."""
+    ways = {(0, 1): "all kept", (3, 1): "every third layer kept", (0, 4): "in 4 parts", (3, 4): "both"}
+    lines = [
+        "*Held*: the most bytes that exist while any node runs, each tensor allocated at its first use and freed after its last.",
+        "",
+        "| network | optimiser | images | " + " | ".join(f"{way} | held" for way in ways.values()) + " |",
+        "|---" * (3 + 2 * len(ways)) + "|",
+    ]  # fmt: skip
+    for network, optimizer, batch in dict.fromkeys(key[:3] for key in found):
+        cells = []
+        for way in ways:
+            row = found.get((network, optimizer, batch, *way), {})
+            cells.append(units.time_(row["graph_us"] / 1e3) if row else "–")
+            cells.append(units.bytes_(max(map(sum, row["held"].values()))) if row.get("held") else "–")
+        lines.append(f"| {network} | {optimizer} | {batch:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def moving_data() -> str:
     """Returns the totals of the recorded transfer programs, with the time of their busiest queue."""
     record = transfers.newest()
@@ -506,6 +553,7 @@ def filled(text: str) -> str:
         layers,
         all_reduce,
         launching,
+        training,
         parallel,
         moving_data,
     ):
