@@ -53,7 +53,7 @@ BLOCK_TILES = {"BLOCK": BLOCKS}
 PATCH_TILES = {"BLOCK": BLOCKS, "HIGH": HIGH, "WIDE": WIDE}
 PATCH_SETS = ({}, {"BLOCK": 128, "HIGH": 2}, {"HIGH": 1, "WIDE": 1}, {"WIDE": 8})
 FLOAT = 4  # bytes
-BARRIER = 8  # bytes
+BARRIER = 8  # bytes: of the rung that has one
 SERIAL = 512  # terms of one sum whose roundings the tolerance allows
 MAX, MAX_BACKWARD = ("x", "y", "index"), ("dy", "index", "dx")
 AVG, AVG_BACKWARD = ("x", "y"), ("dy", "dx")
@@ -345,42 +345,23 @@ def _build_global_warp(source: str):
     return build
 
 
-def build_global_tile(s: GlobalShape, tiles: Tiles) -> Program:
-    args = "x", "y", np.int32(s.planes), np.int32(s.area)
-    planes, threads = tiles["PLANES"], tiles["PLANES"] * tiles["SHARE"]
-    grid, shared = (ceil(s.planes, planes),), FLOAT * planes * s.area
-    step = launch(
-        "pooling/15_global_tile.cu",
-        grid,
-        threads,
-        args,
-        cpu.global_warp,
-        tiles,
-        shared,
-        cpu_name="few_planes",
-    )
-    return Program(global_buffers(s), (step,))
+def _build_global_tile(source: str):
+    def build(s: GlobalShape, tiles: Tiles) -> Program:
+        args = "x", "y", np.int32(s.planes), np.int32(s.area)
+        planes, threads = tiles["PLANES"], tiles["PLANES"] * tiles["SHARE"]
+        step = launch(
+            f"pooling/{source}.cu",
+            (ceil(s.planes, planes),),
+            threads,
+            args,
+            cpu.global_warp,
+            tiles,
+            FLOAT * planes * s.area,
+            cpu_name="few_planes",
+        )
+        return Program(global_buffers(s), (step,))
 
-
-def ring_bytes(s: GlobalShape, tiles: Tiles) -> int:
-    """Returns the bytes of the tiles of a block."""
-    return FLOAT * tiles["STAGES"] * tiles["PLANES"] * s.area
-
-
-def build_global_ring(s: GlobalShape, tiles: Tiles) -> Program:
-    args = "x", "y", np.int32(s.planes), np.int32(s.area)
-    defines = {name: tiles[name] for name in ("PLANES", "SHARE", "STAGES")}
-    step = launch(
-        "pooling/17_global_ring.cu",
-        (min(tiles["BLOCKS"], ceil(s.planes, tiles["PLANES"])),),
-        tiles["PLANES"] * tiles["SHARE"],
-        args,
-        cpu.global_warp,
-        defines,
-        ring_bytes(s, tiles),
-        cpu_name="few_planes",
-    )
-    return Program(global_buffers(s), (step,))
+    return build
 
 
 def _build_spread(source: str, cpu_function):
@@ -405,16 +386,7 @@ def tile_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
     """Yields the rules of a tile of planes in shared memory."""
     yield from index_rules({"N*C": s.planes}, tiles["PLANES"])
     yield from index_rules({"H*W": s.area}, 0)
-    yield from shared_rules("4*PLANES*H*W", FLOAT * tiles["PLANES"] * s.area, MAX_SHARED)
-
-
-def ring_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
-    """Yields the rules of a ring of tiles in shared memory. A block looks STAGES turns of the grid ahead."""
-    yield from index_rules({"N*C": s.planes}, tiles["PLANES"] * tiles["BLOCKS"] * (tiles["STAGES"] + 1))
-    yield from index_rules({"H*W": s.area}, 0)
-    yield from shared_rules(
-        "4*STAGES*PLANES*H*W + 8*STAGES", ring_bytes(s, tiles) + BARRIER * tiles["STAGES"], MAX_SHARED
-    )
+    yield from shared_rules("4*PLANES*H*W + 8", FLOAT * tiles["PLANES"] * s.area + BARRIER, MAX_SHARED)
 
 
 def spread_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
@@ -487,7 +459,7 @@ GLOBAL_AVG_POOL = Ladder(
             idea=mark(
                 "A block copies contiguous planes to shared memory, four floats in one load. Then a few lanes add up each plane."
             ),
-            build=build_global_tile,
+            build=_build_global_tile("15_global_tile"),
             cost=global_cost,
             rules=tile_rules,
             tolerance=TOLERANCE,
@@ -497,22 +469,18 @@ GLOBAL_AVG_POOL = Ladder(
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),
         Rung(
-            name="global-avg-pool/ring",
-            title=mark("a ring of tiles, filled by the copy engine"),
+            name="global-avg-pool/bulk",
+            title=mark("a tile of planes, loaded by the copy engine"),
             idea=mark(
-                "A block has several tiles of shared memory. While its threads add up one, the copy engine fills the others."
+                "One instruction of one thread copies all planes of a block to shared memory, past the registers. Then a few "
+                "lanes add up each plane."
             ),
-            build=build_global_ring,
+            build=_build_global_tile("17_global_bulk"),
             cost=global_cost,
-            rules=ring_rules,
+            rules=tile_rules,
             tolerance=TOLERANCE,
-            tiles={
-                "PLANES": (32, 64, 128),
-                "SHARE": (2, 1, 4, 8),
-                "STAGES": (4, 2, 3, 8),
-                "BLOCKS": (1056, 528, 264, 132, 4),
-            },
-            sets=({"STAGES": 2, "BLOCKS": 4},),
+            tiles={"PLANES": (32, 64, 128), "SHARE": (2, 1, 4, 8)},
+            sets=({"PLANES": 64},),
             capability=hopper,
             last_capability=HOPPER,
             no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
