@@ -203,6 +203,8 @@ FAULTS = [
     ("global-avg-pool/tile", "  __syncthreads();\n", ""),
     ("global-avg-pool/tile", "lane_mask = SHARE / 2", "lane_mask = SHARE / 4"),
     ("global-avg-pool/streaming", "lane_mask = 16", "lane_mask = 8"),
+    ("global-avg-pool/bulk", "  wait(&full, 0);\n", ""),
+    ("global-avg-pool/bulk", "int i = fours; i < count;", "int i = fours; i < fours;"),
     ("global-avg-pool/plane", "sum / area", "sum / (area + 1)"),
     ("global-avg-pool-backward/pixel", "/ area", "/ 2"),
     ("global-avg-pool-backward/four-pixels", "dy[++plane]", "dy[plane]"),
