@@ -147,7 +147,7 @@ FUSION_FP16 = tuple(
 )
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 SOFTMAX_LONG = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
-CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
+CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1)), ((2, 50257), (1, 128256))
 # Maps in each layout, whose rows are whole float4 or not; rows of both sorts. For the ladders of maps and of rows.
 NORM_MAPS = tuple(
     (*extents, layout)
@@ -331,9 +331,11 @@ def _optimizer():
 
 
 def _cross_entropy():
+    """Yields all shapes for each rung, and long rows for the one whose kernels depend on their length."""
     for ladder in cross_entropy_ladder.LADDERS:
-        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
-        yield from ((rung, swept, default) for rung in ladder.rungs)
+        swept, default, long = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
+        for rung in ladder.rungs:
+            yield rung, [*swept, *long] if rung.name.endswith("/cluster") else swept, default
 
 
 def _linear():

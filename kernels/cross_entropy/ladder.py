@@ -17,14 +17,23 @@ from kernels.cross_entropy.reference import TOLERANCE
 from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape, parser
 from kernels.i18n import mark, tr
 from kernels.libraries import torch as torch_library
-from kernels.model.launch import ceil, hopper, launch
+from kernels.model.launch import ceil, clusters, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, LibraryCall, Program, Tiles
-from kernels.model.rules import MAX_SHARED, index_rules, shared_rules
-from kernels.model.rung import HOPPER, Cost, Ladder, Rung
+from kernels.model.rules import (
+    MAX_SHARED,
+    OTHER_REGISTERS,
+    REGISTERS,
+    index_rules,
+    max_rules,
+    shared_rules,
+    too_many_registers,
+)
+from kernels.model.rung import Cost, Ladder, Rung
 
 BLOCKS = (256, 512, 1024, 128, 32)  # whole warps
 LOADS = (4, 2, 1, 8)  # 16-byte loads of a thread before it uses the first
 FLOAT = 4  # bytes
+KEPT = (4, 16, 52, 128)  # floats of a row in the registers of a thread of a cluster
 FLOATS_BEFORE = 3  # at most, between a multiple of 16 bytes and a row
 
 
@@ -151,28 +160,20 @@ def build_shared_row(s: StepShape, tiles: Tiles) -> Program:
     return Program(step_buffers(s), (shared_row(s, tiles, FLOAT * s.N),))
 
 
-def part_bytes(s: CrossEntropyShape, tiles: Tiles) -> int:
-    """Returns the bytes of a part of a row in shared memory: whole groups of four floats."""
-    return 4 * FLOAT * ceil(s.N // 4, tiles["CLUSTER"])
+def floats_of_a_thread(s: StepShape, tiles: Tiles) -> int:
+    """Returns how many floats of a row each thread of a cluster keeps: the fewest of KEPT that suffice, or the most."""
+    needed = ceil(s.N + FLOATS_BEFORE, tiles["CLUSTER"] * tiles["BLOCK"])
+    return next((per for per in KEPT if per >= needed), KEPT[-1])
 
 
-def _cluster(source: str, names: tuple[str, ...], buffers: Callable, cpu_function: Callable[..., None]):
-    """Returns a function that builds a launch of a cluster per row, which takes `names` and N."""
-
-    def build(s: CrossEntropyShape, tiles: Tiles) -> Program:
-        step = launch(
-            f"cross_entropy/{source}.cu", (s.M * tiles["CLUSTER"],), tiles["BLOCK"], (*names, np.int32(s.N)), cpu_function,
-            tiles, part_bytes(s, tiles), cpu_function.__name__,
-        )  # fmt: skip
-        return Program(buffers(s), (step,))
-
-    return build
-
-
-build_cluster_loss = _cluster("13_cluster_loss", ("x", "labels", "loss", "lse"), forward_buffers, cpu.online)
-build_cluster_step = _cluster(
-    "14_cluster_step", ("x", "labels", "g", "loss", "dx"), step_buffers, cpu.fused_step
-)
+def build_cluster(s: StepShape, tiles: Tiles) -> Program:
+    """Returns a launch of a cluster for each row."""
+    step = launch(
+        "cross_entropy/13_cluster_step.cu", (s.M * tiles["CLUSTER"],), tiles["BLOCK"],
+        ("x", "labels", "g", "loss", "dx", np.int32(s.N)), cpu.fused_step, {**tiles, "PER": floats_of_a_thread(s, tiles)},
+        cpu_name="fused_step",
+    )  # fmt: skip
+    return Program(step_buffers(s), (step,))
 
 
 # -- rules and cost ------------------------------------------------------------------------------------
@@ -207,13 +208,17 @@ def piece_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from _grid_rules("M*pieces", s.M * pieces_of(s, tiles))
 
 
-def cluster_rules(s: CrossEntropyShape, tiles: Tiles) -> Iterator[str]:
-    """Yields the rules on N, on the grid and on a part of a row. The barrier, m and l of each warp are in shared memory too."""
-    yield from row_rules(s, tiles)
-    yield from _grid_rules("M*CLUSTER", s.M * tiles["CLUSTER"])
-    yield from shared_rules(
-        "16*ceil(N/4 / CLUSTER) + BLOCK/4 + 8", part_bytes(s, tiles) + tiles["BLOCK"] // 4 + 8, MAX_SHARED
+def cluster_rules(s: StepShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules on N, on the grid and on the registers of a thread."""
+    block, per = tiles["BLOCK"], floats_of_a_thread(s, tiles)
+    yield from max_rules(
+        tr("N + {floats} (a row in CLUSTER*BLOCK*PER registers)", floats=FLOATS_BEFORE),
+        s.N + FLOATS_BEFORE,
+        tiles["CLUSTER"] * block * per,
     )
+    yield from _grid_rules("M*CLUSTER", s.M * tiles["CLUSTER"])
+    if per + OTHER_REGISTERS > REGISTERS // block:
+        yield too_many_registers(f"PER + {OTHER_REGISTERS}", per + OTHER_REGISTERS, REGISTERS // block, block)
 
 
 def library_rules(s: CrossEntropyShape, tiles: Tiles) -> tuple[str, ...]:
@@ -275,8 +280,7 @@ def _library(ladder: str, title: str, idea: str, buffers, bind) -> Rung:
 FORWARD, BACKWARD, STEP = "cross-entropy", "cross-entropy-backward", "cross-entropy-step"
 TURNS = {"BLOCK": BLOCKS, "LOADS": LOADS}
 SMALL = {"BLOCK": 32, "LOADS": 1}  # to watch
-CLUSTERS = {"CLUSTER": (8, 4, 2), "BLOCK": (128, 256, 512, 32)}
-NO_CLUSTER_SCENE = mark("the scene of softmax in a cluster shows the same exchange of maximum and sum")
+
 
 FORWARD_RUNGS = (
     _rung(
@@ -333,27 +337,6 @@ FORWARD_RUNGS = (
         {"SPLITS": 4},
         {"SPLITS": 32},
         cpu_title=mark("parts of the rows, then merged"),
-    ),
-    _rung(
-        FORWARD,
-        "cluster",
-        mark("a cluster of blocks per row"),
-        mark(
-            "The copy engine loads a part of a row for each block, with one instruction. The blocks of a cluster merge their "
-            "parts without a second launch."
-        ),
-        build_cluster_loss,
-        _cost(1, 4),
-        cluster_rules,
-        CLUSTERS,
-        {"CLUSTER": 2, "BLOCK": 32},
-        {"BLOCK": 256},
-        capability=hopper,
-        last_capability=HOPPER,
-        no_scene=NO_CLUSTER_SCENE,
-        not_on_cpu=mark(
-            "a processor has no clusters of blocks; without them these are maxima and sums together"
-        ),
     ),
 )
 BACKWARD_RUNGS = (
@@ -448,18 +431,17 @@ STEP_RUNGS = (
         "cluster",
         mark("one read, the row in a cluster"),
         mark(
-            "Several blocks keep a row in their shared memory and exchange maximum and sum. An SM has blocks of several "
+            "Several blocks keep a row in their registers and exchange maximum and sum. An SM has blocks of several "
             "rows, so loads and stores overlap."
         ),
-        build_cluster_step,
+        build_cluster,
         _cost(2, 7),
         cluster_rules,
-        CLUSTERS,
+        {"CLUSTER": (8, 4, 2), "BLOCK": (128, 256, 512, 32)},
         {"CLUSTER": 2, "BLOCK": 32},
         {"BLOCK": 256},
-        capability=hopper,
-        last_capability=HOPPER,
-        no_scene=NO_CLUSTER_SCENE,
+        capability=clusters,
+        no_scene=mark("the scene of softmax in a cluster shows the same exchange of maximum and sum"),
         not_on_cpu=mark(
             "a processor has no clusters of blocks; without them this is loss and gradient, a few rows at a time"
         ),

@@ -14,9 +14,24 @@
 // memory 4 * PLANES * area bytes. PLANES and SHARE are defines, PLANES
 // a multiple of 32, SHARE a power of two up to 32.
 
-#include "../../cuda/bulk.cuh"
+#include "../../cuda/hopper.cuh"
 
 constexpr int BLOCK = PLANES * SHARE;
+
+// Begins to copy `bytes` contiguous bytes to shared memory, a multiple
+// of 16 at multiples of 16. The barrier counts them. Lines of the L2
+// that this fills are the first to be replaced.
+__device__ inline void load_bytes(void* to, const void* from, int bytes,
+                                  Barrier* barrier) {
+  asm volatile(
+      "{\n.reg .b64 first;\n"
+      "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1], %2, [%3], first;\n}" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
 
 extern "C" __global__ void __launch_bounds__(BLOCK) global_bulk(
     const float* __restrict__ x,  // [planes, area], planes = N * C

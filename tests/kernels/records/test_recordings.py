@@ -43,7 +43,6 @@ NOT_YET_RUNGS = {
         "attention-backward": "flash-wgmma",
         "softmax": "cluster split",
         "global-avg-pool": "tile streaming bulk",
-        "cross-entropy": "cluster",
         "cross-entropy-backward": "pieces",
         "cross-entropy-step": "cluster",
         "relu": "one-float4",
