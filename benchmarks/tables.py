@@ -26,7 +26,7 @@ from kernels.memory.shape import BanksShape
 from kernels.model.program import Launch
 from kernels.parallel import timeline as timelines
 from kernels.parallel.plan import DATA, PIPELINES, Plan
-from kernels.records import Card, cards, files, unsupported
+from kernels.records import Card, cards, copies, files, unsupported
 from kernels.transfers import recorded as transfers
 from kernels.transfers.scenarios import SCENARIOS
 from visuals import units
@@ -299,18 +299,24 @@ def layers() -> str:
     large = {(name, s): _layer_rows(name, s, card) for name, s in settings if s.bytes >= LARGE}
     rows = {setting: found for setting, found in large.items() if found[0]}
     first = next(iter(rows.values()))[0][0]
+    copy = (
+        "a cold copy of as many bytes"
+        if copies.rows(first["device"])
+        else "as many bytes at the rate of a copy of 1 GiB"
+    )
     lines = [
         f"Layers at shapes of {units.bytes_(LARGE)} or more, recorded on an {first['device']}, cold, default tile sizes: our "
-        "fastest rung. *Of a copy*: the time of a copy of the same bytes, divided by the time of the layer. The bytes are each "
-        "input read once and each output written once. Batch norm reads its input twice, so its share is lower. *Of the "
-        "library*: the time of the fastest library's rung, divided by ours. Empty: the library has no such form.",
+        f"fastest rung. *Of a copy*: the time of {copy}, divided by the time of the layer. The bytes are each input read once and "
+        "each output written once. Batch norm reads its input twice, so its share is lower. *Of the library*: the time of the "
+        "fastest library's rung, divided by ours. Empty: the library has no such form.",
         "",
         "| layer | shape | bytes | our fastest | time | of a copy | of the library |",
         "|---|---|---|---|---|---|---|",
     ]
     for (name, s), (ours, library) in rows.items():
         row = min(ours, key=lambda row: row["median_ms"])
-        ms, copy_ms = row["median_ms"], s.bytes / row["ceilings"]["copy_bytes_per_s"] * 1e3
+        ms, rate = row["median_ms"], row["ceilings"]["copy_bytes_per_s"]
+        copy_ms = copies.copy_ms(s.bytes, row["device"]) or s.bytes / rate * 1e3
         of_library = units.share(min(r["median_ms"] for r in library) / ms) if library else ""
         lines.append(
             f"| {name} | {s} | {units.bytes_(s.bytes)} | `{row['rung']}` | {units.time_(ms)} "
