@@ -3,9 +3,9 @@
     python3 benchmarks/layers.py --out OUT [--seconds 300] [--budget 0.5] [LADDER ...]
 
 Without names: every ladder of a training step. A ladder's presets that move `--bytes` or compute 5 GFLOP are measured,
-or its largest one. Cold, samples interleaved. A row's share of the copy is the time of a copy of the same bytes
-at the rate measured on this device, divided by its own time: 100 % is the limit of memory. Prints a table for each shape
-and writes OUT/layers.json. After --seconds no new shape is begun, and the shapes left out are printed.
+or its largest one. Cold, samples interleaved. A row's share of the copy is the time of a cold copy of as many bytes,
+measured on this device before, divided by its own time: 100 % is the limit of memory. Prints a table for each shape, then
+one of all shapes, and writes OUT/layers.json. After --seconds no new shape is begun, and the shapes left out are printed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks import report
+from benchmarks import copies, report
 from benchmarks.report import Column
 from kernels.engines import cuda
 from kernels.ladders import LADDERS
@@ -26,6 +26,7 @@ from kernels.model.program import RuleError
 from kernels.model.result import Result
 from kernels.model.rung import Ladder
 from kernels.records import availability
+from kernels.records.copies import interpolated
 from kernels.runner import VerificationError, compare
 
 # Ladders that are no part of a training step's layers.
@@ -48,6 +49,12 @@ OTHERS = {
     "instruction-rate",
 }
 MIN_FLOPS = 5e9
+SUMMARY = (
+    report.RUNG, Column("shape", "", "shape"), Column("us", ".1f", lambda row: 1e3 * row["median_ms"]),
+    Column("copy us", ".1f", lambda row: row["copy_ms"] and 1e3 * row["copy_ms"]),
+    Column("of copy", ".0%", "of_copy"),
+    Column("library us", ".1f", lambda row: row["library_ms"] and 1e3 * row["library_ms"]),
+)  # fmt: skip
 COLUMNS = (
     report.RUNG, Column("us", ".2f", lambda row: 1e3 * row["median_ms"]), report.SPREAD, report.SAMPLES,
     Column("GB/s", ".0f", "gb_per_s"), report.TFLOPS, Column("of copy", ".1%", "of_copy"),
@@ -62,7 +69,7 @@ def shapes(ladder: Ladder, min_bytes: float) -> list[Any]:
     return large or [max(all_shapes, key=lambda s: s.bytes)]
 
 
-def measured(ladder: Ladder, s: Any, copy_bytes_per_s: float, seconds: float) -> list[dict]:
+def measured(ladder: Ladder, s: Any, copy_ms: float | None, seconds: float) -> list[dict]:
     """Returns a row of each rung that this machine runs; the others, and what is wrong, are printed."""
     rungs = [r.name for r in availability.supported_rungs(ladder, "cuda", s)]
     results: list[Result] = []
@@ -79,7 +86,7 @@ def measured(ladder: Ladder, s: Any, copy_bytes_per_s: float, seconds: float) ->
         for name in rungs:
             results += alone(name, s, seconds)
     libraries = [r.name for r in ladder.rungs if r.library]
-    rows = [row(r, s, copy_bytes_per_s) for r in results]
+    rows = [row(r, s, copy_ms) for r in results]
     base = report.fastest_ms(rows, libraries)
     return [r | {"of_library": report.speed_relative_to(base, r)} for r in rows]
 
@@ -92,14 +99,24 @@ def alone(name: str, s: Any, seconds: float) -> Iterator[Result]:
         print(f"FAILED {name} {s}: {e}", flush=True)
 
 
-def row(result: Result, s: Any, copy_bytes_per_s: float) -> dict:
+def row(result: Result, s: Any, copy_ms: float | None) -> dict:
     m = result.measurement
     return {
         "shape": s.params(), "rung": result.rung, "tiles": dict(result.tiles), "n": m.n, "median_ms": m.median_ms,
         "p20_ms": m.p20_ms, "p80_ms": m.p80_ms, "gb_per_s": s.bytes / m.median_ms / 1e6,
-        "tflops": s.flops / m.median_ms / 1e9, "of_copy": s.bytes / copy_bytes_per_s * 1e3 / m.median_ms,
+        "tflops": s.flops / m.median_ms / 1e9, "of_copy": copy_ms and copy_ms / m.median_ms,
         "error": result.error, "parts_ms": dict(m.parts_ms),
     }  # fmt: skip
+
+
+def summary(ladder: Ladder, s: Any, rows: list[dict], copy_ms: float | None) -> dict | None:
+    """Returns our fastest rung of a shape beside the copy and the fastest library; None if none of ours was timed."""
+    libraries = [r.name for r in ladder.rungs if r.library]
+    ours = [row for row in rows if row["rung"] not in libraries]
+    if not ours:
+        return None
+    best = min(ours, key=lambda row: row["median_ms"])
+    return best | {"shape": str(s), "copy_ms": copy_ms, "library_ms": report.fastest_ms(rows, libraries)}
 
 
 def arguments() -> argparse.Namespace:
@@ -119,21 +136,26 @@ def main() -> int:
         return 1
     args.out.mkdir(parents=True, exist_ok=True)
     ceilings = cuda.ceilings()
-    copy = ceilings["copy_bytes_per_s"]
+    copied = list(copies.copies())
     results = {
         "device": cuda.device_name(),
         "conditions": cuda.conditions(),
         "ceilings": ceilings,
+        "copies": copied,
         "rows": [],
     }
-    print(f"{results['device']}, copy {copy / 1e9:,.0f} GB/s (bytes read and written)", flush=True)
+    print(f"{results['device']}\n{report.table(copied, copies.COLUMNS)}", flush=True)
+    best = []
     cases = [(LADDERS[name], s) for name in args.ladders for s in shapes(LADDERS[name], args.bytes)]
     for ladder, s in report.in_time(cases, elapsed, args.seconds, lambda case: f"{case[0].name} {case[1]}"):
-        rows = measured(ladder, s, copy, args.budget)
+        copy_ms = interpolated(s.bytes, copied)
+        rows = measured(ladder, s, copy_ms, args.budget)
+        best += filter(None, [summary(ladder, s, rows, copy_ms)])
         results["rows"] += rows
         report.write_json(args.out / "layers.json", results)
         text = report.table(sorted(rows, key=lambda r: -r["median_ms"]), COLUMNS)
         print(f"\n{ladder.name} {s}, {s.bytes / 1e6:,.0f} MB, {elapsed():.0f} s so far\n{text}", flush=True)
+    print(f"\n{report.table(best, SUMMARY)}")
     return 0
 
 

@@ -5,9 +5,9 @@ compute-sanitizer. Exit status 1 if a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise every group of RUNS; all if none is named. The first line compiles everything,
-several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
-emulator runs the same launches, with its own checks of bounds, barriers and races.
+and likewise every group of RUNS; all if none is named. --rungs attention/flash-decode,relu/one-float4 leaves out the other
+rungs. The first line compiles everything, several kernels at a time, into CuPy's cache: under the sanitizer nothing is left
+to compile. --emulator needs no GPU: the emulator runs the same launches, with its own checks of bounds, barriers and races.
 
 Libraries are left out: we cannot repair faults inside cuBLAS, cuFFT and cuDNN. Rungs of a library are not run. If one of
 our launches reads the output of a library call, NumPy computes that output. Each array is a separate allocation (no
@@ -17,7 +17,7 @@ pool), so that memcheck knows where it ends.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,7 @@ SOFTMAX_ONE_LAUNCH = (
     (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)),
 )
 SOFTMAX_LONG = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
-CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1))
+CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1)), ((2, 50257), (1, 128256))
 # Maps in each layout, whose rows are whole float4 or not; rows of both sorts. For the ladders of maps and of rows.
 NORM_MAPS = tuple(
     (*extents, layout)
@@ -192,7 +192,7 @@ POOLING = {
         *(p.shape.with_(N=1, C=3, H=13, W=11 if p.shape.W % 4 else 12) for p in AVG_PRESETS.values()),
         AvgPoolShape(1, 2, 7, 5, 2, 3, stride=(3, 1), pad=1, ceil=1, include_pad=0),
     ),
-    "global": (GlobalShape(1, 9, 4, 12), GlobalShape(3, 7, 5, 7), GlobalShape(1, 1, 1, 1)),
+    "global": (GlobalShape(3, 100, 4, 4), GlobalShape(3, 7, 5, 7), GlobalShape(1, 1, 1, 1)),
 }
 
 
@@ -336,9 +336,11 @@ def _optimizer():
 
 
 def _cross_entropy():
+    """Yields all shapes for each rung, and long rows for the one whose kernels depend on their length."""
     for ladder in cross_entropy_ladder.LADDERS:
-        swept, default = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
-        yield from ((rung, swept, default) for rung in ladder.rungs)
+        swept, default, long = ([ladder.shape(*extents) for extents in sizes] for sizes in CROSS_ENTROPY)
+        for rung in ladder.rungs:
+            yield rung, [*swept, *long] if rung.name.endswith("/cluster") else swept, default
 
 
 def _linear():
@@ -399,11 +401,16 @@ RUNS = {
 }
 
 
-def launches(name: str) -> list[Case]:
-    """Returns every launch of a ladder once: two rungs may have a launch in common."""
+def launches(name: str, rungs: Collection[str] = ()) -> list[Case]:
+    """Returns every launch of a ladder once: two rungs may have a launch in common. With `rungs`, only theirs."""
     cases = {}
-    ours = (case for rung, shape, tiles in runs(name) for case in steps(rung, shape, **tiles))
-    for case in chain(ours, _between_libraries(name)):
+    ours = (
+        case
+        for rung, shape, tiles in runs(name)
+        if not rungs or rung.name in rungs
+        for case in steps(rung, shape, **tiles)
+    )
+    for case in chain(ours, () if rungs else _between_libraries(name)):
         step = case.launch
         args = tuple(a if isinstance(a, str | TensorMap) else a.tobytes() for a in step.args)
         cases.setdefault((step.source, step.defines, step.grid, step.block, args), case)
@@ -430,9 +437,9 @@ def in_emulator(case: Case) -> str:
     return "; ".join(filter(None, (case.wrong(run.outputs), *run.races)))
 
 
-def run(name: str, check: Callable[[Case], str]) -> int:
+def run(name: str, check: Callable[[Case], str], rungs: Collection[str] = ()) -> int:
     """Returns how many launches of a ladder fail."""
-    chosen, failures = launches(name), 0
+    chosen, failures = launches(name, rungs), 0
     for case in chosen:
         try:
             problem = check(case)
@@ -449,21 +456,27 @@ def main() -> int:
     parser = report.parser(__doc__)
     names = tuple(RUNS)
     parser.add_argument("ladder", nargs="*", metavar="|".join(names), help="all when left out")
+    parser.add_argument("--rungs", default="", help="names of rungs, with commas between; all when left out")
     parser.add_argument("--compile", action="store_true", help="compile, and run nothing")
     parser.add_argument("--emulator", action="store_true", help="run in the emulator, without a GPU")
     args = parser.parse_args()
     if unknown := set(args.ladder) - set(names):
         parser.error(f"no ladder {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+    rungs = set(filter(None, args.rungs.split(",")))
+    known = {rung.name for name in names for rung, *_ in RUNS[name]()}
+    if unknown := rungs - known:
+        parser.error(f"no rung {', '.join(sorted(unknown))}")
     chosen = args.ladder or names
     if args.compile:
-        cases = [case for name in chosen for case in launches(name)]
+        cases = [case for name in chosen for case in launches(name, rungs)]
         print(hardware_sass.compile_all(cases, hardware_sass.compile_one))
         return 0
     if not args.emulator:
         import cupy
 
         cupy.cuda.set_allocator(None)
-    return int(sum(run(name, in_emulator if args.emulator else on_gpu) for name in chosen) > 0)
+    check = in_emulator if args.emulator else on_gpu
+    return int(sum(run(name, check, rungs) for name in chosen) > 0)
 
 
 if __name__ == "__main__":

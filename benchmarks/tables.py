@@ -26,12 +26,13 @@ from kernels.memory.shape import BanksShape
 from kernels.model.program import Launch
 from kernels.parallel import timeline as timelines
 from kernels.parallel.plan import DATA, PIPELINES, Plan
-from kernels.records import Card, cards, files, unsupported
+from kernels.records import Card, cards, copies, files, unsupported
 from kernels.transfers import recorded as transfers
 from kernels.transfers.scenarios import SCENARIOS
 from visuals import units
 from visuals.memory import charts as memory_charts
 from visuals.parallel import recorded as parallel_steps
+from visuals.training import recorded as training_steps
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 SIDE = 4096
@@ -298,18 +299,24 @@ def layers() -> str:
     large = {(name, s): _layer_rows(name, s, card) for name, s in settings if s.bytes >= LARGE}
     rows = {setting: found for setting, found in large.items() if found[0]}
     first = next(iter(rows.values()))[0][0]
+    copy = (
+        "a cold copy of as many bytes"
+        if copies.rows(first["device"])
+        else "as many bytes at the rate of a copy of 1 GiB"
+    )
     lines = [
         f"Layers at shapes of {units.bytes_(LARGE)} or more, recorded on an {first['device']}, cold, default tile sizes: our "
-        "fastest rung. *Of a copy*: the time of a copy of the same bytes, divided by the time of the layer. The bytes are each "
-        "input read once and each output written once. Batch norm reads its input twice, so its share is lower. *Of the "
-        "library*: the time of the fastest library's rung, divided by ours. Empty: the library has no such form.",
+        f"fastest rung. *Of a copy*: the time of {copy}, divided by the time of the layer. The bytes are each input read once and "
+        "each output written once. Batch norm reads its input twice, so its share is lower. *Of the library*: the time of the "
+        "fastest library's rung, divided by ours. Empty: the library has no such form.",
         "",
         "| layer | shape | bytes | our fastest | time | of a copy | of the library |",
         "|---|---|---|---|---|---|---|",
     ]
     for (name, s), (ours, library) in rows.items():
         row = min(ours, key=lambda row: row["median_ms"])
-        ms, copy_ms = row["median_ms"], s.bytes / row["ceilings"]["copy_bytes_per_s"] * 1e3
+        ms, rate = row["median_ms"], row["ceilings"]["copy_bytes_per_s"]
+        copy_ms = copies.copy_ms(s.bytes, row["device"]) or s.bytes / rate * 1e3
         of_library = units.share(min(r["median_ms"] for r in library) / ms) if library else ""
         lines.append(
             f"| {name} | {s} | {units.bytes_(s.bytes)} | `{row['rung']}` | {units.time_(ms)} "
@@ -463,6 +470,52 @@ def _split(found: list[dict], rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def training() -> str:
+    """Returns recorded steps of each network, optimiser and batch: ours and PyTorch's, then ours with less memory."""
+    found = {}
+    for row in sorted(training_steps.rows(), key=lambda row: row["date"]):
+        key = row["network"], row["optimizer"], row["batch"], row["memory"]["every"], row["memory"]["parts"]
+        found[key] = row
+    first, dates = next(iter(found.values())), sorted({row["date"] for row in found.values()})
+    head = (
+        f"One training step in FP32 on an {first['device']} ({', '.join(dates)}), without TF32: forward, backward, update. Medians "
+        "of 9 samples of many steps in a row, by the host's clock."
+    )
+    return "\n\n".join((head, _whole_steps(found), _saved_memory(found)))
+
+
+def _whole_steps(found: Mapping[tuple, Mapping]) -> str:
+    names = ("one by one", "one graph", "eager", "torch.compile", "torch.compile, graph")
+    lines = [
+        f"| network | optimiser | images | ours, {' | '.join(names[:2])} | PyTorch, {' | '.join(names[2:])} |",
+        "|---" * 8 + "|",
+    ]
+    for (network, optimizer, batch, every, parts), row in found.items():
+        if (every, parts) == (0, 1):
+            times = (units.time_(row[key] / 1e3) if row.get(key) else "–" for key in training_steps.WHOLE)
+            lines.append(f"| {network} | {optimizer} | {batch:,} | {' | '.join(times)} |")
+    return "\n".join(lines)
+
+
+def _saved_memory(found: Mapping[tuple, Mapping]) -> str:
+    """Returns the time of a step and the most bytes that its nodes hold, each way of saving memory beside the plain step."""
+    ways = {(0, 1): "all kept", (3, 1): "every third layer kept", (0, 4): "in 4 parts", (3, 4): "both"}
+    lines = [
+        "*Held*: the most bytes that exist while any node runs, each tensor allocated at its first use and freed after its last.",
+        "",
+        "| network | optimiser | images | " + " | ".join(f"{way} | held" for way in ways.values()) + " |",
+        "|---" * (3 + 2 * len(ways)) + "|",
+    ]  # fmt: skip
+    for network, optimizer, batch in dict.fromkeys(key[:3] for key in found):
+        cells = []
+        for way in ways:
+            row = found.get((network, optimizer, batch, *way), {})
+            cells.append(units.time_(row["graph_us"] / 1e3) if row else "–")
+            cells.append(units.bytes_(max(map(sum, row["held"].values()))) if row.get("held") else "–")
+        lines.append(f"| {network} | {optimizer} | {batch:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def moving_data() -> str:
     """Returns the totals of the recorded transfer programs, with the time of their busiest queue."""
     record = transfers.newest()
@@ -506,6 +559,7 @@ def filled(text: str) -> str:
         layers,
         all_reduce,
         launching,
+        training,
         parallel,
         moving_data,
     ):

@@ -1,6 +1,6 @@
 """Training steps on a GPU: ours launch by launch, as one CUDA graph, and PyTorch's. Loss and accuracy over epochs.
 
-    python -m benchmarks.training OUT.json [--batches 32,256] [--optimizer adam] [--epochs 10] [--no-compile] [NETWORK ...]
+    python -m benchmarks.training OUT.json [--batches 32,256] [--optimizer sgd,adam] [--epochs 10] [--no-compile] [NETWORK ...]
 
 Writes a list of rows as in kernels/records/training.json, and prints a table. Times are microseconds of a whole step, or of
 a node's launches. A node is timed hot: many runs of it in one CUDA graph. A whole step is timed by the host's clock: many
@@ -11,6 +11,7 @@ step to step: they are set in the one graph before each launch of it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from kernels.training.held import held
 from kernels.training.networks import NETWORKS
 from kernels.training.step import Memory
 
-STEPS, REPEATS, WARM_UP = 50, 9, 20
+STEPS, REPEATS, WARM_UP = 30, 9, 20
 SETTINGS = {"lr": 0.05}
 SAVED = (Memory(), Memory(every=3), Memory(parts=4), Memory(every=3, parts=4))
 
@@ -153,36 +154,43 @@ def pytorch(network: str, batch: int, compile: bool, adam: bool = False) -> Iter
             print(f"{network} {name}: {type(e).__name__}: {str(e).splitlines()[0]}", flush=True)
 
 
+def measured(
+    network: str, batch: int, optimizer: str, compile: bool, epochs: int
+) -> Iterator[dict[str, Any]]:
+    """Yields a row for each way of saving memory. The plain step has PyTorch's times too, and with `epochs` a curve."""
+    theirs = dict(pytorch(network, batch, compile, optimizer == "adam"))
+    for memory in SAVED:
+        row = {
+            "network": network, "batch": batch, "optimizer": optimizer, "memory": asdict(memory),
+            "device": cuda.status().text, "date": datetime.now(UTC).date().isoformat(), **cuda.conditions(),
+            **ours(network, batch, memory, optimizer),
+        }  # fmt: skip
+        if memory == Memory():
+            row |= theirs | ({"curve": curve(network, epochs)} if epochs else {})
+        yield row
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("out", type=Path)
     arguments.add_argument("networks", nargs="*", default=list(NETWORKS))
     arguments.add_argument("--batches", default="32,256")
-    arguments.add_argument("--optimizer", choices=list(step.OPTIMIZERS), default="sgd")
+    arguments.add_argument("--optimizer", default="sgd", help=f"of {','.join(step.OPTIMIZERS)}")
     arguments.add_argument("--epochs", type=int, default=10)
     arguments.add_argument("--no-compile", action="store_true")
     args = arguments.parse_args()
-    batches = [int(b) for b in args.batches.split(",")]
+    batches, optimizers = [int(b) for b in args.batches.split(",")], args.optimizer.split(",")
+    if unknown := set(optimizers) - set(step.OPTIMIZERS):
+        arguments.error(f"no optimizer {', '.join(sorted(unknown))}")
     rows = []
-    for network in args.networks:
-        for batch in batches:
-            theirs = dict(
-                pytorch(network, batch, not args.no_compile and batch == batches[0], args.optimizer == "adam")
-            )
-            for memory in SAVED:
-                row = {
-                    "network": network, "batch": batch, "optimizer": args.optimizer, "memory": asdict(memory),
-                    "device": cuda.status().text, "date": datetime.now(UTC).date().isoformat(), **cuda.conditions(),
-                    **ours(network, batch, memory, args.optimizer),
-                }  # fmt: skip
-                if memory == Memory():
-                    row |= theirs
-                    if batch == batches[0] and args.epochs and args.optimizer == "sgd":
-                        row["curve"] = curve(network, args.epochs)
-                rows.append(row)
-                shown = {k: row.get(k) for k in ("one_by_one_us", "graph_us", "eager_us", "compile_us", "compile_graph_us", "peak_bytes")}  # fmt: skip
-                print(network, batch, asdict(memory), shown, flush=True)
-                args.out.write_text(json.dumps(rows) + "\n", encoding="utf-8")
+    for network, batch, optimizer in itertools.product(args.networks, batches, optimizers):
+        first = batch == batches[0]
+        epochs = args.epochs if first and optimizer == "sgd" else 0
+        for row in measured(network, batch, optimizer, first and not args.no_compile, epochs):
+            rows.append(row)
+            shown = {k: row.get(k) for k in ("one_by_one_us", "graph_us", "eager_us", "compile_us", "compile_graph_us", "peak_bytes")}  # fmt: skip
+            print(network, batch, optimizer, row["memory"], shown, flush=True)
+            args.out.write_text(json.dumps(rows) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,14 +17,24 @@ from kernels.cross_entropy.reference import TOLERANCE
 from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape, parser
 from kernels.i18n import mark, tr
 from kernels.libraries import torch as torch_library
-from kernels.model.launch import ceil, launch
+from kernels.model.launch import ceil, clusters, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, LibraryCall, Program, Tiles
-from kernels.model.rules import MAX_SHARED, index_rules, shared_rules
+from kernels.model.rules import (
+    MAX_SHARED,
+    OTHER_REGISTERS,
+    REGISTERS,
+    index_rules,
+    max_rules,
+    shared_rules,
+    too_many_registers,
+)
 from kernels.model.rung import Cost, Ladder, Rung
 
 BLOCKS = (256, 512, 1024, 128, 32)  # whole warps
 LOADS = (4, 2, 1, 8)  # 16-byte loads of a thread before it uses the first
 FLOAT = 4  # bytes
+KEPT = (4, 16, 52, 128)  # floats of a row in the registers of a thread of a cluster
+FLOATS_BEFORE = 3  # at most, between a multiple of 16 bytes and a row
 
 
 # -- buffers -------------------------------------------------------------------------------------------
@@ -122,6 +132,21 @@ def build_rows(s: BackwardShape, tiles: Tiles) -> Program:
     return Program(backward_buffers(s), (gradient_rows(s, tiles),))
 
 
+def pieces_of(s: BackwardShape, tiles: Tiles) -> int:
+    """Returns how many blocks share a row."""
+    return ceil(s.N + FLOATS_BEFORE, 4 * tiles["LOADS"] * tiles["BLOCK"])
+
+
+def build_pieces(s: BackwardShape, tiles: Tiles) -> Program:
+    pieces = pieces_of(s, tiles)
+    args = "x", "labels", "lse", "g", "dx", np.int32(s.N), np.int32(pieces)
+    step = launch(
+        "cross_entropy/12_gradient_pieces.cu", (s.M * pieces,), tiles["BLOCK"], args, cpu.gradient_pieces, tiles,
+        cpu_name="gradient_rows",
+    )  # fmt: skip
+    return Program(backward_buffers(s), (step,))
+
+
 def build_two_kernels(s: StepShape, tiles: Tiles) -> Program:
     lse = Buffer("lse", WORKSPACE, (s.M,))
     return Program(step_buffers(s, lse), (online(s, tiles), gradient_rows(s, tiles)))
@@ -133,6 +158,22 @@ def build_fused(s: StepShape, tiles: Tiles) -> Program:
 
 def build_shared_row(s: StepShape, tiles: Tiles) -> Program:
     return Program(step_buffers(s), (shared_row(s, tiles, FLOAT * s.N),))
+
+
+def floats_of_a_thread(s: StepShape, tiles: Tiles) -> int:
+    """Returns how many floats of a row each thread of a cluster keeps: the fewest of KEPT that suffice, or the most."""
+    needed = ceil(s.N + FLOATS_BEFORE, tiles["CLUSTER"] * tiles["BLOCK"])
+    return next((per for per in KEPT if per >= needed), KEPT[-1])
+
+
+def build_cluster(s: StepShape, tiles: Tiles) -> Program:
+    """Returns a launch of a cluster for each row."""
+    step = launch(
+        "cross_entropy/13_cluster_step.cu", (s.M * tiles["CLUSTER"],), tiles["BLOCK"],
+        ("x", "labels", "g", "loss", "dx", np.int32(s.N)), cpu.fused_step, {**tiles, "PER": floats_of_a_thread(s, tiles)},
+        cpu_name="fused_step",
+    )  # fmt: skip
+    return Program(step_buffers(s), (step,))
 
 
 # -- rules and cost ------------------------------------------------------------------------------------
@@ -160,6 +201,24 @@ def element_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
 def shared_row_rules(s: StepShape, tiles: Tiles) -> Iterator[str]:
     yield from row_rules(s, tiles)
     yield from shared_rules("4*N + BLOCK/4", FLOAT * s.N + tiles["BLOCK"] // 4, MAX_SHARED)
+
+
+def piece_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+    yield from row_rules(s, tiles)
+    yield from _grid_rules("M*pieces", s.M * pieces_of(s, tiles))
+
+
+def cluster_rules(s: StepShape, tiles: Tiles) -> Iterator[str]:
+    """Yields the rules on N, on the grid and on the registers of a thread."""
+    block, per = tiles["BLOCK"], floats_of_a_thread(s, tiles)
+    yield from max_rules(
+        tr("N + {floats} (a row in CLUSTER*BLOCK*PER registers)", floats=FLOATS_BEFORE),
+        s.N + FLOATS_BEFORE,
+        tiles["CLUSTER"] * block * per,
+    )
+    yield from _grid_rules("M*CLUSTER", s.M * tiles["CLUSTER"])
+    if per + OTHER_REGISTERS > REGISTERS // block:
+        yield too_many_registers(f"PER + {OTHER_REGISTERS}", per + OTHER_REGISTERS, REGISTERS // block, block)
 
 
 def library_rules(s: CrossEntropyShape, tiles: Tiles) -> tuple[str, ...]:
@@ -221,6 +280,7 @@ def _library(ladder: str, title: str, idea: str, buffers, bind) -> Rung:
 FORWARD, BACKWARD, STEP = "cross-entropy", "cross-entropy-backward", "cross-entropy-step"
 TURNS = {"BLOCK": BLOCKS, "LOADS": LOADS}
 SMALL = {"BLOCK": 32, "LOADS": 1}  # to watch
+
 
 FORWARD_RUNGS = (
     _rung(
@@ -306,6 +366,22 @@ BACKWARD_RUNGS = (
         {"LOADS": 2},
         cpu_title=mark("a few rows at a time in the cache"),
     ),
+    _rung(
+        BACKWARD,
+        "pieces",
+        mark("one block per piece of a row"),
+        mark(
+            "A block handles a short piece of a row and ends. At any time the GPU works on one contiguous region, as a "
+            "copy does."
+        ),
+        build_pieces,
+        _cost(2, 3),
+        piece_rules,
+        {"BLOCK": (128, 256, 512, 1024, 32), "LOADS": (2, 1, 4)},
+        SMALL,
+        {"LOADS": 1},
+        not_on_cpu=mark("the order of blocks is a matter of a GPU; without it these are a few rows at a time"),
+    ),
 )  # fmt: skip
 STEP_RUNGS = (
     _rung(
@@ -348,6 +424,26 @@ STEP_RUNGS = (
         {"LOADS": 2},
         not_on_cpu=mark(
             "a processor has no shared memory; without it this is loss and gradient, a few rows at a time"
+        ),
+    ),
+    _rung(
+        STEP,
+        "cluster",
+        mark("one read, the row in a cluster"),
+        mark(
+            "Several blocks keep a row in their registers and exchange maximum and sum. An SM has blocks of several "
+            "rows, so loads and stores overlap."
+        ),
+        build_cluster,
+        _cost(2, 7),
+        cluster_rules,
+        {"CLUSTER": (8, 4, 2), "BLOCK": (128, 256, 512, 32)},
+        {"CLUSTER": 2, "BLOCK": 32},
+        {"BLOCK": 256},
+        capability=clusters,
+        no_scene=mark("the scene of softmax in a cluster shows the same exchange of maximum and sum"),
+        not_on_cpu=mark(
+            "a processor has no clusters of blocks; without them this is loss and gradient, a few rows at a time"
         ),
     ),
 )

@@ -13,10 +13,10 @@ import numpy as np
 
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
-from kernels.model.launch import ceil, launch
+from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
 from kernels.model.rules import MAX_SHARED, index_rules, shared_rules
-from kernels.model.rung import Cost, Ladder, Rung
+from kernels.model.rung import HOPPER, Cost, Ladder, Rung
 from kernels.model.zero import zero
 from kernels.pooling import cpu, library, reference
 from kernels.pooling.common import (
@@ -53,6 +53,7 @@ BLOCK_TILES = {"BLOCK": BLOCKS}
 PATCH_TILES = {"BLOCK": BLOCKS, "HIGH": HIGH, "WIDE": WIDE}
 PATCH_SETS = ({}, {"BLOCK": 128, "HIGH": 2}, {"HIGH": 1, "WIDE": 1}, {"WIDE": 8})
 FLOAT = 4  # bytes
+BARRIER = 8  # bytes: of the rung that has one
 SERIAL = 512  # terms of one sum whose roundings the tolerance allows
 MAX, MAX_BACKWARD = ("x", "y", "index"), ("dy", "index", "dx")
 AVG, AVG_BACKWARD = ("x", "y"), ("dy", "dx")
@@ -344,21 +345,23 @@ def _build_global_warp(source: str):
     return build
 
 
-def build_global_tile(s: GlobalShape, tiles: Tiles) -> Program:
-    args = "x", "y", np.int32(s.planes), np.int32(s.area)
-    planes, threads = tiles["PLANES"], tiles["PLANES"] * tiles["SHARE"]
-    grid, shared = (ceil(s.planes, planes),), FLOAT * planes * s.area
-    step = launch(
-        "pooling/15_global_tile.cu",
-        grid,
-        threads,
-        args,
-        cpu.global_warp,
-        tiles,
-        shared,
-        cpu_name="few_planes",
-    )
-    return Program(global_buffers(s), (step,))
+def _build_global_tile(source: str):
+    def build(s: GlobalShape, tiles: Tiles) -> Program:
+        args = "x", "y", np.int32(s.planes), np.int32(s.area)
+        planes, threads = tiles["PLANES"], tiles["PLANES"] * tiles["SHARE"]
+        step = launch(
+            f"pooling/{source}.cu",
+            (ceil(s.planes, planes),),
+            threads,
+            args,
+            cpu.global_warp,
+            tiles,
+            FLOAT * planes * s.area,
+            cpu_name="few_planes",
+        )
+        return Program(global_buffers(s), (step,))
+
+    return build
 
 
 def _build_spread(source: str, cpu_function):
@@ -383,7 +386,7 @@ def tile_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
     """Yields the rules of a tile of planes in shared memory."""
     yield from index_rules({"N*C": s.planes}, tiles["PLANES"])
     yield from index_rules({"H*W": s.area}, 0)
-    yield from shared_rules("4*PLANES*H*W", FLOAT * tiles["PLANES"] * s.area, MAX_SHARED)
+    yield from shared_rules("4*PLANES*H*W + 8", FLOAT * tiles["PLANES"] * s.area + BARRIER, MAX_SHARED)
 
 
 def spread_rules(s: GlobalShape, tiles: Tiles) -> Iterator[str]:
@@ -456,12 +459,30 @@ GLOBAL_AVG_POOL = Ladder(
             idea=mark(
                 "A block copies contiguous planes to shared memory, four floats in one load. Then a few lanes add up each plane."
             ),
-            build=build_global_tile,
+            build=_build_global_tile("15_global_tile"),
             cost=global_cost,
             rules=tile_rules,
             tolerance=TOLERANCE,
             tiles={"PLANES": (64, 32, 128), "SHARE": (2, 1, 4, 8)},
             sets=({"PLANES": 32},),
+            no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
+            not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
+        ),
+        Rung(
+            name="global-avg-pool/bulk",
+            title=mark("a tile of planes, loaded by the copy engine"),
+            idea=mark(
+                "One instruction of one thread copies all planes of a block to shared memory, past the registers. Then a few "
+                "lanes add up each plane."
+            ),
+            build=_build_global_tile("17_global_bulk"),
+            cost=global_cost,
+            rules=tile_rules,
+            tolerance=TOLERANCE,
+            tiles={"PLANES": (32, 64, 128), "SHARE": (4, 2, 1, 8)},
+            sets=({"PLANES": 64, "SHARE": 2},),
+            capability=hopper,
+            last_capability=HOPPER,
             no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),

@@ -63,9 +63,9 @@ def test_wrong_result_is_an_error(monkeypatch, capsys):
 
     wrong = dataclasses.replace(correct, launch=dataclasses.replace(correct.launch, cpu=off_by_one))
     monkeypatch.setattr(sys, "argv", ["sanitize.py", "--emulator", "memory"])
-    monkeypatch.setattr(sanitize, "launches", lambda name: [correct])
+    monkeypatch.setattr(sanitize, "launches", lambda name, rungs: [correct])
     assert sanitize.main() == 0
-    monkeypatch.setattr(sanitize, "launches", lambda name: [correct, wrong])
+    monkeypatch.setattr(sanitize, "launches", lambda name, rungs: [correct, wrong])
     assert sanitize.main() == 1
     assert "WRONG add-vector_add" in capsys.readouterr().out
 

@@ -136,7 +136,7 @@ def relaunched(
     step: Launch,
     change: Callable[[str], str],
     memory: Global,
-    stops: str = "out-of-bounds|never written",
+    stops: str = "out-of-bounds|never written|before the copy",
     **options,
 ) -> Run | None:
     """Runs one launch of a program with a changed source, and detects races.

@@ -50,6 +50,7 @@ CAPTIONS = {
     # -- gradient --------------------------------------------------------------------------------------------
     "element": mark("Block {0} has elements {1} to {2}. Thread 0 finds row {3} and column {4} by a division. It stores [dx](output) = (exp({5} − lse) − onehot) · g = {6}."),
     "others_element": mark("The other blocks ({0}) do the same. [dx](output) is complete."),
+    "piece": mark("Block {0} has a piece of row {1}, columns {2} to {3}. Each active thread loads four floats of [x](input) and stores four of [dx](output). Thread {4} computes (exp({5} − lse) − onehot) · g = {6}."),
     "start_dx": mark("Block 0 has row 0. All threads read its label {0}, the saved [lse](input) = {1} and g = {2}."),
     "dx_fours": mark("Columns {0} to {1}: each active thread loads four floats of [x](input) and stores four of [dx](output). Thread {2} computes (exp({3} − lse) − onehot) · g = {4}."),
     "dx_singles": mark("Columns before and after the multiples of 16 bytes: {0}. Column {1} has [dx](output) = {2}."),
@@ -98,6 +99,9 @@ LINES: dict[str, tuple[dict[str, str], ...]] = {
     ),
     "cross-entropy-backward/elements": ({"element": "dx[i] =", "others_element": "i = (size_t)blockIdx"},),
     "cross-entropy-backward/rows": ({"start_dx": "row_lse = lse", **_DX, "others_dx": _ROW},),
+    "cross-entropy-backward/pieces": (
+        {"piece": "*(float4*)(dx + col) = {", "others_element": "row = blockIdx.x / pieces"},
+    ),
     "cross-entropy-step/two-kernels": (
         {"start": _PICKED, **_ONLINE, "store": "loss[row] =", "others": _ROW},
         {"start_second": "row_lse = lse", **_DX, "others_dx": _ROW},

@@ -52,3 +52,13 @@ def singles(first: int, count: int, block: int) -> Turn | None:
     groups = (count - before) // FOUR
     i = np.arange(count - FOUR * groups)
     return Turn(np.where(i < before, i, i + FOUR * groups), i % block) if i.size else None
+
+
+def piece(first: int, count: int, number: int, block: int, loads: int) -> Turn:
+    """Returns the columns of a piece of a row, and their threads. The groups of four begin at multiples of 16 bytes, the
+    first of them up to 3 columns before the row."""
+    start = number * FOUR * loads * block
+    i = np.arange(start, start + FOUR * loads * block)
+    cols = i - first % FOUR
+    inside = (cols >= 0) & (cols < count)
+    return Turn(cols[inside], i[inside] // FOUR % block)

@@ -324,6 +324,35 @@ def rows(s: Steps, start: str = "start_dx", lse: np.ndarray | None = None) -> No
     s.others("others_dx", "dx", read=FLOAT * (s.N + 3))
 
 
+def pieces(s: Steps) -> None:
+    """Adds a step for each of the first two blocks, then one for the others. A row has several blocks."""
+    width = plan.FOUR * s.loads * s.block
+    per_row = -(-(s.N + plan.FOUR - 1) // width)
+    blocks, rest = s.M * per_row, np.ones(s.x.size, bool)
+    for block in range(min(2, blocks)):
+        row, number = divmod(block, per_row)
+        turn = plan.piece(row * s.N, s.N, number, s.block, s.loads)
+        _piece_step(s, block, row, turn)
+        rest[row * s.N + turn.cols] = False
+    if blocks > 2:
+        cells = np.flatnonzero(rest)
+        moved = FLOAT * cells.size
+        s.step("others_element", blocks - 2, read=moved + 3 * FLOAT * (blocks - 2), written=moved)
+        s.r.put("dx", s.run.last["dx"].ravel()[cells], cells)
+
+
+def _piece_step(s: Steps, block: int, row: int, turn: Turn) -> None:
+    dx, cells = s.run.last["dx"].ravel(), row * s.N + turn.cols
+    k = int(np.abs(dx[cells]).argmax())
+    args = (block, row, turn.cols[0], turn.cols[-1], turn.thread[k], s.x.ravel()[cells[k]], dx[cells[k]])
+    moved = FLOAT * cells.size
+    s.step("piece", *map(float, args), active=turn.active, read=moved + 3 * FLOAT, written=moved)
+    s.r.look("x", cells)
+    for name in ("labels", "lse", "g"):
+        s.r.look(name, np.array([row]))
+    s.r.put("dx", dx[cells], cells)
+
+
 def two_kernels(s: Steps) -> None:
     online(s)
     rows(s, "start_second", s.run.last["lse"])
@@ -354,6 +383,7 @@ STEPS: dict[str, Callable[[Steps], None]] = {
     "cross-entropy/split": split,
     "cross-entropy-backward/elements": elements,
     "cross-entropy-backward/rows": rows,
+    "cross-entropy-backward/pieces": pieces,
     "cross-entropy-step/two-kernels": two_kernels,
     "cross-entropy-step/fused": fused,
     "cross-entropy-step/shared-row": shared_row,

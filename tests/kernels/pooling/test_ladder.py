@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kernels.engines import cpu, emulator
@@ -47,7 +47,10 @@ def outputs(engine, name, shape, tiles=None, inputs=None, options=None):
 @settings(max_examples=40)
 @given(data=st.data())
 def test_numpy_is_right_at_any_shape(name, data):
-    outputs(cpu, name, data.draw(shapes_of(name)))
+    """A patch under wide windows has too many pixels for the registers."""
+    shape = data.draw(shapes_of(name))
+    assume(not any(RUNGS[name].rules(shape, RUNGS[name].default_tiles)))
+    outputs(cpu, name, shape)
 
 
 @pytest.mark.slow
@@ -56,7 +59,9 @@ def test_numpy_is_right_at_any_shape(name, data):
 @given(data=st.data())
 def test_kernels_are_right_at_any_shape(name, data):
     tiles = {t: data.draw(st.sampled_from(choices)) for t, choices in RUNGS[name].tiles.items()}
-    outputs(emulator, name, data.draw(shapes_of(name)), tiles)
+    shape = data.draw(shapes_of(name))
+    assume(not any(RUNGS[name].rules(shape, tiles)))
+    outputs(emulator, name, shape, tiles)
 
 
 @pytest.mark.slow
@@ -128,7 +133,7 @@ def test_every_output_may_take_one_pixel(name):
 
 
 LONG = [
-    n for n in RUNGS if n.startswith("global-avg-pool/") and not n.endswith("/tile")
+    n for n in RUNGS if n.startswith("global-avg-pool/") and not n.endswith(("/tile", "/bulk"))
 ]  # planes that fit no tile
 
 
@@ -198,6 +203,8 @@ FAULTS = [
     ("global-avg-pool/tile", "  __syncthreads();\n", ""),
     ("global-avg-pool/tile", "lane_mask = SHARE / 2", "lane_mask = SHARE / 4"),
     ("global-avg-pool/streaming", "lane_mask = 16", "lane_mask = 8"),
+    ("global-avg-pool/bulk", "  wait(&full, 0);\n", ""),
+    ("global-avg-pool/bulk", "int i = fours; i < count;", "int i = fours; i < fours;"),
     ("global-avg-pool/plane", "sum / area", "sum / (area + 1)"),
     ("global-avg-pool-backward/pixel", "/ area", "/ 2"),
     ("global-avg-pool-backward/four-pixels", "dy[++plane]", "dy[plane]"),
@@ -269,7 +276,10 @@ def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
 def test_every_preset_runs_on_every_rung(ladder):
     for preset in ladder.presets.values():
         for rung in ladder.rungs:
-            if rung.name == "global-avg-pool/tile" and preset.shape.H * preset.shape.W > 1000:
+            if (
+                rung.name in ("global-avg-pool/tile", "global-avg-pool/bulk")
+                and preset.shape.H * preset.shape.W > 1000
+            ):
                 with pytest.raises(RuleError, match="bytes of shared memory"):
                     rung.check(preset.shape, {})
             else:
