@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +36,8 @@ def attention(
     error of a score, because its derivative is at most 1. Its own error is a multiple of the cap, which a_ij grows by. A
     bias b_ij adds |b_ij| to a_ij.
     """
+    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
+
     factor = float(np.float32(s.factor))
     groups, keys = K.shape[1:3]
     q = Q.reshape(s.heads, s.N, s.d)

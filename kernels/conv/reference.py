@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -42,6 +41,8 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 def each_image(compute: Callable[[int], None], N: int) -> None:
     """Call compute(n) for every image n, several at once: NumPy and BLAS let other threads run."""
+    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
+
     with ThreadPoolExecutor(min(N, os.cpu_count() or 1)) as pool:
         list(pool.map(compute, range(N)))
 

@@ -22,7 +22,6 @@ differ more and more: that is why M stops at 6.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -186,6 +185,8 @@ def _literal(value: Fraction) -> str:
 
 
 def main() -> None:
+    import argparse
+
     argparse.ArgumentParser(
         prog="python -m kernels.conv.winograd_matrices", description=f"Write {HEADER.name}."
     ).parse_args()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -59,6 +58,8 @@ def rounded_scale(s: ChainShape, inputs: Mapping[str, np.ndarray], unit: float) 
 
 
 def _chain(s: ChainShape, inputs: Mapping[str, np.ndarray], rules: Mapping[str, Callable[..., Pair]]) -> Pair:
+    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
+
     y, scale = np.empty((2, *s.y_shape))
     tensors_of = [{tensor: inputs[name] for tensor, name in names.items()} for names in s.tensors]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -198,6 +197,8 @@ def sysctl_caches(sysctl: Callable[[str], int | None]) -> list[Level]:
 
 
 def _sysctl(name: str) -> int | None:
+    import subprocess
+
     result = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False)
     return int(result.stdout) if result.returncode == 0 and result.stdout.strip().isdigit() else None
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import datetime
-import hashlib
 import json
-import subprocess
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -34,6 +32,8 @@ def kernel_digest(program: Program) -> str:
         else s.routine
         for s in program.steps
     ]
+    import hashlib  # loads OpenSSL: `import kernels` does without
+
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
@@ -88,6 +88,8 @@ def is_disturbed(row_: Mapping[str, Any]) -> bool:
 
 def commit() -> str:
     """Returns the commit of the checkout, "unknown" outside one."""
+    import subprocess
+
     result = subprocess.run(
         ["git", "rev-parse", "HEAD"],
         capture_output=True, text=True, cwd=Path(__file__).parent, check=False,

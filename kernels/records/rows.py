@@ -5,7 +5,6 @@ A row may hold fields that this version does not know; they stay unchanged.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -281,6 +280,8 @@ def to_json(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns CSV, one line per row. Shape, tiles, samples and other objects are JSON in their cell."""
+    import csv
+
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")

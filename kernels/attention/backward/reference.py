@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -130,5 +129,7 @@ def _row_blocks(s: BackwardShape) -> list[slice]:
 
 
 def _for_each_head(s: BackwardShape, compute: Callable[[int], None]) -> None:
+    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
+
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         list(pool.map(compute, range(s.heads)))

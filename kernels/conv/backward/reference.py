@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
@@ -73,5 +72,7 @@ def _dweight(s: ConvShape, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
 def _at_once(compute: Callable[..., None], calls: Iterator[tuple]) -> None:
     """Call compute(*call) for every call, several at once: NumPy and BLAS let other threads run."""
+    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
+
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda call: compute(*call), calls))

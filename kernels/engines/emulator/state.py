@@ -54,6 +54,7 @@ class Machine:
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
         self.registers: list = [dtype(0) for dtype in self._storage]
+        self._readers: dict[tuple[str, str], Callable[[], np.ndarray]] = {}
         self.printer = Printer(self.threads)
         self.carry = np.bool_(False)
         # The active threads and those whose registers are written (bool, one a slot); None: all.
@@ -122,7 +123,15 @@ class Machine:
         return self.kernel.registers[register]
 
     def reader(self, o: Operand, type_: str) -> Callable[[], np.ndarray]:
-        """Returns a function that returns the operand's value as `type_`."""
+        """Returns a function that returns the operand's value as `type_`. Those of one register are one function."""
+        if o.kind != "reg":
+            return self._reader(o, type_)
+        read = self._readers.get((o.value, type_))
+        if read is None:
+            read = self._readers[o.value, type_] = self._reader(o, type_)
+        return read
+
+    def _reader(self, o: Operand, type_: str) -> Callable[[], np.ndarray]:
         dtype = DTYPES[type_]
         if o.kind == "symbol" and o.value in self._index:
             o = Operand("reg", o.value)

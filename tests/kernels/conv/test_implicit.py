@@ -153,7 +153,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 # -- tile sizes and rules -----------------------------------------------------------------------------
 @pytest.mark.slow
 @needs_nvrtc
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(conv_implicit.RUNGS))

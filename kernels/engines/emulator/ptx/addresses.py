@@ -3,37 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.ptx.registers import written
 
 MAX_ZEROS = 8  # low bits of an address that are tracked
+# Opcodes whose results may have zero bits at their end.
+COMPUTED = frozenset("mov cvt cvta neg abs add sub or xor min max rem and selp shl shr mul mad".split())
 # A register, or None: the address is a plain number.
 Root = str | None
 
 
 class Addresses:
     """The known facts about the registers that form addresses: their definitions and their low zero bits. `symbols`:
-    start of each shared array in bytes."""
+    start of each shared array in bytes. `writes`: the registers that each instruction writes."""
 
-    def __init__(self, code: Sequence[Instruction], symbols: Mapping[str, int]):
+    def __init__(
+        self,
+        code: Sequence[Instruction],
+        symbols: Mapping[str, int],
+        writes: Sequence[AbstractSet[str]] | None = None,
+    ):
         self.symbols = symbols
         self.definitions: dict[str, list[Instruction]] = {}
-        for i in code:
-            for name in written(i):
+        for i, names in zip(code, writes or map(written, code), strict=True):
+            for name in names:
                 self.definitions.setdefault(name, []).append(i)
-        self._zeros = dict.fromkeys(self.definitions, MAX_ZEROS)
-        changed = True
-        while changed:  # from full alignment down to what every definition allows
-            changed = False
-            for name, definitions in self.definitions.items():
-                zeros = min(self._zeros_of(i) for i in definitions)
-                if zeros < self._zeros[name]:
-                    self._zeros[name], changed = zeros, True
+        self._zeros: dict[str, int] = {}  # of the roots so far and the registers that they are computed from
 
     def zeros(self, root: Root) -> int:
         """Returns how many low bits of the root are known to be zero."""
-        return MAX_ZEROS if root is None else self._zeros.get(root, 0)
+        if root is not None and root not in self._zeros:
+            self._find_zeros(root)
+        return MAX_ZEROS if root is None else self._zeros[root]
+
+    def _find_zeros(self, root: str) -> None:
+        """Find the zero bits of a root and of the registers that it is computed from."""
+        registers, todo = set(), [root]
+        while todo:
+            name = todo.pop()
+            if name not in registers and name not in self._zeros:
+                registers.add(name)
+                todo += [
+                    str(o.value)
+                    for i in self.definitions.get(name, ())
+                    if i.parts[0] in COMPUTED
+                    for o in i.operands[1:]
+                    if o.kind == "reg"
+                ]
+        self._zeros |= {name: MAX_ZEROS if name in self.definitions else 0 for name in registers}
+        changed = True
+        while changed:  # from full alignment down to what every definition allows
+            changed = False
+            for name in registers & self.definitions.keys():
+                zeros = min(self._zeros_of(i) for i in self.definitions[name])
+                if zeros < self._zeros[name]:
+                    self._zeros[name], changed = zeros, True
 
     def address(self, o: Operand) -> tuple[Root, int]:
         """Returns a memory operand, or a register, as (root, constant)."""
@@ -85,6 +111,8 @@ class Addresses:
     def _zeros_of(self, i: Instruction) -> int:
         """Returns the number of zero bits at the end of an instruction's result."""
         base = i.parts[0]
+        if base not in COMPUTED:
+            return 0
         z = [self._operand(o) for o in i.operands[1:]]
         amount = i.operands[2] if len(i.operands) > 2 else None
         if base in ("mov", "cvt", "cvta", "neg", "abs"):

@@ -65,7 +65,8 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
     starts at the lowest address rounded down to a multiple of the width.
     `symbols`: start of each shared array, in bytes from the start of the block's shared memory.
     """
-    known = Addresses(code, symbols)
+    writes = [written(i) for i in code]
+    known = Addresses(code, symbols, writes)
     leaders = {t for i in code for t in i.targets}
     out: dict[int, int] = {}
     groups: dict[tuple, _Group] = {}
@@ -96,7 +97,7 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
         elif _orders_memory(i, space):
             close()
         # A register's value may change in a loop: before and after a write it is not the same base.
-        for name in written(i):
+        for name in writes[pc] if groups else ():
             close(lambda g, name=name: name == g.root or (g.guard is not None and name == g.guard[0]))
         if _ends_block(i):
             close()

@@ -79,7 +79,7 @@ def compare_with_kernels(s: BackwardShape, rung: str, tiles, seed: int = 0) -> N
 # -- what the kernels store ---------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", SCENES)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     s=attention_shapes(max_extent=40).map(lambda s: BackwardShape(**s.params())),
     seed=st.integers(0, 9),

@@ -104,7 +104,7 @@ def dense_shapes(draw):
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", [winograd.DINPUT, winograd.DWEIGHT])
 @pytest.mark.parametrize("m", [2, 4, 6])
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(s=dense_shapes())
 def test_winograd_s_scene_is_the_kernel_s_and_its_sums_are_its_cells(rung, m, s):
     """Every number of the workspaces and of the result is the sum of the cells that the scene names."""
