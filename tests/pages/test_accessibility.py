@@ -68,53 +68,61 @@ def test_chapter_with_an_open_explanation(page, server, violations, scheme):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "scheme", "width"),
+    ("path", "scheme", "widths"),
     [
-        ("im2col?step=5", "light", 1440),
-        ("im2col?step=5", "dark", 1440),
-        ("im2col?step=5", "light", 390),
-        ("layers?view=explore", "dark", 1440),
-        ("layers?view=story", "light", 390),
-        ("backward?view=explore", "light", 390),
-        ("backward?view=story", "dark", 1440),
+        ("im2col?step=5", "light", [1440, 390]),
+        ("im2col?step=5", "dark", [1440]),
+        ("layers?view=explore", "dark", [1440]),
+        ("layers?view=story", "light", [390]),
+        ("backward?view=explore", "light", [390]),
+        ("backward?view=story", "dark", [1440]),
     ],
 )
-def test_lesson(page, server, violations, path, scheme, width):
+def test_lesson(page, server, violations, path, scheme, widths):
     page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 900})
+    page.set_viewport_size({"width": widths[0], "height": 900})
     page.goto(f"{server}/{path}")
     Stage(page).ready()
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     page.evaluate("document.querySelectorAll('.kt-details').forEach(folded => { folded.open = true; })")
     expect(page.locator(".st-key-kernels [data-testid=stCode]:visible code").first).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    assert violations() == []
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert violations() == [], width
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
-def test_history(page, server, violations, scheme, width):
+@pytest.mark.parametrize(
+    ("scheme", "widths"), [("light", [1440, 390]), ("dark", [1440])], ids=["light", "dark"]
+)
+def test_history(page, server, violations, scheme, widths):
     page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 900})
+    page.set_viewport_size({"width": widths[0], "height": 900})
     run, against = (id_of(row) for row in records.recordings()[:2])
     page.goto(f"{server}/history?run={run}&against={against}")
     expect(page.locator(".kt-verdict")).to_be_visible()
     expect(page.locator(".kt-lesson").first).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    assert violations() == []
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert violations() == [], width
     page.get_by_role("link", name="all runs in one list").click()
     expect(page.locator(".kt-rows tbody tr")).to_have_count(20)
-    assert violations() == []
+    for width in reversed(widths):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert violations() == [], width
 
 
 @pytest.mark.slow
-@SCHEMES
 @pytest.mark.parametrize("query", ["", "present=1", "order=warps"], ids=["plain", "present", "warps"])
-def test_stage_alone(page, server, violations, scheme, query):
-    page.emulate_media(color_scheme=scheme)
+def test_stage_alone(page, server, violations, query):
     page.goto(f"{server}/im2col?embed=true&view=watch&step=5&{query}")
-    Stage(page).ready()
-    assert violations() == []
+    stage = Stage(page).ready()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        expect(stage.root).to_have_attribute("data-theme", scheme)
+        assert violations() == [], scheme
 
 
 @pytest.mark.slow

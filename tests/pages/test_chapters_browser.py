@@ -29,14 +29,14 @@ NUMBERS = """(root) => {
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
 def test_each_chapter_is_in_sight_and_its_numbers_can_be_read(page, server, lesson):
-    """Two cold links show a story in its page. Then Next leads through all of it in a frame, which has no cards to draw.
+    """A cold link shows a chapter in its page. Then Next leads through all of them in a frame, which has no cards to draw.
     The frame is as large as the stage of the page."""
     chapters = story(lesson).chapters
     page.set_viewport_size({"width": 1280, "height": 720})
-    for n in (0, len(chapters) // 2):
-        page.goto(f"{server}/{lesson.path}?view=story&chapter={n + 1}")
-        stage = Stage(page).ready()
-        _check_the_open_chapter(stage, chapters[n])
+    n = len(chapters) // 2
+    page.goto(f"{server}/{lesson.path}?view=story&chapter={n + 1}")
+    stage = Stage(page).ready()
+    _check_the_open_chapter(stage, chapters[n])
     size = stage.root.bounding_box()
     page.set_viewport_size({"width": round(size["width"]), "height": round(size["height"])})
     page.goto(f"{server}/{lesson.path}?embed=true&view=story&chapter=1")
