@@ -98,7 +98,10 @@ def build_mma(s: AttentionShape, tiles: Tiles) -> Program:
 def wgmma_tiles(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
     """Returns the tiles of two consumers if three have too few registers: at d > 64, or with the loads of a mask."""
     if s.mask != "none" or s.d > hopper.BOX:
-        two = {"Br": 2 * hopper.WM, "Bc": hopper.BOX if s.mask != "none" and s.d > hopper.BOX else tiles["Bc"]}
+        two = {
+            "Br": 2 * hopper.WM,
+            "Bc": hopper.BOX if s.mask != "none" and s.d > hopper.BOX else tiles["Bc"],
+        }
         return dict(tiles) | two
     return dict(tiles)
 
@@ -257,7 +260,9 @@ RUNGS = (
     rung(
         "flash-wgmma-variants",
         mark("variants, wgmma and TMA"),
-        mark("The same with Hopper's instructions: a producer loads by TMA, consumers multiply by wgmma and take turns."),
+        mark(
+            "The same with Hopper's instructions: a producer loads by TMA, consumers multiply by wgmma and take turns."
+        ),
         build_wgmma,
         wgmma_rules,
         {"Br": (192, 128), "Bc": (128, 64), "STAGES": (2, 3)},

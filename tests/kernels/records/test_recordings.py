@@ -40,6 +40,7 @@ NOT_YET_RUNGS = {
     for ladder, names in {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster register-pipeline"
         " grouped-order transposed-ring tf32x3",
+        "attention": "wgmma wgmma-consumers wgmma-ping-pong wgmma-overlap wgmma-balanced flash-wgmma-variants",
         "attention-backward": "flash-wgmma",
         "softmax": "cluster split",
         "batch-norm-backward": "split-nhwc-one-sum",
@@ -54,7 +55,10 @@ NOT_YET_RUNGS = {
 }
 
 # Presets that have no rows of this card yet.
-NOT_YET_SHAPES = {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants}
+NOT_YET_SHAPES = {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants} | {
+    key: ATTENTION_PRESETS[key].shape
+    for key in ("attention-2048-causal-fp16", "attention-4096-d128-fp16", "attention-4096-d128-causal-fp16")
+}
 
 
 def shape_of(row):
