@@ -266,6 +266,8 @@ ATTENTION = tuple(
         _attention("flash-variants", _MASKED, Br=32, Bc=8),
         _attention("flash-mma-variants", _WINDOW.with_(dtype="fp16")),
         _attention("flash-mma-variants", _MASKED.with_(dtype="bf16", mask="bias"), Br=64),
+        _attention("flash-wgmma-variants", _WINDOW.with_(dtype="fp16")),
+        _attention("flash-wgmma-variants", _MASKED.with_(d=40, dtype="bf16", mask="bias"), Br=128, Bc=64),
         _attention("flash-decode", _CACHE.with_(dtype="fp16")),
         _attention("flash-decode", _MASKED.with_(N=3), PART=128, THREADS=128),
         _attention("cublas", _HEADS.with_(dtype="fp16"), "softmax"),

@@ -124,6 +124,7 @@ VARIANTS = (
     AttentionShape(1, 8, 1, 120, causal=1, dtype="fp16", M=300, kv_heads=2),
     AttentionShape(1, 2, 70, 40, dtype="fp16", M=33, mask="bias"),
     AttentionShape(1, 2, 70, 120, causal=1, dtype="bf16", kv_heads=1, softcap=3),
+    AttentionShape(1, 2, 150, 64, causal=1, dtype="fp16", M=200, kv_heads=1, window=90),
 )
 FEW_ROWS = (
     AttentionShape(1, 1, 1, 8, causal=1, M=70, window=40),

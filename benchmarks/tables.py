@@ -38,6 +38,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 SIDE = 4096
 STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
+MEGABYTE = 1_000_000
 LARGE = 100_000_000  # bytes of a layer: more than the L2 cache holds
 # Ladders whose time is arithmetic: no copy is their limit.
 PRODUCTS = ("attention-lse", "attention-backward", "conv-dinput", "conv-dweight", "conv-transpose", "conv-fp16", "fusion-fp16", "linear",
@@ -248,6 +249,40 @@ def attention() -> str:
         cells += [bytes_, units.bytes_(predicted) if row_at_many_keys else ""]
         lines.append(f"| `{rung.name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def attention_presets() -> str:
+    """Returns, for each large preset in 16 bits, the fastest of our rungs and PyTorch's backends, cold."""
+    rungs = LADDERS["attention"].rungs
+    backends = [r.name for r in rungs if r.library == "PyTorch"]
+    shown_rows: list[Mapping] = []
+    lines = [
+        f"Attention in 16 bits, {_on('attention')}, cold. *Ours*: our fastest rung. *Of PyTorch*: its speed as a share of "
+        "PyTorch's fastest backend. An empty cell: PyTorch does not support the shape, or it is not recorded.",
+        DAYS,
+        "",
+        "| shape | ours | time | "
+        + " | ".join(f"`{name.partition('/')[2]}`" for name in backends)
+        + " | of PyTorch |",
+        "|---" * (4 + len(backends)) + "|",
+    ]
+    for preset in LADDERS["attention"].presets.values():
+        s = preset.shape
+        if s.dtype == "fp32" or s.bytes < MEGABYTE:
+            continue
+        rows = {r.name: row for r in rungs if (row := records.recorded(r.name, s, r.default_tiles))}
+        times = {name: row["median_ms"] for name, row in rows.items()}
+        ours = min(
+            (r.name for r in rungs if r.name in times and not r.library), key=times.__getitem__, default=""
+        )
+        if not ours:
+            continue
+        shown_rows += [rows[name] for name in (ours, *backends) if name in rows]
+        theirs = [units.time_(times[name]) if name in times else "" for name in backends]
+        fastest = min((times[name] for name in backends if name in times), default=None)
+        share = f"{100 * fastest / times[ours]:.3g} %" if fastest else ""
+        lines.append(f"| {' | '.join((str(s), f'`{ours}`', units.time_(times[ours]), *theirs, share))} |")
+    return "\n".join(lines).replace(DAYS, _days(shown_rows))
 
 
 def softmax() -> str:
@@ -554,6 +589,7 @@ def filled(text: str) -> str:
         gemm,
         banks,
         attention,
+        attention_presets,
         softmax,
         fusion,
         layers,

@@ -46,9 +46,10 @@ def fitting(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
     return dict(tiles) | ({} if fits else TWO)
 
 
-def map_of(name: str, s: AttentionShape, rows: int) -> TensorMap:
-    """Returns the map of Q, K or V [B*H, N, d], in boxes of `rows` x BOX of one head."""
-    extents, strides = (s.d, s.N, s.heads), (2 * s.d, 2 * s.N * s.d)
+def map_of(name: str, s: AttentionShape, rows: int, length: int = 0, heads: int = 0) -> TensorMap:
+    """Returns the map of Q, K or V [heads, length, d], by default [B*H, N, d], in boxes of `rows` x BOX of one head."""
+    length, heads = length or s.N, heads or s.heads
+    extents, strides = (s.d, length, heads), (2 * s.d, 2 * length * s.d)
     return TensorMap(name, INPUT_DTYPE[s.dtype], extents, strides, (BOX, rows, 1), SWIZZLE)
 
 

@@ -60,6 +60,22 @@ ATTENTION_PRESETS: dict[str, Preset] = {
             )
             for dtype in ("fp16", "bf16")
         ),
+        _large(
+            "-causal-fp16", mark("N=2048, causal, FP16"),
+            mark("4 sequences of 2,048 tokens, width 1,024 in 16 heads, causal, in fp16"), causal=1, dtype="fp16",
+        ),
+        *(
+            Preset(
+                f"attention-4096-d128{suffix}-fp16", label, AttentionShape(4, 16, 4096, 128, causal=causal, dtype="fp16"), source,
+            )
+            for suffix, causal, label, source in (
+                ("", 0, mark("N=4096, d=128, FP16"), mark("4 sequences of 4,096 tokens, width 2,048 in 16 heads, in fp16")),
+                (
+                    "-causal", 1, mark("N=4096, d=128, causal, FP16"),
+                    mark("4 sequences of 4,096 tokens, width 2,048 in 16 heads, causal, in fp16"),
+                ),
+            )
+        ),
         Preset(
             "attention-8192", "N=8192", AttentionShape(1, 8, 8192, 64),
             mark("8 heads of 8,192 tokens: S alone takes 2.1 GB"),

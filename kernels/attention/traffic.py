@@ -128,6 +128,16 @@ def _flash_variants(s: AttentionShape, tiles: Tiles) -> int:
     return ELEMENT_BYTES[s.dtype] * elements + _mask(s)
 
 
+def _wgmma_variants(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the bytes of each tile with a key that some query of the block sees, of one tile if there is none."""
+    tiles = variants.wgmma_tiles(s, tiles)
+    begin, end = _span(s, tiles["Br"])
+    first = begin // tiles["Bc"] * tiles["Bc"]
+    last = np.maximum(-(-end // tiles["Bc"]) * tiles["Bc"], first + tiles["Bc"])
+    keys = int((np.minimum(last, s.keys) - np.minimum(first, s.keys)).sum())
+    return ELEMENT_BYTES[s.dtype] * s.heads * s.d * (2 * keys + 2 * s.N) + _mask(s)
+
+
 def _decode(s: AttentionShape, tiles: Tiles) -> int:
     """Returns the bytes of both kernels. Each 8 threads load a row of Q, each thread of the merge m and l of each part."""
     word, parts = ELEMENT_BYTES[s.dtype], variants.parts(s, tiles)
@@ -143,6 +153,7 @@ def _decode(s: AttentionShape, tiles: Tiles) -> int:
 VARIANT_KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "flash-variants": _flash_variants,
     "flash-mma-variants": _flash_variants,
+    "flash-wgmma-variants": _wgmma_variants,
     "flash-decode": _decode,
 }
 KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {

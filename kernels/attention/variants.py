@@ -1,8 +1,8 @@
 """The rungs of attention's variants: another number of keys, heads that share keys, a window, capped scores, a mask.
 
-flash-variants and flash-mma-variants are flash attention with these. flash-decode is for few queries over many keys, as in
+flash-variants, flash-mma-variants and flash-wgmma-variants are flash attention with these. flash-decode is for few queries over many keys, as in
 the decoding of a language model with a cache of keys and values: blocks share the keys, then their results are merged.
-All three leave plain self-attention to the other rungs.
+All leave plain self-attention to the other rungs.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.attention import common, registers, tensor_cores, variants_cpu
+from kernels.attention import common, hopper, registers, tensor_cores, variants_cpu
 from kernels.attention.shape import MASKS, AttentionShape
 from kernels.i18n import mark, tr
 from kernels.model.dtypes import ELEMENT_BYTES, INPUT_DTYPE
 from kernels.model.launch import WARP, ampere, ampere_for, ceil, launch, rung_factory
+from kernels.model.launch import hopper as hopper_gpus
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Program, Tiles
 from kernels.model.rules import (
     MAX_GRID_YZ,
@@ -26,6 +27,7 @@ from kernels.model.rules import (
     max_rules,
     shared_rules,
 )
+from kernels.model.rung import HOPPER, TENSOR_CORES
 
 LANES = 8  # that share a key in kernels/attention/cuda/32_decode_parts.cu
 MAX_ROWS = 64  # rows that share keys in flash-decode: queries times heads; more is no decoding
@@ -89,6 +91,35 @@ def build_mma(s: AttentionShape, tiles: Tiles) -> Program:
         variants_cpu.flash(tiles["Br"], tiles["Bc"], rounds=True),
         tensor_cores.defines(s, tiles) | mask_define(s),
         tensor_cores.shared(s, tiles),
+    )
+    return Program(buffers(s), (step,))
+
+
+def wgmma_tiles(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+    """Returns the tiles of two consumers if three have too few registers: at d > 64, or with the loads of a mask."""
+    if s.mask != "none" or s.d > hopper.BOX:
+        two = {
+            "Br": 2 * hopper.WM,
+            "Bc": hopper.BOX if s.mask != "none" and s.d > hopper.BOX else tiles["Bc"],
+        }
+        return dict(tiles) | two
+    return dict(tiles)
+
+
+def build_wgmma(s: AttentionShape, tiles: Tiles) -> Program:
+    tiles = wgmma_tiles(s, tiles)
+    maps = (
+        hopper.map_of("Q", s, tiles["Br"]), hopper.map_of("K", s, tiles["Bc"], s.keys, s.B * s.groups),
+        hopper.map_of("V", s, tiles["Bc"], s.keys, s.B * s.groups), *inputs(s)[3:],
+    )  # fmt: skip
+    step = launch(
+        "attention/34_flash_wgmma_variants.cu",
+        (ceil(s.N, tiles["Br"]), s.heads),
+        hopper.WARPGROUP * (tiles["Br"] // hopper.WM + 1),
+        (*maps, "O", *extents(s, s.sharing)),
+        variants_cpu.flash(tiles["Br"], tiles["Bc"], rounds=True),
+        dict(tiles) | {"DP": hopper.padded(s), "BF16": int(s.dtype == "bf16")} | mask_define(s),
+        hopper.shared(s, tiles),
     )
     return Program(buffers(s), (step,))
 
@@ -173,6 +204,15 @@ def mma_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from tensor_cores.tile_rules(s, tiles)
 
 
+def wgmma_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from variant_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
+    if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
+        yield broken("d % 8 == 0", f"{s.d} % 8")
+    if s.d <= common.MAX_D:
+        formula = "2*DP*(Br + 2*STAGES*Bc) + 8*(2 + 4*STAGES)"
+        yield from shared_rules(formula, hopper.shared(s, wgmma_tiles(s, tiles)), MAX_SHARED)
+
+
 def decode_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from variant_rules(s, tiles["PART"], ("fp32", *common.HALVES))
     yield from max_rules("H/kv_heads*N", decode_rows(s), MAX_ROWS)
@@ -214,6 +254,22 @@ RUNGS = (
         {"Br": 64},
         {"WM": 16},
         capability=ampere,
+        not_on_cpu=mark("NumPy has no tensor cores; without them this is flash attention with variants"),
+        no_scene=mark("its steps are those of flash attention; the decoding rung shows a window of keys"),
+    ),
+    rung(
+        "flash-wgmma-variants",
+        mark("variants, wgmma and TMA"),
+        mark(
+            "The same with Hopper's instructions: a producer loads by TMA, consumers multiply by wgmma and take turns."
+        ),
+        build_wgmma,
+        wgmma_rules,
+        {"Br": (192, 128), "Bc": (128, 64), "STAGES": (2, 3)},
+        {"Br": 128, "Bc": 64},
+        capability=hopper_gpus,
+        last_capability=HOPPER,
+        units=TENSOR_CORES,
         not_on_cpu=mark("NumPy has no tensor cores; without them this is flash attention with variants"),
         no_scene=mark("its steps are those of flash attention; the decoding rung shows a window of keys"),
     ),

@@ -16,7 +16,7 @@ from kernels.model.program import INPUT, UnsupportedError
 from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 from tests.helpers.needs import needs_torch
-from tests.kernels.attention.test_variants import DTYPE, KINDS, RUNGS, shapes
+from tests.kernels.attention.test_variants import KINDS, RUNGS, WIDE, of, shapes
 
 pytestmark = pytest.mark.gpu
 PRESETS = {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants}
@@ -37,7 +37,7 @@ def run_and_verify(rung, s: AttentionShape, tiles=None) -> None:
 @settings(max_examples=25)
 @given(s=shapes(most=300, d=128), data=st.data())
 def test_any_shape_and_tile_size(name, s, data):
-    rung, s = RUNGS[name], s.with_(dtype=DTYPE[name])
+    rung, s = RUNGS[name], of(name, s)
     sets = [tiles for tiles in rung.tile_sets(s) if not any(rung.rules(s, tiles))]
     if sets:
         run_and_verify(rung, s, data.draw(st.sampled_from(sets)))
@@ -48,6 +48,13 @@ def test_presets(key):
     for rung in variants.RUNGS:
         if not any(rung.rules(PRESETS[key], rung.default_tiles)):
             run_and_verify(rung, PRESETS[key])
+
+
+@pytest.mark.parametrize("s", WIDE, ids=str)
+def test_several_tiles_by_wgmma(s):
+    rung = RUNGS["flash-wgmma-variants"]
+    for tiles in ({}, *rung.sets):
+        run_and_verify(rung, s, tiles)
 
 
 @needs_torch

@@ -41,6 +41,7 @@ NOT_YET_RUNGS = {
     for ladder, names in {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster wgmma-turns"
         " register-pipeline grouped-order transposed-ring tf32x3",
+        "attention": "wgmma wgmma-consumers wgmma-ping-pong wgmma-overlap wgmma-balanced flash-wgmma-variants",
         "attention-backward": "flash-wgmma",
         "conv": "fft-tiled winograd-nonfused",
         "softmax": "cluster split one-launch",
@@ -60,7 +61,11 @@ NOT_YET_SHAPES = {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shap
     for key in (
         "square-8192-bf16", *(f"gpt2-{layer}-{dtype}" for layer in ("qkv", "mlp-up", "mlp-down") for dtype in ("fp16", "bf16")),
     )
-}  # fmt: skip
+    # fmt: skip
+} | {
+    key: ATTENTION_PRESETS[key].shape
+    for key in ("attention-2048-causal-fp16", "attention-4096-d128-fp16", "attention-4096-d128-causal-fp16")
+}
 
 
 def shape_of(row):
