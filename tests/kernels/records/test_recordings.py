@@ -56,16 +56,28 @@ NOT_YET_RUNGS = {
 }
 
 # Presets that have no rows of this card yet.
-NOT_YET_SHAPES = {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants} | {
-    key: GEMM_PRESETS[key].shape
-    for key in (
-        "square-8192-bf16", *(f"gpt2-{layer}-{dtype}" for layer in ("qkv", "mlp-up", "mlp-down") for dtype in ("fp16", "bf16")),
-    )
-    # fmt: skip
-} | {
-    key: ATTENTION_PRESETS[key].shape
-    for key in ("attention-2048-causal-fp16", "attention-4096-d128-fp16", "attention-4096-d128-causal-fp16")
-}
+NOT_YET_SHAPES = (
+    {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants}
+    | {
+        key: GEMM_PRESETS[key].shape
+        for key in (
+            "square-8192-bf16",
+            *(
+                f"gpt2-{layer}-{dtype}"
+                for layer in ("qkv", "mlp-up", "mlp-down")
+                for dtype in ("fp16", "bf16")
+            ),
+        )
+    }
+    | {
+        key: ATTENTION_PRESETS[key].shape
+        for key in (
+            "attention-2048-causal-fp16",
+            "attention-4096-d128-fp16",
+            "attention-4096-d128-causal-fp16",
+        )
+    }
+)
 
 
 def shape_of(row):
