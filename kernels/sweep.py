@@ -185,9 +185,10 @@ def record(
 ) -> Iterator[Progress]:
     """Measures what `out` does not contain yet, writes each row to it as a line of JSON and yields each.
 
-    Rows of this device and of the kernels in the tree are not measured again, so an interrupted sweep continues. Rows of
-    other kernels move to `out`.superseded; nothing measured is deleted. What a vendor's library does not support is
-    stored beside `out` (kernels.records.unsupported).
+    A comparison that `out` contains whole, of this device and of the kernels in the tree, is not measured again, so an
+    interrupted sweep continues. If it lacks a row, all its rungs are measured: their rows come from one run. Rows that
+    this replaces, and rows of other kernels, move to `out`.superseded; nothing measured is deleted. What a vendor's
+    library does not support is stored beside `out` (kernels.records.unsupported).
     """
     machine = engines.load(sweep.engine)
     if not machine.MEASURES:
@@ -198,10 +199,10 @@ def record(
     recorded = {_key(row) for row in _tidied(out)}
     refusals = unsupported.UnsupportedFile(out, status.text, machine.conditions)
     groups = list(sweep.groups())
-    missing = [
-        [r for r in g.rungs if g.key(r, status.text) not in recorded and (r, g.shape) not in refusals]
-        for g in groups
-    ]
+    missing = [_to_measure(g, sweep.engine, status.text, recorded, refusals) for g in groups]
+    replaced = {g.key(r, status.text) for g, rungs in zip(groups, missing, strict=True) for r in rungs}
+    if replaced & recorded:
+        _tidied(out, lambda row: is_current(row) and _key(row) not in replaced)
     total = sum(len(g.rungs) for g in groups)
     done = total - sum(map(len, missing))
     if done:
@@ -217,6 +218,15 @@ def record(
                     file.write(json.dumps(row, separators=(",", ":")) + "\n")
                     file.flush()
                 yield Progress(row, note.text, done, total, left)
+
+
+def _to_measure(
+    group: Group, engine: str, device: str, recorded: set[tuple], refusals: unsupported.UnsupportedFile
+) -> list[str]:
+    """Returns the rungs of a comparison if one that this machine can run has no row, else none."""
+    rungs = [r for r in group.rungs if (r, group.shape) not in refusals]
+    lacks = (r for r in rungs if group.key(r, device) not in recorded and not group.refusal(engine, r))
+    return rungs if any(lacks) else []
 
 
 def _write_levels(out: Path, engine: str, row: Mapping[str, Any]) -> None:
@@ -298,9 +308,9 @@ def _measured(
         yield (records_row.brief(row) if group.brief else row), _Note()
 
 
-def _tidied(out: Path) -> list[dict[str, Any]]:
-    """The rows of `out` that the kernels in the tree made. A line cut short by an interruption is dropped, rows of
-    other kernels are moved."""
+def _tidied(out: Path, keeps: Callable[[dict[str, Any]], bool] = is_current) -> list[dict[str, Any]]:
+    """Returns the rows of `out` that it keeps: those that the kernels in the tree made. A line cut short by an
+    interruption is dropped, other rows are moved."""
     if not out.exists():
         return []
     if not out.is_file():
@@ -318,7 +328,7 @@ def _tidied(out: Path) -> list[dict[str, Any]]:
             if number == len(lines) and line.startswith("{"):
                 continue
             raise RuleError(f"{out}, line {number}: {e}") from None
-        (good if is_current(row) else old).append((line, row))
+        (good if keeps(row) else old).append((line, row))
     if len(good) < len(lines):
         if old:
             with Path(f"{out}.superseded").open("a", encoding="utf-8") as file:
