@@ -40,7 +40,6 @@ NOT_YET_RUNGS = {
     for ladder, names in {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster register-pipeline"
         " grouped-order transposed-ring tf32x3",
-        "attention": "flash-wgmma-variants",
         "attention-backward": "flash-wgmma",
         "softmax": "cluster split",
         "global-avg-pool": "tile streaming",
