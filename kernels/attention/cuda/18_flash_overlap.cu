@@ -39,7 +39,7 @@ __launch_bounds__(THREADS, 1) flash_overlap(
   int block_query = query_tile * Br, head = blockIdx.y;
   int key_end = visible_keys(block_query + Br - 1, N, causal);
   int tiles = (key_end + Bc - 1) / Bc;  // of keys
-  int warpgroup = this_warpgroup();
+  int warpgroup = threadIdx.x / 128;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < 1 + 2 * STAGES; ++i)

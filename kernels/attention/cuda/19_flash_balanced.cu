@@ -57,7 +57,7 @@ __launch_bounds__(THREADS, 1) flash_balanced(
   auto full_k = full_q + 1, full_v = full_k + STAGES;  // [STAGES]
   auto empty_k = full_v + STAGES, empty_v = empty_k + STAGES;
   auto empty_q = empty_v + STAGES;
-  int warpgroup = this_warpgroup();
+  int warpgroup = threadIdx.x / 128;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < 1 + 2 * STAGES; ++i)

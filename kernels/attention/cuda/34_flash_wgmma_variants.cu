@@ -66,7 +66,8 @@ __launch_bounds__(THREADS, 1) flash_wgmma_variants(
   int key_begin = keys.begin(block_query) / Bc * Bc;
   int key_end = keys.end(min(block_query + Br, N) - 1);
   int tiles = max((key_end - key_begin + Bc - 1) / Bc, 1);
-  int warpgroup = this_warpgroup();
+  // All lanes have the first one's number: one register of the warp.
+  int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < 1 + 2 * STAGES; ++i)

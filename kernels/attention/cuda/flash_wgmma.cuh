@@ -157,41 +157,29 @@ __device__ inline void pin(T (&x)[N]) {
   for (int i = 0; i < N; ++i) pin(x[i]);
 }
 
-// Returns the low half of the descriptor of a tile, see descriptor().
-__device__ inline unsigned place(const Half* tile) {
-  return shared_address(tile) >> 4;
-}
-
-// Returns the descriptor of the matrix that begins some elements after
-// a tile. The high half is the same for all tiles. So the next
-// descriptor needs one addition, and the tensor cores need not wait.
-__device__ inline unsigned long long matrix(unsigned tile,
-                                            int elements) {
-  return (1ull << 62 | 1024ull >> 4 << 32) + (tile + elements / 8);
-}
-
 // Begins S = Q K^T of the warpgroup's rows, one group of products.
 __device__ inline void begin_scores(Scores& s, const Half* tile_q,
                                     const Half* tile_k,
                                     int warpgroup) {
-  unsigned q = place(tile_q + warpgroup * WM * BOX), k = place(tile_k);
+  tile_q += warpgroup * WM * BOX;
   begin_products();
 #pragma unroll
-  for (int i = 0; i < DP; i += 16)
-    multiply_scores(s, matrix(q, i / BOX * Br * BOX + i % BOX),
-                    matrix(k, i / BOX * Bc * BOX + i % BOX), i > 0);
+  for (int k = 0; k < DP; k += 16)
+    multiply_scores(
+        s, descriptor(tile_q + k / BOX * Br * BOX + k % BOX, 0),
+        descriptor(tile_k + k / BOX * Bc * BOX + k % BOX, 0), k > 0);
   close_products();
 }
 
 // Begins O += P V, one group of products.
 __device__ inline void begin_values(Values& o, Weights& p,
                                     const Half* tile_v) {
-  unsigned v = place(tile_v) | (Bc * BOX * 2 >> 4) << 16;
   pin(o), pin(p);
   begin_products();
 #pragma unroll
-  for (int i = 0; i < Bc; i += 16)
-    multiply_values(o, p[i / 16], matrix(v, i * BOX));
+  for (int n = 0; n < Bc / 16; ++n)
+    multiply_values(
+        o, p[n], descriptor(tile_v + n * 16 * BOX, Bc * BOX * 2));
   close_products();
 }
 
@@ -204,12 +192,6 @@ __device__ inline void wait_sums(float (&sums)[N][4]) {
 }
 
 // -- softmax ------------------------------------------------------
-// Returns the number of the warpgroup of this thread. All lanes have
-// the first one's: so the compiler keeps it in a register of the warp.
-__device__ inline int this_warpgroup() {
-  return __shfl_sync(~0u, threadIdx.x / 128, 0);
-}
-
 // Returns the first of the two rows of this lane in its warpgroup. The
 // other one is 8 below.
 __device__ inline int lane_row() {

@@ -41,7 +41,6 @@ NOT_YET_RUNGS = {
     for ladder, names in {
         "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster wgmma-turns"
         " register-pipeline grouped-order transposed-ring tf32x3",
-        "attention": "wgmma wgmma-consumers wgmma-ping-pong wgmma-overlap wgmma-balanced flash-wgmma-variants",
         "attention-backward": "flash-wgmma",
         "conv": "fft-tiled winograd-nonfused",
         "softmax": "cluster split one-launch",
