@@ -161,7 +161,7 @@ CHAPTERS = (
             "attention/flash", "real",
             mark("It takes {real_time}. {real_against_flash} {real_against_cublas} Arithmetic is at {real_arithmetic} of its ceiling."),
         ),
-        nudge=mark("In Explore, two kernels for variants have masks and shared heads. The kernel for decoding splits the keys of one query."),
+        nudge=mark("In Explore, two kernels for variants have masks and shared heads; the one for decoding splits the keys of one query."),
     ),
     Chapter(
         mark("Tensor cores"),
