@@ -161,14 +161,17 @@ CHAPTERS = (
             "attention/flash", "real",
             mark("It takes {real_time}. {real_against_flash} {real_against_cublas} Arithmetic is at {real_arithmetic} of its ceiling."),
         ),
-        nudge=mark("In Explore, two kernels for variants have masks and shared heads. The kernel for decoding splits the keys of one query."),
+        nudge=mark("In Explore, “flash attention, variants” and “variants on tensor cores” have masks and shared heads; “decoding, keys in parts” splits the keys of one query."),
     ),
     Chapter(
         mark("Tensor cores"),
         (
             mark("With FP16 inputs the two products run on tensor cores, while maximum, sum and output stay FP32."),
             mark("It takes {real_time}. {real_against_library_cudnn}"),
-            mark("On Hopper wgmma takes {real_time_wgmma}. If groups of warps multiply in turns, it takes {real_time_wgmma_ping_pong}."),
+            mark(
+                "Hopper’s wgmma takes {real_time_wgmma}; with producer and consumers {real_time_wgmma_consumers}, in ping-pong "
+                "{real_time_wgmma_ping_pong}, with softmax during products {real_time_wgmma_overlap}, with equal work {real_time_wgmma_balanced}."
+            ),
         ),
         {"N": "32", "d": "16", "dtype": "fp16", "rung": "flash-mma", "Br": "16", "Bc": "16", "WM": "16"},
         step=6,

@@ -201,7 +201,7 @@ CHAPTERS = (
             mark("{real_against_naive} {real_against_cublas}"),
             ("gemm/naive",),
         ),
-        nudge=mark("cuBLAS can also use tensor cores for FP32 (TF32, fewer digits): {real_time_cublas_tf32}. In Explore, 3xTF32 on wgmma keeps the digits."),
+        nudge=mark("cuBLAS can also use tensor cores for FP32 (TF32, fewer digits): {real_time_cublas_tf32}; 3xTF32 on wgmma keeps the digits."),
     ),
     Chapter(
         mark("Tensor cores"),

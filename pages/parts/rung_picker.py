@@ -182,15 +182,15 @@ def _refused(line: Line) -> None:
             text = ", ".join(f"{n} {v}" for n, v in nearest.items() if v != line.tiles[n])
             _link(line, line.at_tiles(nearest), tr("nearest sizes that run: {sizes}", sizes=text))
         else:
-            if example := line.example():
-                preset, params = example
-                st.html(paragraph(tr("A shape that it runs:")))
-                _link(line, params, preset.label, preset.source)
             st.html(paragraph(tr("Kernels that can:")))
             _offer(line, line.supported[:MAX_OFFERED])
             if more := line.supported[MAX_OFFERED:]:
                 with st.popover(trn("{n} more", "{n} more", len(more)), key="more_kernels", width="content"):
                     _offer(line, more)
+            if example := line.example():
+                preset, params = example
+                st.html(paragraph(tr("A shape for {title}:", title=units.named(tr(line.rung.title)))))
+                _link(line, params, preset.label, preset.source)
 
 
 MAX_OFFERED = 2  # kernels in the line of a refusal; more are in a popover

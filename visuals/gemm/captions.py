@@ -176,6 +176,13 @@ def _multiply(plan: Plan) -> str:
             "k = {0}: thread 0 reads {2} from [tile_a](input) and {3} from [tile_b](filter). It adds their product to its "
             "[sum](output). The [sum](output) is now {4}. That is one multiply-add for 2 reads of shared memory."
         )
+    if plan.syncs.early:
+        return tr(
+            "k = {0}: thread 0 has {rows} values of [tile_a](input) and {cols} of [tile_b](filter) in registers, loaded one step "
+            "ahead. It multiplies all pairs and adds the products to its [sums](output). That is {products} multiply-adds for "
+            "{values} reads.",
+            rows=TM, cols=TN, **counts,
+        )  # fmt: skip
     return tr(
         "k = {0}: thread 0 reads {rows} values of [tile_a](input) and {cols} of [tile_b](filter) from shared memory. It "
         "multiplies all pairs and adds the products to its [sums](output). That is {products} multiply-adds for "
