@@ -158,7 +158,7 @@ CONV = tuple(
         _conv("fft", _FINISHED, "fft_pick"),
         _conv("fft-tiled", _PLAIN, FFT_TILE=16),
         _conv("fft-tiled", _RAGGED, FFT_TILE=8, BN=32),
-        _conv("fft-tiled", _SMALL, FFT_TILE=32, BM=128),
+        _conv("fft-tiled", _SMALL, FFT_TILE=32, STAGES=2),
         _conv("direct", _PLAIN.with_(bias=1), "bias_relu"),
         _conv("direct", _FINISHED, "bias_relu"),
     )

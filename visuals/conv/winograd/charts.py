@@ -16,9 +16,11 @@ import numpy as np
 from kernels import records
 from kernels.conv import winograd_matrices
 from kernels.conv.shape import ConvShape
-from kernels.conv.winograd import positions, tiles_of
+from kernels.conv.winograd import positions, terms_of_part, tiles_of
 from kernels.conv.winograd_cpu import R, input_tiles, output_maps, round_up_to_4, transform_2d
 from kernels.i18n import mark, tr, trn
+from kernels.ladders import find
+from kernels.model.launch import ceil
 from kernels.model.verify import relative_error
 from visuals import units
 from visuals.charts import bars
@@ -72,10 +74,11 @@ def work(s: ConvShape, m: int) -> Work:
     y."""
     t, tiles, T2 = winograd_matrices.derive(m, R), tiles_of(s, m), positions(m)
     G, BT, AT = (winograd_matrices.operations_2d(X).flops for X in (t.G, t.BT, t.AT))
+    parts = ceil(s.C, terms_of_part(s, find("conv/winograd-nonfused").default_tiles | {"M": m}))
     U, V, Z = (
         4 * T2 * s.C * round_up_to_4(s.K),
         4 * T2 * s.C * round_up_to_4(tiles),
-        4 * T2 * s.K * round_up_to_4(tiles),
+        4 * parts * T2 * s.K * round_up_to_4(tiles),
     )
     return Work(
         2 * T2 * tiles * s.K * s.C,

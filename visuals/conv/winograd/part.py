@@ -178,8 +178,10 @@ def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
         step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     _, P, _, Q = part.out
     C = slice(part.C)
+    # The kernel may sum the channels in parts.
+    sums = arrays["Z"].reshape(-1, part.T * part.T, *arrays["Z"].shape[1:]).sum(axis=0)
     return Numbers(
-        np.asarray(x[C], np.float32), arrays["w"][:, C], arrays["U"][:, C], arrays["V"][:, C], arrays["Z"],
+        np.asarray(x[C], np.float32), arrays["w"][:, C], arrays["U"][:, C], arrays["V"][:, C], sums,
         arrays["y"][0, :, :P, :Q],
     )  # fmt: skip
 
