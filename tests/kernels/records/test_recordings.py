@@ -176,10 +176,8 @@ def max_error(rung, row) -> float:
         return MAX_ERROR_16_BIT[dtype]
     if rung.name.startswith(("conv-fp16/", "fusion-fp16/")):
         return MAX_ERROR_16_BIT["fp16"]
-    if (
-        row["shape"].get("dtype") == "fp8"
-    ):  # the tolerance is relative to absolute values, which do not cancel
-        return 2 * rung.tolerance
+    if row["shape"].get("dtype") == "fp8":
+        return 2 * rung.tolerance  # which is relative to absolute values: they do not cancel
     m = {"conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/cudnn-winograd-nonfused": 6}.get(rung.name)
     m = m or row["tiles"].get("M")
     return conv_winograd.MAX_ERROR[m] if m else max(1e-5, rung.tolerance)
