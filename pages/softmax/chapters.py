@@ -121,7 +121,7 @@ CHAPTERS = (
             "softmax/library", "real",
             mark("It takes {real_time}. {real_against_library}"),
         ),
-        nudge=mark("A row of any length can be split over many blocks. A second launch merges their parts, or the blocks exchange them while they run."),
+        nudge=mark("Rows of any length: “split over blocks” merges parts in a second launch, “many blocks, one launch” in the same."),
     ),
     Chapter(
         mark("What is left to gain?"),

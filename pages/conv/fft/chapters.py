@@ -138,7 +138,7 @@ CHAPTERS = (
             "conv/direct", "stage",
             mark("It takes {stage_time}. {stage_against_direct}"),
         ),
-        nudge=mark("Of all memory in use, {stage_workspace} is workspace."),
+        nudge=mark("In Explore, “FFT in tiles” cuts the image into small tiles whose transforms stay in registers."),
     ),
     Chapter(
         mark("From which filter size on?"),

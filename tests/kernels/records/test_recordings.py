@@ -39,16 +39,9 @@ NOT_YET = {"gelu-backward"}
 NOT_YET_RUNGS = {
     f"{ladder}/{name}"
     for ladder, names in {
-        "gemm": "wgmma wgmma-ring wgmma-consumers wgmma-persistent wgmma-store wgmma-cluster wgmma-turns"
-        " register-pipeline grouped-order transposed-ring tf32x3",
         "attention-backward": "flash-wgmma",
         "conv": "fft-tiled winograd-nonfused",
-        "softmax": "cluster split one-launch",
-        "global-avg-pool": "tile streaming bulk",
-        "cross-entropy-backward": "pieces",
         "cross-entropy-step": "cluster",
-        "relu": "one-float4",
-        "relu-backward": "one-float4",
         "gelu": "one-float4",
     }.items()
     for name in names.split()
@@ -57,17 +50,6 @@ NOT_YET_RUNGS = {
 # Presets that have no rows of this card yet.
 NOT_YET_SHAPES = (
     {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants}
-    | {
-        key: GEMM_PRESETS[key].shape
-        for key in (
-            "square-8192-bf16",
-            *(
-                f"gpt2-{layer}-{dtype}"
-                for layer in ("qkv", "mlp-up", "mlp-down")
-                for dtype in ("fp16", "bf16")
-            ),
-        )
-    }
     | {
         key: ATTENTION_PRESETS[key].shape
         for key in (
