@@ -57,7 +57,7 @@ def run_rung(rung: str, tiles: tuple[tuple[str, int], ...], row: bytes) -> RunRe
     x = np.frombuffer(row, np.float32).reshape(1, -1)
     found, shape, sizes = find(rung), SoftmaxShape(1, x.size), dict(tiles)
     for rule in found.rules(shape, sizes):
-        raise RuleError(f"{rung} cannot run {shape}: {rule}")
+        raise RuleError(rule)
     program = found.build(shape, sizes)
     session = emulator.Session(program, {"x": x}, Options())
     with np.errstate(**QUIET):

@@ -10,7 +10,7 @@ from pages.hopper import address, controls
 from pages.hopper.chapters import STORY
 from tests.helpers.page_runner import heads, links, open_page, stages, strip, texts
 
-H100 = "NVIDIA H100 80GB HBM3"
+H200 = "NVIDIA H200"
 SMALL = GEMM_PRESETS["square-64-fp16"].shape
 
 
@@ -41,13 +41,12 @@ def test_every_rung_has_every_picture(rung, order):
 
 
 def test_times_are_of_the_card_that_has_the_kernels_unless_the_url_names_another():
-    assert records.covering(*address.OWN).device == H100
-    assert records.shown("gemm").device != H100  # the whole ladder is shown from another card
+    assert records.covering(*address.OWN).device == H200
     usual = open_at()
-    assert "recorded · H100" in recorded_on(usual)
+    assert "recorded · H200" in recorded_on(usual)
     assert not any("card" in params for params in links(usual).values())  # other pages keep their own
-    other = open_at(card="nvidia-h200", rung="wgmma")
-    assert "recorded · H100" not in recorded_on(other)
+    other = open_at(card="nvidia-h100-80gb-hbm3", rung="wgmma")
+    assert "recorded · H100" in recorded_on(other)
 
 
 def test_the_card_of_this_page_is_not_that_of_the_next_one():
@@ -85,7 +84,8 @@ def test_both_modes_and_all_warps_are_different_pictures():
 
 
 def test_a_map_of_another_gpu_than_that_of_the_times_says_so():
-    assert "The map shows an H200. The times are of an H100 80GB HBM3." in texts(open_at(order="map"))
+    at = open_at(order="map", card="nvidia-h100-80gb-hbm3")
+    assert "The map shows an H200. The times are of an H100 80GB HBM3." in texts(at)
 
 
 def test_each_rung_is_on_the_stage_of_a_chapter():
