@@ -136,7 +136,7 @@ def flash_mma(br: int, bc: int):
 
 
 def flash_balanced(br: int, bc: int):
-    """Returns the same with one more argument, as 19_flash_balanced.cu: the number of heads."""
+    """Returns the same with one more argument, as 19_flash_balanced.cu and 20_flash_persistent.cu: the number of heads."""
     computed = flash_mma(br, bc)
 
     def compute(

@@ -27,6 +27,8 @@ BARRIER = 8  # bytes
 OTHER_REGISTERS = 32  # per thread, besides those of S, O and P
 MAX_REGISTERS = {3: 160, 4: 112}  # per thread, by the number of consumers; two have as many as they need
 TWO = {"Br": 2 * WM, "Bc": 128, "STAGES": 2}
+TILES_OF_QUERIES = 2  # in shared memory, of the persistent blocks
+THREE = {"Br": 3 * WM, "Bc": 80, "STAGES": 2}
 
 
 # -- programs -------------------------------------------------------------------------------------------
@@ -40,10 +42,15 @@ def registers(s: AttentionShape, tiles: Tiles) -> int:
     return (3 * tiles["Bc"] + 2 * padded(s)) // 4 + OTHER_REGISTERS
 
 
-def fitting(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+def fitting(s: AttentionShape, tiles: Tiles, otherwise: Tiles = TWO) -> dict[str, int]:
     """Returns the tiles, or TWO consumers' if the registers of more consumers do not contain S, P and O."""
     fits = registers(s, tiles) <= MAX_REGISTERS.get(tiles["Br"] // WM, 240)
-    return dict(tiles) | ({} if fits else TWO)
+    return dict(tiles) | ({} if fits else otherwise)
+
+
+def fitting_persistent(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+    """Returns the tiles, or if they do not fit the fastest that do: THREE consumers', if causal TWO consumers'."""
+    return fitting(s, tiles, TWO if s.causal else THREE)
 
 
 def map_of(name: str, s: AttentionShape, rows: int, length: int = 0, heads: int = 0) -> TensorMap:
@@ -58,22 +65,33 @@ def arguments(s: AttentionShape, tiles: Tiles) -> tuple[Arg, ...]:
     return (*maps, *common.arguments(s)[3:])
 
 
-def shared(s: AttentionShape, tiles: Tiles) -> int:
-    """Returns the bytes of Q, of STAGES tiles of K and of V, and of at most two barriers for each tile."""
-    elements = padded(s) * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"])
-    return 2 * elements + BARRIER * (2 + 4 * tiles["STAGES"])
+def shared(s: AttentionShape, tiles: Tiles, queries: int = 1) -> int:
+    """Returns the bytes of `queries` tiles of Q, STAGES tiles of K and of V, and at most two barriers for each tile."""
+    elements = padded(s) * (queries * tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"])
+    return 2 * elements + BARRIER * (2 * queries + 4 * tiles["STAGES"])
 
 
 def _launch(
-    s: AttentionShape, source: str, grid: tuple[int, ...], tiles: Tiles, producers: int, *others: Arg
+    s: AttentionShape,
+    source: str,
+    grid: tuple[int, ...],
+    tiles: Tiles,
+    producers: int,
+    *others: Arg,
+    queries: int = 1,
 ) -> Program:
-    """Returns a launch with a warpgroup for each WM queries and one for each producer. `others`: its last arguments."""
+    """Returns a launch with a warpgroup for each WM queries and one for each producer, and `queries` tiles of Q.
+
+    `others`: its last arguments.
+    """
     threads = WARPGROUP * (tiles["Br"] // WM + producers)
     defines = {name: value for name, value in tiles.items() if name != "BLOCKS"}
     defines |= {"DP": padded(s), "BF16": int(s.dtype == "bf16")}
     cpu_function = (cpu.flash_balanced if others else cpu.flash_mma)(tiles["Br"], tiles["Bc"])
     args = (*arguments(s, tiles), *others)
-    step = launch(f"attention/{source}", grid, threads, args, cpu_function, defines, shared(s, tiles))
+    step = launch(
+        f"attention/{source}", grid, threads, args, cpu_function, defines, shared(s, tiles, queries)
+    )
     return Program(common.buffers(s), (step,))
 
 
@@ -90,29 +108,54 @@ def builder(source: str, producers: int = 1) -> Callable[[AttentionShape, Tiles]
 def build_balanced(s: AttentionShape, tiles: Tiles) -> Program:
     """Returns a launch of at most BLOCKS blocks, each of which computes several tiles of queries."""
     tiles = fitting(s, tiles)
+    return _launch(s, "19_flash_balanced.cu", _blocks(s, tiles), tiles, 1, np.int32(s.heads))
+
+
+def build_persistent(s: AttentionShape, tiles: Tiles) -> Program:
+    """Returns the same launch with a second tile of queries."""
+    tiles = fitting_persistent(s, tiles)
+    return _launch(
+        s, "20_flash_persistent.cu", _blocks(s, tiles), tiles, 1, np.int32(s.heads), queries=TILES_OF_QUERIES
+    )
+
+
+def _blocks(s: AttentionShape, tiles: Tiles) -> tuple[int]:
+    """Returns the grid: a block for each tile of queries, if causal for each two, and at most BLOCKS."""
     rows = ceil(s.N, tiles["Br"])
-    blocks = min((ceil(rows, 2) if s.causal else rows) * s.heads, tiles["BLOCKS"])
-    return _launch(s, "19_flash_balanced.cu", (blocks,), tiles, 1, np.int32(s.heads))
+    return (min((ceil(rows, 2) if s.causal else rows) * s.heads, tiles["BLOCKS"]),)
 
 
 # -- rules ----------------------------------------------------------------------------------------------
-def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+def _common_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from common.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
     yield from common.head_rules(s)
     if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
         yield broken("d % 8 == 0", f"{s.d} % 8")
+
+
+def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from _common_rules(s, tiles)
     if s.d <= common.MAX_D:  # else no tiles fit
         formula = "2*DP*(Br + 2*STAGES*Bc) + 8*(2 + 4*STAGES)"
         yield from shared_rules(formula, shared(s, fitting(s, tiles)), MAX_SHARED)
+
+
+def persistent_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from _common_rules(s, tiles)
+    if s.d <= common.MAX_D:  # else no tiles fit
+        formula = "2*DP*(2*Br + 2*STAGES*Bc) + 8*(4 + 4*STAGES)"
+        bytes_ = shared(s, fitting_persistent(s, tiles), TILES_OF_QUERIES)
+        yield from shared_rules(formula, bytes_, MAX_SHARED)
 
 
 NO_WGMMA = mark("NumPy has no tensor cores; without them this is flash attention in FP32")
 NO_SCENE = mark("its tiles have too many rows for the stage, which shows flash attention in small tiles")
 ONE = {"Br": (64,), "Bc": (64, 128), "STAGES": (2, 3)}
 CONSUMERS = {"Br": (256, 192, 128), "Bc": (64, 128, 96, 176), "STAGES": (4, 2, 3)}
+PERSISTENT = {"Br": (256, 192, 128), "Bc": (64, 80, 128), "STAGES": (4, 2, 3), "BLOCKS": (132, 128)}
 
 
-def _rung(name: str, title: str, idea: str, build, tiles, *sets: Tiles) -> Rung:
+def _rung(name: str, title: str, idea: str, build, tiles, *sets: Tiles, rules=rules) -> Rung:
     return Rung(
         f"attention/{name}", title, idea, build, common.cost, rules, common.TOLERANCE, tiles, sets=sets,
         units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA, no_scene=NO_SCENE,
@@ -168,5 +211,18 @@ RUNGS: tuple[Rung, ...] = (
         build_balanced,
         CONSUMERS | {"BLOCKS": (132, 128)},
         {"Br": 192, "Bc": 128, "STAGES": 2},
+    ),
+    _rung(
+        "wgmma-persistent",
+        mark("persistent blocks, rare rescaling"),
+        mark(
+            "Scores exceed the old maximum by a lot in few tiles. Only then O is rescaled. The next tile of queries is "
+            "loaded early."
+        ),
+        build_persistent,
+        PERSISTENT,
+        {"Br": 192, "Bc": 80, "STAGES": 2},
+        {"Br": 128, "Bc": 128, "STAGES": 2},
+        rules=persistent_rules,
     ),
 )

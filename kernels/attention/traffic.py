@@ -76,10 +76,17 @@ def _wgmma(s: AttentionShape, tiles: Tiles) -> int:
 
 
 def _balanced(s: AttentionShape, tiles: Tiles) -> int:
+    return _in_pairs(s, hopper.fitting(s, tiles))
+
+
+def _persistent(s: AttentionShape, tiles: Tiles) -> int:
+    return _in_pairs(s, hopper.fitting_persistent(s, tiles))
+
+
+def _in_pairs(s: AttentionShape, tiles: Tiles) -> int:
     """If causal, a tile of queries in the middle has no other one, and the first tile is loaded once more in its place."""
-    rows = hopper.fitting(s, tiles)["Br"]
-    again = s.causal and ceil(s.N, rows) % 2
-    return _wgmma(s, tiles) + (min(rows, s.N) * s.d if again else 0)
+    again = s.causal and ceil(s.N, tiles["Br"]) % 2
+    return _flash(s, tiles) + (min(tiles["Br"], s.N) * s.d if again else 0)
 
 
 def _pairs(s: AttentionShape) -> int:
@@ -166,4 +173,5 @@ KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "wgmma": _wgmma,
     **{f"wgmma-{name}": _wgmma for name in ("consumers", "ping-pong", "overlap")},
     "wgmma-balanced": _balanced,
+    "wgmma-persistent": _persistent,
 }

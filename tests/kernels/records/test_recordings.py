@@ -39,6 +39,7 @@ NOT_YET = {"gelu-backward"}
 NOT_YET_RUNGS = {
     f"{ladder}/{name}"
     for ladder, names in {
+        "attention": "wgmma-persistent",
         "attention-backward": "flash-wgmma",
         "conv": "fft-tiled winograd-nonfused",
         "cross-entropy-step": "cluster",
