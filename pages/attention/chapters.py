@@ -169,8 +169,9 @@ CHAPTERS = (
             mark("With FP16 inputs the two products run on tensor cores, while maximum, sum and output stay FP32."),
             mark("It takes {real_time}. {real_against_library_cudnn}"),
             mark(
-                "Hopper’s wgmma takes {real_time_wgmma}; with producer and consumers {real_time_wgmma_consumers}, in ping-pong "
-                "{real_time_wgmma_ping_pong}, with softmax during products {real_time_wgmma_overlap}, with equal work {real_time_wgmma_balanced}."
+                "Hopper’s wgmma takes {real_time_wgmma}: with producer and consumers {real_time_wgmma_consumers}, in ping-pong "
+                "{real_time_wgmma_ping_pong}, with softmax during products {real_time_wgmma_overlap}, with equal work "
+                "{real_time_wgmma_balanced}, and with rare rescaling {real_time_wgmma_persistent}."
             ),
         ),
         {"N": "32", "d": "16", "dtype": "fp16", "rung": "flash-mma", "Br": "16", "Bc": "16", "WM": "16"},

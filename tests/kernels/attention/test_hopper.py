@@ -36,8 +36,9 @@ KINDS = [
     "logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights",
 ]  # fmt: skip
 every_rung = pytest.mark.parametrize("name", RUNGS)
-# The first rung, and the last one, which has its products and weights in another order.
-SOFTMAXES = pytest.mark.parametrize("name", ["wgmma", "wgmma-balanced"])
+# The first rung, one with its products and weights in another order, and one that keeps a maximum.
+SOFTMAXES = pytest.mark.parametrize("name", ["wgmma", "wgmma-balanced", "wgmma-persistent"])
+PERSISTENT = pytest.mark.parametrize("name", ["wgmma-balanced", "wgmma-persistent"])
 
 
 def wide(data, most: int = 210) -> AttentionShape:
@@ -64,7 +65,7 @@ def test_tile_sizes_agree(name, tiles):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["wgmma-consumers", "wgmma-balanced"])
+@pytest.mark.parametrize("name", ["wgmma-consumers", "wgmma-balanced", "wgmma-persistent"])
 @pytest.mark.parametrize("tiles", [{}, {"Br": 192, "Bc": 128, "STAGES": 2}])
 def test_three_and_four_consumers_agree(name, tiles):
     verified_output(emulator, RUNGS[name], RAGGED.with_(d=64, N=600), tiles)
@@ -78,12 +79,31 @@ def test_large_heads_have_two_consumers():
         assert step.block[0] == threads
 
 
+@pytest.mark.parametrize(
+    "causal, tiles, threads",
+    [(0, {}, 512), (1, {}, 384), (1, {"Br": 192, "Bc": 80, "STAGES": 2}, 512), (0, {"Br": 128, "Bc": 128, "STAGES": 2}, 384)],
+)  # fmt: skip
+def test_persistent_blocks_of_large_heads_have_three_consumers_or_two_if_causal(causal, tiles, threads):
+    rung = RUNGS["wgmma-persistent"]
+    (step,) = rung.build(RAGGED.with_(d=128, causal=causal), rung.default_tiles | tiles).steps
+    assert step.block[0] == threads
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("causal", [0, 1])
+def test_persistent_blocks_agree_with_large_heads(causal):
+    verified_output(
+        emulator, RUNGS["wgmma-persistent"], RAGGED.with_(d=128, N=401, H=1, causal=causal, dtype="bf16")
+    )
+
+
+@pytest.mark.slow
+@PERSISTENT
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("N, causal", [(200, 1), (300, 1), (300, 0)])
-def test_a_block_computes_several_tiles(blocks, N, causal):
+def test_a_block_computes_several_tiles(name, blocks, N, causal):
     """Of 300 queries there are three tiles: the middle one has no other tile to be computed with."""
-    rung, s = RUNGS[name := "wgmma-balanced"], RAGGED.with_(N=N, causal=causal)
+    rung, s = RUNGS[name], RAGGED.with_(N=N, causal=causal)
     program = rung.build(s, rung.default_tiles | SMALL[name] | {"BLOCKS": blocks})
     assert program.steps[0].grid == (blocks, 1, 1)
     inputs = seeded_inputs(program.of_role(INPUT))
@@ -114,6 +134,48 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, case):
     np.testing.assert_allclose(out.astype("f8"), ref, rtol=4e-3, atol=4e-3)
 
 
+def scores(first: float, last: float, s: AttentionShape) -> dict[str, np.ndarray]:
+    """Returns Q, K and V whose scores rise evenly from the first key to the last, up to rounding to 16 bits."""
+    inputs = seeded_inputs(
+        [b for b in RUNGS["wgmma"].build(s, {"Br": 64, "Bc": 64, "STAGES": 2}).buffers if b.role == INPUT]
+    )
+    inputs["Q"][...] = 0
+    inputs["K"][...] = 0
+    inputs["Q"][..., 0] = 1
+    inputs["K"][..., 0] = np.linspace(first, last, s.N)
+    return inputs
+
+
+RISES = {  # scores of the first and last key: how often a tile after the first has another maximum
+    "never": (0, 5),  # all within 2^8 of the first maximum
+    "once": (0, 8),
+    "in every tile": (0, 60),
+    "never, but negative": (-60, -57),  # a negative maximum is not kept
+    "from negative": (-40, 12),
+}
+ONE_HEAD = AttentionShape(1, 1, 256, 8, scale=1, dtype="fp16")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rise", RISES)
+@pytest.mark.parametrize("tiles", [{"Br": 128, "STAGES": 2}, {"Br": 192, "Bc": 80, "STAGES": 2}])
+def test_a_maximum_is_kept_until_scores_exceed_it_by_far(rise, tiles):
+    verified_output(emulator, RUNGS["wgmma-persistent"], ONE_HEAD, tiles, scores(*RISES[rise], ONE_HEAD))
+
+
+@pytest.mark.slow
+def test_a_maximum_that_is_kept_saves_the_rescaling():
+    rung = RUNGS[name := "wgmma-persistent"]
+
+    def instructions(rise):
+        program = rung.build(ONE_HEAD, rung.default_tiles | SMALL[name])
+        session = emulator.Session(program, scores(*RISES[rise], ONE_HEAD), Options())
+        session.verify_run()
+        return session.counters.total["warp_instructions"]
+
+    assert instructions("never") < instructions("once") < instructions("in every tile")
+
+
 @pytest.mark.slow
 @every_rung
 def test_warp_order_changes_nothing_and_no_races(name):
@@ -134,6 +196,8 @@ FAULTS = {  # what is wrong: (rung, original code, faulty code, message)
     "no fence": ("wgmma", "pin(o), pin(p);\n  begin_products();", ";", "no wgmma.fence"),
     "signs not published": ("wgmma", "publish_writes();\n  warpgroup_barrier", "warpgroup_barrier", "no fence.proxy.async"),
     "a turn not passed": ("wgmma-ping-pong", "    pass_turn(warpgroup);\n    wait_sums<0>(s);\n    pin", "    wait_sums<0>(s);\n    pin", "deadlock"),
+    "a place not empty": ("wgmma-persistent", "wait(empty_q + place, round / 2 % 2 ^ 1);", ";", "arrivals at an mbarrier|still"),
+    "the next Q not waited for": ("wgmma-persistent", "wait(full_q + round % 2, round / 2 % 2);", ";", "before the copy that writes it"),
     "no first turn": ("wgmma-ping-pong", "if (warpgroup == CONSUMERS - 1) pass_turn(warpgroup);", ";", "deadlock"),
 }  # fmt: skip
 
@@ -143,8 +207,11 @@ FAULTS = {  # what is wrong: (rung, original code, faulty code, message)
 def test_every_wait_is_needed(fault):
     name, right, wrong, message = FAULTS[fault]
     rung = RUNGS[name]
-    s = AttentionShape(1, 1, 300, 64, scale=-1, dtype="fp16")
-    (step,) = (program := rung.build(s, rung.default_tiles | SMALL[name])).steps
+    # One block computes all tiles of queries. It needs few keys to wait for the place of a third one.
+    H, N = (3, 60) if fault == "a place not empty" else (1, 300)
+    s = AttentionShape(1, H, N, 64, scale=-1, dtype="fp16")
+    blocks = {"BLOCKS": 1} if "BLOCKS" in rung.tiles else {}
+    (step,) = (program := rung.build(s, rung.default_tiles | SMALL[name] | blocks)).steps
     text = sources.translation_unit(step.source)
     assert right in text
     ptx = compile.compile_ptx(
@@ -161,7 +228,12 @@ def test_consumers_share_each_tile_of_keys():
     """A block of one warpgroup loads K and V for 64 queries, one with two consumers for 128."""
     s = AttentionShape(1, 1, 256, 64, dtype="fp16")
     row = 2 * 64  # bytes
-    for name, blocks in (("wgmma", 4), ("wgmma-consumers", 2), ("wgmma-balanced", 2)):
+    for name, blocks in (
+        ("wgmma", 4),
+        ("wgmma-consumers", 2),
+        ("wgmma-balanced", 2),
+        ("wgmma-persistent", 2),
+    ):
         rung = RUNGS[name]
         program = rung.build(s, rung.default_tiles | SMALL[name])
         session = emulator.Session(program, seeded_inputs(program.of_role(INPUT)), Options())
@@ -172,9 +244,10 @@ def test_consumers_share_each_tile_of_keys():
 
 
 @pytest.mark.slow
-def test_tiles_of_hidden_keys_are_not_loaded():
+@PERSISTENT
+def test_tiles_of_hidden_keys_are_not_loaded(name):
     s = AttentionShape(1, 1, 256, 64, causal=1, dtype="fp16")
-    rung = RUNGS[name := "wgmma-balanced"]
+    rung = RUNGS[name]
     program = rung.build(s, rung.default_tiles | SMALL[name])
     session = emulator.Session(program, seeded_inputs(program.of_role(INPUT)), Options())
     session.verify_run()
@@ -187,6 +260,7 @@ RULES = [
     ("wgmma", {"d": 12}, {}, "d % 8 == 0, got 12 % 8"),
     ("wgmma-overlap", {"d": 136}, {}, "d <= 128, got 136"),
     ("wgmma-overlap", {"d": 128}, {"Br": 128, "Bc": 176}, "bytes of shared memory <= 232448, got"),
+    ("wgmma-persistent", {"d": 128}, {"Br": 128, "Bc": 128, "STAGES": 3}, r"2\*Br .*bytes of shared memory <= 232448, got"),
     ("wgmma-balanced", {"B": 70_000}, {}, r"B\*H \(grid\) <= 65535, got 70000"),
 ]  # fmt: skip
 
