@@ -49,17 +49,14 @@ NOT_YET_RUNGS = {
 }
 
 # Presets that have no rows of this card yet.
-NOT_YET_SHAPES = (
-    {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants}
-    | {
-        key: ATTENTION_PRESETS[key].shape
-        for key in (
-            "attention-2048-causal-fp16",
-            "attention-4096-d128-fp16",
-            "attention-4096-d128-causal-fp16",
-        )
-    }
-)
+NOT_YET_SHAPES = {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants} | {
+    key: ATTENTION_PRESETS[key].shape
+    for key in (
+        "attention-2048-causal-fp16",
+        "attention-4096-d128-fp16",
+        "attention-4096-d128-causal-fp16",
+    )
+}
 
 
 def shape_of(row):
@@ -400,4 +397,4 @@ def read(path):
 
 def test_recordings_stay_small():
     """Everyone who clones the repository gets them."""
-    assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 12e6
+    assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 13e6
