@@ -13,7 +13,6 @@ from kernels.conv import ladder as conv_ladder
 from kernels.conv import winograd as conv_winograd
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from kernels.machine import processor
