@@ -27,6 +27,12 @@ KNOWN: Mapping[re.Pattern[str], str] = {
         r"\(Expected query, key and value to all be of dtype: \{Half, BFloat16\}\..*\)"
     ): mark("PyTorch runs this kernel in FP16 and BF16 only"),
     re.compile(
+        r"PyTorch \S+ does not support \w+ for this shape \(Flash Attention does not support non-null attn_mask\.\)"
+    ): mark("PyTorch runs this kernel without a mask only"),
+    re.compile(
+        r"PyTorch \S+ does not support \w+ for this shape \(.* to have the same num_heads\..*\)"
+    ): mark("PyTorch runs this kernel only if each head has its own keys and values"),
+    re.compile(
         r"(?P<library>cuDNN \S+) does not support (?P<algorithm>\w+) for this shape( \(CUDNN_STATUS_NOT_SUPPORTED\w*\))?"
     ): mark("{library} does not support {algorithm} for this shape"),
 }

@@ -13,6 +13,7 @@ from kernels.conv import ladder as conv_ladder
 from kernels.conv import winograd as conv_winograd
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
+from kernels.cross_entropy.presets import STEP_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from kernels.machine import processor
@@ -32,30 +33,12 @@ FIELDS = {
     "device", "driver", "cuda", "cupy", "date", "commit", "rung", "shape", "tiles", "mode", "median_ms",
     "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "flops", "error", "clock_sm_mhz",
 }  # fmt: skip
-# Ladders whose sweep is not complete: `python -m kernels record --missing` names the command that goes on with it.
-NOT_YET = {"gelu-backward"}
-# Rungs of other ladders that lack rows: other presets, other tile sizes, or hot times.
-NOT_YET_RUNGS = {
-    f"{ladder}/{name}"
-    for ladder, names in {
-        "attention": "wgmma-persistent",
-        "attention-backward": "flash-wgmma",
-        "conv": "fft-tiled winograd-nonfused",
-        "cross-entropy-step": "cluster",
-        "gelu": "one-float4",
-    }.items()
-    for name in names.split()
-}
-
+# Rungs that lack rows at shapes of the map and the networks: `python -m kernels record --missing` names the command.
+NOT_YET_IN_GROUPS = {"conv/fft-tiled", "conv/winograd-nonfused"}
 # Presets that have no rows of this card yet.
-NOT_YET_SHAPES = {key: p.shape for key, p in ATTENTION_PRESETS.items() if p.shape.variants} | {
-    key: ATTENTION_PRESETS[key].shape
-    for key in (
-        "attention-2048-causal-fp16",
-        "attention-4096-d128-fp16",
-        "attention-4096-d128-causal-fp16",
-    )
-}
+NOT_YET_SHAPES = {
+    key: ATTENTION_PRESETS[key].shape for key in ("mistral-8192", "gemma2-2048", "diffusion-cross", "t5-bias")
+} | {"ce-step-gpt2-batch": STEP_PRESETS["ce-step-gpt2-batch"].shape}
 
 
 def shape_of(row):
@@ -69,7 +52,7 @@ def test_recordings_cover_every_rung_at_every_preset(name):
     for key, preset in ladder.presets.items():
         if key in NOT_YET_SHAPES:
             continue
-        for rung in (r for r in ladder.rungs if "cuda" in r.engines and r.name not in NOT_YET_RUNGS):
+        for rung in (r for r in ladder.rungs if "cuda" in r.engines):
             setting = rung.name, preset.shape
             if rung.library in (
                 "cuDNN",
@@ -84,13 +67,13 @@ def test_recordings_cover_every_rung_at_every_preset(name):
 
 
 @pytest.mark.parametrize(
-    "presets, modes",
-    [((), MODES), (tuple(GROUPS), ("cold",))],
+    "presets, modes, not_yet",
+    [((), MODES, set()), (tuple(GROUPS), ("cold",), NOT_YET_IN_GROUPS)],
     ids=["all presets", "groups"],
 )
-def test_recordings_cover_a_whole_sweep(presets, modes):
+def test_recordings_cover_a_whole_sweep(presets, modes, not_yet):
     """Every set of tile sizes, and the shapes of the map and the networks."""
-    incomplete, lacking = set(), set()
+    lacking = set()
     recorded_keys = {
         (r["rung"], shape_of(r), tuple(sorted(r["tiles"].items())), r["mode"]) for r in ROWS if is_current(r)
     }
@@ -102,18 +85,15 @@ def test_recordings_cover_a_whole_sweep(presets, modes):
             present = (rung.name, group.shape, tuple(sorted(tiles.items())), group.mode) in recorded_keys
             if present or unsupported.recorded(rung.name, group.shape):
                 continue
-            if rung.name in NOT_YET_RUNGS:
-                lacking.add(rung.name)
-                continue
-            assert group.ladder.name in NOT_YET, (rung.name, str(group))
-            incomplete.add(group.ladder.name)
-    if not presets:
-        assert incomplete == NOT_YET, "take what is complete out of NOT_YET"
-        assert lacking == NOT_YET_RUNGS, "take what is complete out of NOT_YET_RUNGS"
+            assert rung.name in not_yet, (rung.name, str(group))
+            lacking.add(rung.name)
+    assert lacking == not_yet, "take out what is complete"
 
 
 def test_a_shape_that_is_not_recorded_yet_has_no_rows():
-    recorded = {shape_of(row) for row in ROWS if row["rung"].startswith(("attention/", "gemm/"))}
+    recorded = {
+        shape_of(row) for row in ROWS if row["rung"].startswith(("attention/", "cross-entropy-step/"))
+    }
     assert not recorded & set(NOT_YET_SHAPES.values()), "take it out of NOT_YET_SHAPES"
 
 

@@ -17,10 +17,10 @@ RECORDED = [
 
 def test_recorded_messages_are_plain_clauses():
     """Each message in the recordings is known, and none shows names of PyTorch's or cuDNN's source."""
-    clauses = {entry["rung"]: unsupported.plain(entry["said"]) for entry in RECORDED}
+    clauses = {(entry["rung"], unsupported.plain(entry["said"])) for entry in RECORDED}
     halves = "PyTorch runs this kernel in FP16 and BF16 only"
-    assert clauses["attention/library-flash"] == clauses["attention/library-cudnn"] == halves
-    for rung, clause in clauses.items():
+    assert {("attention/library-flash", halves), ("attention/library-cudnn", halves)} <= clauses
+    for rung, clause in clauses:
         assert len(clause) < 80, rung
         assert not re.search(r"CUDNN_STATUS|Expected|dtype|[{}]", clause), rung
     for entry in RECORDED:

@@ -130,6 +130,7 @@ COPY_SOURCES = (
     "conv/08_winograd_fused.cu",
     "conv/09_winograd_product.cu",
     "conv/40_half_implicit_gemm.cu",
+    "conv/52_fft_tiled_product.cu",
     "gemm/30_mma_bytes.cu",
 )
 # Sources with extra wavefronts, and their operations.
@@ -157,6 +158,7 @@ BESIDE_COPIES_SOURCES = (
     ("gemm/31_wgmma_bytes.cu", ("st",)),
     ("gemm/33_wgmma_promoted.cu", ("st",)),
     ("attention/25_flash_wgmma_keys.cu", ("st",)),
+    ("conv/52_fft_tiled_product.cu", ("ld",)),
 )
 REMOTE_SOURCES = (("softmax/06_cluster.cu", ("ld",)), ("conv/44_half_halo_split.cu", ("ld",)))
 KNOWN: dict[tuple[str, str], str] = {
@@ -168,7 +170,12 @@ KNOWN: dict[tuple[str, str], str] = {
     },
     **{
         (source, "sectors_ld"): EXTRA_SECTORS
-        for source in (*FLASH, "linear/05_dinput_tile.cu", "linear/08_dweight_tile.cu")
+        for source in (
+            *FLASH,
+            "conv/52_fft_tiled_product.cu",
+            "linear/05_dinput_tile.cu",
+            "linear/08_dweight_tile.cu",
+        )
     },
     **{
         (source, "wavefronts_st"): MERGED_STORES
