@@ -88,6 +88,7 @@ CONV = (
         ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
     ),
 )
+CONV_MANY_FILTERS = ConvShape(1, 2, 6, 6, 70, 3, 3)  # for the larger tile of products of spectra
 # Several tiles with the channels last: ragged ones, several images in a tile, a stride, dilation, one pixel.
 CONV_FP16 = (
     (HalfShape(3, 72, 6, 7, 72, 3, 2, pad=(1, 2), extra=(-1, 0), dilation=(1, 2), mode="convolution"),),
@@ -233,6 +234,7 @@ def _gemm_eight_bit():
 
 def _conv():
     yield from ((rung, *CONV) for rung in conv_ladder.LADDER.rungs)
+    yield conv_ladder.LADDER.rung("conv/fft-tiled"), (), (CONV_MANY_FILTERS,)
 
 
 def _conv_fp16():

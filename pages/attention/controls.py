@@ -53,9 +53,15 @@ def sizes(query: Selection) -> Sizes:
     def real(s: AttentionShape) -> AttentionShape | None:
         if not (variant := REAL_VARIANTS.get(query.rung.name)):
             return replace(REAL, causal=s.causal, dtype=s.dtype)
-        return variant if records.recorded(query.rung.name, variant, query.rung.default_tiles) else None
+        recorded = records.recorded(query.rung.name, variant, query.rung.default_tiles)
+        return variant if recorded and _hides_alike(variant, s) else None
 
     return Sizes(name, real, ADDRESS.chosen_tiles(query))
+
+
+def _hides_alike(a: AttentionShape, b: AttentionShape) -> bool:
+    """Returns whether both have the same kind of mask, and both or neither a window and a cap."""
+    return a.mask == b.mask and bool(a.window) == bool(b.window) and bool(a.softcap) == bool(b.softcap)
 
 
 def name(s: SelfAttentionShape) -> str:

@@ -46,12 +46,12 @@ def test_race_animates_and_stops_at_the_first_finish(server, page):
     first = page.evaluate(BARS)
     page.wait_for_timeout(400)
     later = page.evaluate(BARS)
-    assert len(first) == 9 and max(first) < max(later) < 0.93  # still running
+    assert len(first) == 10 and max(first) < max(later) < 0.93  # still running
     assert all(a < b for a, b in zip(first, later, strict=True))
     expect(race.locator(".kt-verdict")).to_contain_text("Your guess, Winograd in steps, is")
     page.emulate_media(reduced_motion="reduce")
     assert max(page.evaluate(BARS)) == pytest.approx(0.94, abs=0.005)  # the final state at once
-    expect(race.locator("[data-rung]")).to_have_count(9)
+    expect(race.locator("[data-rung]")).to_have_count(10)
     expect(race.get_by_text("runs on the cuda engine only")).to_be_visible()
 
 
@@ -64,7 +64,7 @@ def test_presented_race_fills_the_frame_with_larger_text(server, page, predict, 
     usual = page.locator(picture).first.evaluate(size)
     open_at(server, page, f"predict={predict}&present=1")
     expect(page.locator(f".st-key-race_presented {picture}").first).to_be_visible(timeout=TIMEOUT_MS)
-    assert page.locator(picture).first.evaluate(size) > 1.3 * usual
+    assert page.locator(picture).first.evaluate(size) > 1.25 * usual  # 19 kernels share the height
     box = page.locator(".st-key-card_race").bounding_box()
     assert 0.9 * 900 < box["height"] <= 900 and box["width"] > 0.95 * 1440
     expect(page.get_by_role("button", name="Run here")).to_be_hidden()
