@@ -149,7 +149,6 @@ def persistent_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 
 
 NO_WGMMA = mark("NumPy has no tensor cores; without them this is flash attention in FP32")
-NO_SCENE = mark("its tiles have too many rows for the stage, which shows flash attention in small tiles")
 ONE = {"Br": (64,), "Bc": (64, 128), "STAGES": (2, 3)}
 CONSUMERS = {"Br": (256, 192, 128), "Bc": (64, 128, 96, 176), "STAGES": (4, 2, 3)}
 PERSISTENT = {"Br": (256, 192, 128), "Bc": (64, 80, 128), "STAGES": (4, 2, 3), "BLOCKS": (132, 128)}
@@ -158,7 +157,7 @@ PERSISTENT = {"Br": (256, 192, 128), "Bc": (64, 80, 128), "STAGES": (4, 2, 3), "
 def _rung(name: str, title: str, idea: str, build, tiles, *sets: Tiles, rules=rules) -> Rung:
     return Rung(
         f"attention/{name}", title, idea, build, common.cost, rules, common.TOLERANCE, tiles, sets=sets,
-        units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA, no_scene=NO_SCENE,
+        units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
     )  # fmt: skip
 
 

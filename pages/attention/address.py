@@ -21,6 +21,7 @@ from visuals.attention import timeline
 from visuals.attention.gpu_map import RUNGS as MAPPED
 from visuals.attention.gpu_map import flash_map
 from visuals.attention.inputs import KINDS, qkv
+from visuals.attention.ring_plan import RINGS
 from visuals.attention.scene import attention_scene, why_not
 from visuals.gpu_map.scene import map_scene
 from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
@@ -37,6 +38,8 @@ MAX_SCALE = 100.0
 VALUES = "values"  # the URL parameter for the numbers on the stage
 EXPLAINING = {"explaining": mark("the steps of the kernel with their values")}
 TIMELINE = {"timeline": mark("the copies, waits, products and barriers of one block: what follows what")}
+
+RING = {"ring": mark("who fills the stages of K and V and who reads them, in the emulator’s order")}
 
 
 def shape_fields(default: SelfAttentionShape) -> dict[str, Field]:
@@ -147,6 +150,8 @@ def variant_bounds(s: AttentionShape) -> dict[str, Bound]:
 # -- the stage -----------------------------------------------------------------------------------
 def orders(rung: str) -> dict[str, str]:
     """Returns the orders in which a rung can be played, with a description of each."""
+    if rung in RINGS:
+        return {order: tr(text) for order, text in RING.items()}
     known = (
         EXPLAINING
         | (TIMELINE if rung in timeline.RUNGS else {})
@@ -164,6 +169,11 @@ def scene(
     note = ""
     if reason := why_not(s, rung, dict(tiles)):
         return None, reason
+    if rung in RINGS:
+        try:
+            return attention_scene(s, rung, dict(tiles), {}), ""
+        except RuleError as error:  # no compiler here for these tile sizes
+            return None, f"{error}."
     if order == MAP:
         if found := flash_map(s, rung, dict(tiles)):
             return map_scene(found), ""

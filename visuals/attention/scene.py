@@ -1,7 +1,7 @@
 """Attention as a scene: head 0 of sequence 0, as each rung of the ladder computes it.
 
 unfused.py: three launches with S and P in global memory. fused.py: a row at a time in shared memory. flash.py: tiles of
-keys, one after the other.
+keys, one after the other. ring.py: what the warpgroups of a block do on Hopper, without values.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from kernels.model.dtypes import INPUT_DTYPE
 from visuals.attention.decode import decode_scene
 from visuals.attention.flash import flash_scene
 from visuals.attention.fused import fused_scene
+from visuals.attention.ring import ring_scene
+from visuals.attention.ring_plan import RINGS
 from visuals.attention.unfused import unfused_scene
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.scene import Scene
@@ -28,6 +30,7 @@ SCENES = {
     "attention/flash-registers": flash_scene,
     "attention/flash-mma": flash_scene,
     "attention/flash-decode": decode_scene,
+    **dict.fromkeys(RINGS, ring_scene),
 }
 
 
@@ -38,6 +41,8 @@ def attention_scene(
     of sequence 0 is used. Raises ValueError if `why_not` gives a reason."""
     if reason := why_not(s, rung, tiles):
         raise ValueError(reason)
+    if rung in RINGS:
+        return ring_scene(s, rung, find(rung).check(s, tiles))
     dtype = INPUT_DTYPE[s.dtype]  # inputs are rounded first, as the kernel gets them
     head = {name: np.asarray(inputs[name])[0, 0].astype(dtype).astype(np.float32) for name in "QKV"}
     if "mask" in inputs:

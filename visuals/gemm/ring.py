@@ -13,42 +13,37 @@ from functools import cached_property
 import numpy as np
 
 from kernels.gemm.shape import GemmShape
-from kernels.i18n import mark, tr, trn
+from kernels.i18n import tr, trn
 from kernels.ladders import find
 from kernels.model.program import Tiles
 from visuals import units
 from visuals.gemm.ring_captions import RingTexts, whole
-from visuals.gemm.ring_order import (
+from visuals.gemm.ring_order import Ring, Slot, folded
+from visuals.gemm.ring_plan import RINGS, Cut, order_of, program_of, ring_of, shortened, why_not
+from visuals.scene.parts import Annotation, Captions, Flow, Group, Reading, Source, Tensor, Write
+from visuals.scene.recorder import read_per_step
+from visuals.scene.ring import (
     ARRIVED,
+    CUT_NOTE,
     FILLING,
     FOLDED,
     FREE,
-    FULL,
     ISSUE,
     MULTIPLY,
+    NOTE,
     ON_EMPTY,
     ON_FULL,
-    READING,
+    ORDER,
+    STATES,
+    WAITS,
     Actor,
-    Ring,
-    Slot,
-    folded,
+    Cell,
+    Row,
+    parity_write,
 )
-from visuals.gemm.ring_plan import RINGS, Cut, order_of, program_of, ring_of, shortened, why_not
-from visuals.scene.parts import ROLES, Annotation, Captions, Flow, Group, Reading, Source, Tensor, Write
-from visuals.scene.recorder import read_per_step
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
-ORDER = mark("emulated order")
-NOTE = mark(
-    "The columns show order, not duration. In the emulator, copies arrive as late as possible. On the GPU, copies and "
-    "products run at the same time."
-)
-CUT_NOTE = mark("The emulator ran {run} of the {all} tiles. The tiles left out repeat the others.")
-# The roles of cells: what a stage holds, and what a warpgroup does.
-STATES = {FILLING: "input", FULL: "filter", READING: "output"}
-WAITS = "workspace"
 BARRIERS = ON_FULL, ON_EMPTY
 
 
@@ -59,17 +54,6 @@ def ring_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Scene:
     if reason := why_not(shape, rung, tiles):
         raise ValueError(reason)
     return RingScene(shape, rung, find(rung).default_tiles | dict(tiles)).scene()
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A number in a lane of a row at a step, with its role and its text."""
-
-    lane: int
-    step: int
-    number: int
-    role: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -145,23 +129,25 @@ class RingScene:
 
     # -- rows --------------------------------------------------------------------------------------
     def _tensors(self, b: int) -> Iterator[Tensor]:
-        ring, T = self.ring, self.steps
+        ring = self.ring
         consumers = tr("consumer") if ring.consumers == 1 else tr("consumers")
         rows = (
-            (f"producer{b}", tr("producer"), "input", 1, tr("tile copied or waited for")),
-            (f"stages{b}", tr("stages"), "input", ring.stages, tr("being filled, full, read") + self._fold_note()),
-            (f"consumers{b}", consumers, "output", ring.consumers, tr("tile multiplied, freed or waited for")),
+            ("producer", tr("producer"), "input", tr("tile copied or waited for")),
+            ("stages", tr("stages"), "input", tr("being filled, full, read") + self._fold_note()),
+            ("consumers", consumers, "output", tr("tile multiplied, freed or waited for")),
         )  # fmt: skip
-        for name, title, role, lanes, note in rows:
-            roles = np.zeros((lanes, T), int)
-            for cell in self._cells[name]:
-                roles[cell.lane, cell.step] = ROLES.index(cell.role)
-            yield Tensor(name, title, title, role, 1, lanes, T, note=note, timed=True, roles=roles.ravel())
+        for name, title, role, note in rows:
+            yield self._lanes(name, b).tensor(title, role, note)
         zeros, title, shape = np.zeros(2 * ring.stages, np.float32), tr("full, empty"), (ring.stages, 2)
         note = tr("parity")
         if self.texts.clustered:
             shape, note = shape[::-1], tr("parity, one column per stage")
         yield Tensor(f"barriers{b}", title, title, WAITS, 1, *shape, zeros, note=note, timed=True)
+
+    def _lanes(self, name: str, b: int) -> Row:
+        """Returns the row of the producer, the stages or the consumers of a block."""
+        lanes = {"stages": self.ring.stages, "consumers": self.ring.consumers}.get(name, 1)
+        return Row(f"{name}{b}", lanes, self.steps, self._cells[f"{name}{b}"])
 
     @cached_property
     def _barriers(self) -> list[tuple[str, int]]:
@@ -224,18 +210,9 @@ class RingScene:
 
     def _writes(self, b: int) -> Iterator[Write]:
         for name in ("producer", "stages", "consumers"):
-            cells = self._cells[f"{name}{b}"]
-            yield Write(
-                f"{name}{b}",
-                np.array([cell.step for cell in cells]),
-                np.array([cell.number for cell in cells], np.float32),
-                cells=np.array([cell.lane * self.steps + cell.step for cell in cells]),
-            )
-        parity = np.array(
-            [[slot.ended[b, *barrier] % 2 for barrier in self._barriers] for slot in self.slots]
-        )
-        step, cell = np.nonzero(np.diff(parity, axis=0, prepend=0))
-        yield Write(f"barriers{b}", step, parity[step, cell].astype(np.float32), cells=cell)
+            yield self._lanes(name, b).write()
+        ended = [[slot.ended[b, *barrier] for barrier in self._barriers] for slot in self.slots]
+        yield parity_write(f"barriers{b}", np.array(ended))
 
     def _annotations(self, b: int) -> Iterator[Annotation]:
         idle = {
@@ -244,15 +221,10 @@ class RingScene:
             "consumers": tr("The consumer does something else at this step."),
         }
         for name, text in idle.items():
-            cells = self._cells[f"{name}{b}"]
-            lanes = {"stages": self.ring.stages, "consumers": self.ring.consumers}.get(name, 1)
             row = [
                 self.texts.caption(n) if slot.kind == FOLDED else text for n, slot in enumerate(self.slots)
             ]
-            texts = row * lanes
-            for cell in cells:
-                texts[cell.lane * self.steps + cell.step] = cell.text
-            yield Annotation(f"{name}{b}", Captions.of(texts))
+            yield self._lanes(name, b).annotation(row)
         texts = [self.texts.barrier(*barrier) for barrier in self._barriers]
         yield Annotation(f"barriers{b}", Captions.of(texts))
 

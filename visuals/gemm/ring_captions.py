@@ -7,19 +7,8 @@ from dataclasses import dataclass
 
 from kernels.i18n import decimal, tr, trn
 from visuals import units
-from visuals.gemm.ring_order import (
-    ARRIVED,
-    FILLING,
-    FOLDED,
-    FREE,
-    FULL,
-    ISSUE,
-    MULTIPLY,
-    ON_FULL,
-    Actor,
-    Ring,
-    Slot,
-)
+from visuals.gemm.ring_order import Ring, Slot
+from visuals.scene.ring import ARRIVED, FILLING, FOLDED, FREE, FULL, ISSUE, MULTIPLY, ON_FULL, Actor
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,24 @@ from dataclasses import dataclass, field, replace
 
 from kernels.engines.emulator.events import NONE, WARPS, Copy, Events, Kind
 from kernels.engines.emulator.trace import BlockTrace
+from visuals.scene.ring import (
+    ARRIVED,
+    FILLING,
+    FOLDED,
+    FREE,
+    FULL,
+    HEAD,
+    ISSUE,
+    MULTIPLY,
+    ON_EMPTY,
+    ON_FULL,
+    READING,
+    STORE,
+    Actor,
+    actors,
+    line_number,
+)
 
-ISSUE, ARRIVED, MULTIPLY, FREE, STORE, FOLDED = "issue", "arrived", "multiply", "free", "store", "folded"
-FILLING, FULL, READING = "filling", "full", "reading"  # the states of a stage that is not empty
-ON_FULL, ON_EMPTY = "full", "empty"  # the barriers of a stage
-HEAD = 2  # tiles that are kept at the start of a long loop
-
-Actor = tuple[int, int]  # block and warpgroup
 Place = tuple[int, int]  # block and stage
 Barrier = tuple[int, str, int]  # block, ON_FULL or ON_EMPTY, stage
 Sent = tuple[
@@ -242,16 +253,10 @@ class _Reader:
         return max(self.multiplied.values(), default=0)
 
     def _line(self, n: int) -> int:
-        line = self.events.lines[self.events.line[n]]
-        return line.number if line else 0
+        return line_number(self.events, n)
 
     def _actors(self, n: int) -> tuple[Actor, ...]:
-        warps, block = int(self.events.warps[n]), int(self.events.block[n])
-        return tuple(
-            (block, group)
-            for group in range(self.ring.consumers + 1)
-            if warps >> WARPS * group & (1 << WARPS) - 1
-        )
+        return actors(self.events, n, self.ring.consumers + 1)
 
 
 # -- long loops ------------------------------------------------------------------------------------

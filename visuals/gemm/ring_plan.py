@@ -16,7 +16,8 @@ from kernels.ladders import find
 from kernels.model.launch import ceil
 from kernels.model.program import INPUT, Program, Tiles
 from visuals.gemm.accumulator import TURNS
-from visuals.gemm.ring_order import ARRIVED, Ring, Slot, ring_order
+from visuals.gemm.ring_order import Ring, Slot, ring_order
+from visuals.scene.ring import ARRIVED
 from visuals.scene.why_not import broken_rule
 
 MAX_OUTPUTS = 2  # tiles of C of one block, if their loops along K are shown whole

@@ -79,7 +79,8 @@ class Events:
 
     `kind` and `number`: Kind. `line` indexes `lines`. `block` executes it; `warps` has bit i set if its warp i does, 0 for
     the copy engine. `barrier`: the first byte of the mbarrier in the shared memory of block `barrier_block`; NONE for other
-    events and for the cluster's own barrier. `requests`: the number of memory requests of the traced block before it.
+    events and for the cluster's own barrier. `requests` and `steps`: the numbers of memory requests and of steps of the
+    traced block before it; the last of these steps has the event, if threads of that block execute it.
     """
 
     kind: np.ndarray
@@ -90,6 +91,7 @@ class Events:
     barrier: np.ndarray
     barrier_block: np.ndarray
     requests: np.ndarray
+    steps: np.ndarray
     lines: tuple[Line | None, ...]
     copies: tuple[Copy, ...]
     products: tuple[Product, ...]
@@ -99,10 +101,10 @@ class Events:
 
 
 class EventLog:
-    """Collects Events while the machine runs. `requests` returns the number of memory requests so far."""
+    """Collects Events while the machine runs. `requests` and `steps` return how many the trace has so far."""
 
-    def __init__(self, m: Machine, block: int, requests: Callable[[], int]):
-        self.m, self._requests = m, requests
+    def __init__(self, m: Machine, block: int, requests: Callable[[], int], steps: Callable[[], int]):
+        self.m, self._requests, self._steps = m, requests, steps
         self._blocks = set(m.threads.blocks_of_cluster[m.threads.cluster_of_block[block]].tolist())
         self._rows: list[tuple[int, ...]] = []
         self._lines: dict[Line | None, int] = {}
@@ -111,7 +113,7 @@ class EventLog:
         self._waiting = np.zeros(m.slots, bool)
 
     def result(self) -> Events:
-        columns = np.array(self._rows, np.int64).reshape(-1, 8).T
+        columns = np.array(self._rows, np.int64).reshape(-1, 9).T
         return Events(*columns, tuple(self._lines), tuple(self._copies), tuple(self._products))
 
     # -- copies ------------------------------------------------------------------------------------
@@ -201,7 +203,8 @@ class EventLog:
             return
         line = self._lines.setdefault(self.m.kernel.code[pc].line, len(self._lines))
         barrier_block, barrier = (NONE, NONE) if offset == NONE else divmod(offset, self.m.shared.size)
-        self._rows.append((kind, number, line, block, warps, barrier, barrier_block, self._requests()))
+        row = kind, number, line, block, warps, barrier, barrier_block, self._requests(), self._steps()
+        self._rows.append(row)
 
     def _active(self) -> np.ndarray:
         m = self.m

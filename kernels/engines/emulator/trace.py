@@ -111,7 +111,7 @@ class Trace:
         self._accesses: list[tuple] = []
         self._requests: list[tuple] = []
         self._syncs: list[tuple] = []
-        self.events = EventLog(m, block, lambda: len(self._requests))
+        self.events = EventLog(m, block, lambda: len(self._requests), lambda: len(self._steps))
         self._sync_of = {pc: sync for pc, i in enumerate(m.kernel.code) if (sync := _sync(i))}
         self._async_copies = {pc for pc, i in enumerate(m.kernel.code) if _is_async_copy(i)}
         self._in_async_copy = False

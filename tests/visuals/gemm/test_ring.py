@@ -17,23 +17,12 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from tests.helpers.emulated import needs_nvrtc
 from tests.kernels.gemm.test_hopper import emulated
-from visuals.gemm.ring import WAITS, RingScene, ring_scene
-from visuals.gemm.ring_order import (
-    ARRIVED,
-    FILLING,
-    FOLDED,
-    FREE,
-    FULL,
-    ISSUE,
-    MULTIPLY,
-    READING,
-    STORE,
-    folded,
-    ring_order,
-)
+from visuals.gemm.ring import RingScene, ring_scene
+from visuals.gemm.ring_order import folded, ring_order
 from visuals.gemm.ring_plan import RINGS, order_of, ring_of, shortened, trace_of, why_not
 from visuals.scene.parts import ROLES
 from visuals.scene.payload import payload
+from visuals.scene.ring import ARRIVED, FILLING, FOLDED, FREE, FULL, ISSUE, MULTIPLY, READING, STORE, WAITS
 
 SMALL = {"BM": 64, "BN": 64, "STAGES": 2}
 MAX_WORDS = 28

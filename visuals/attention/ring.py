@@ -1,0 +1,213 @@
+"""Attention on Hopper as a timeline of block 0: a producer copies tiles of Q, K and V to their stages, and consumers
+compute scores, softmax and O. The emulator executes the block; each column is a run of its events."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernels.attention.shape import AttentionShape
+from kernels.i18n import mark, tr
+from kernels.ladders import find
+from visuals.attention.ring_captions import RingTexts, whole
+from visuals.attention.ring_order import ON_TURN, SOFTMAX, K, O, P, Q, S, Slot, V
+from visuals.attention.ring_plan import RingPlan, why_not
+from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor, Write
+from visuals.scene.ring import (
+    CUT_NOTE,
+    FILLING,
+    FOLDED,
+    ISSUE,
+    MULTIPLY,
+    NOTE,
+    ON_FULL,
+    ORDER,
+    STATES,
+    STORE,
+    WAITS,
+    Cell,
+    Row,
+    parity_write,
+)
+from visuals.scene.scene import Scene
+from visuals.scene.source import resources, source_of
+
+TURNS_NOTE = mark(
+    "In the emulator, consumers compute softmax at the same step. On the GPU, one multiplies while the other computes softmax."
+)
+LANE = {Q: 0, K: 1, V: 2}  # of the copies
+COMPUTED = {S: "scores", P: "softmax", O: "values"}  # the row of each
+
+
+def ring_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], head: object = None) -> Scene:
+    """Returns the scene of the ring of block 0, with all tile sizes of the rung. `head` is not used: the order does not
+    depend on values. ValueError if `why_not` gives a reason. RuleError if the kernel must be compiled and there is no
+    compiler."""
+    if reason := why_not(s, rung, tiles):
+        raise ValueError(reason)
+    return RingScene(RingPlan(s, rung, find(rung).default_tiles | dict(tiles))).scene()
+
+
+@dataclass(frozen=True)
+class RingScene:
+    plan: RingPlan
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        return self.plan.slots
+
+    @cached_property
+    def texts(self) -> RingTexts:
+        return RingTexts(self.slots, self.plan.ring)
+
+    def scene(self) -> Scene:
+        plan, steps = self.plan, len(self.slots)
+        sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
+        source = source_of(
+            plan.kind.file, ("wait(full",), np.zeros(1, int), detail=resources(plan.program.steps[0])
+        )
+        return Scene(
+            key=f"{plan.rung} {plan.s} {sizes} ring",
+            title=tr(find(plan.rung).title),
+            tensors=(*self._tensors(), *self._parities()),
+            groups=(
+                Group(self._layout(), "shared", tr("one block, from left to right: one column per step")),
+            ),
+            steps=steps,
+            step_name=tr("step"),
+            order_name=tr(ORDER),
+            order_note=self._note(),
+            writes=tuple(self._writes()),
+            annotations=tuple(self._annotations()),
+            captions=Captions.of([self.texts.caption(n) for n in range(steps)]),
+            readings=self._readings(),
+            source=dataclasses.replace(source, lines=np.array([slot.line for slot in self.slots])),
+        )
+
+    def _note(self) -> str:
+        notes, plan = [tr(NOTE)], self.plan
+        if plan.kind.turns:
+            notes.append(tr(TURNS_NOTE))
+        if plan.run < plan.count:
+            notes.append(tr(CUT_NOTE, run=whole(plan.run), all=whole(plan.count)))
+        if plan.shown < plan.rounds:
+            notes.append(
+                tr(
+                    "The block computes {all} tiles of queries. The picture ends after tile {n}.",
+                    all=whole(plan.rounds), n=whole(plan.shown),
+                )
+            )  # fmt: skip
+        return " ".join(notes)
+
+    # -- rows ----------------------------------------------------------------------------------------
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """The rows of lanes by name."""
+        found: dict[str, list[Cell]] = {}
+        for n, slot in enumerate(self.slots):
+            if slot.kind != FOLDED:
+                for name, cell in self._cells(n, slot):
+                    found.setdefault(name, []).append(cell)
+        regions, consumers = self.plan.ring.regions, self.plan.ring.consumers
+        lanes = {"copies": len(LANE)} | {f"stages_{what}": regions[what].stages for what in regions}
+        lanes |= dict.fromkeys(COMPUTED.values(), consumers)
+        return {name: Row(name, count, len(self.slots), found.get(name, ())) for name, count in lanes.items()}
+
+    def _cells(self, n: int, slot: Slot) -> Iterator[tuple[str, Cell]]:
+        """Yields what a slot writes: copies, waits, what consumers compute, what stages hold."""
+        if slot.kind == ISSUE:
+            for what, tile in slot.tiles.items():
+                yield "copies", Cell(LANE[what], n, tile, "input", self.texts.copies(what, tile))
+        for who, wait in slot.waits.items():
+            if who not in slot.doers:
+                name, lane = self._row(who[1], wait.what, wait.on)
+                yield name, Cell(lane, n, wait.tile, WAITS, self.texts.waits(wait))
+        for ((_, group), what), tile in slot.running.items():
+            begun = slot.kind == MULTIPLY and slot.tiles.get(what) == tile
+            text = self.texts.multiplies(what, tile, begun)
+            yield COMPUTED[what], Cell(group, n, tile, "output", text)
+        if slot.kind in (SOFTMAX, STORE):
+            for what, tile in slot.tiles.items():
+                for _, group in slot.doers:
+                    role = "filter" if what == P else "output"
+                    yield COMPUTED[what], Cell(group, n, tile, role, self.texts.computes(what, tile))
+        for (what, stage), (state, tile) in slot.stages.items():
+            yield f"stages_{what}", Cell(stage, n, tile, STATES[state], self.texts.holds(what, state, tile))
+
+    def _row(self, group: int, what: str, on: str) -> tuple[str, int]:
+        """Returns the row and the lane in which a warpgroup waits."""
+        if group == self.plan.ring.consumers:
+            return "copies", LANE[what]
+        if on == ON_TURN:
+            return COMPUTED[what], group
+        return COMPUTED[O if what == V else S], group
+
+    def _tensors(self) -> Iterator[Tensor]:
+        titles = {
+            "copies": (tr("producer") if self.plan.kind.producer else tr("thread 0, copies"), "input", tr("rows: Q, K, V; tile copied or waited for")),
+            f"stages_{Q}": (tr("Q in shared memory"), "input", tr("being filled, full, read")),
+            f"stages_{K}": (tr("stages of K"), "input", tr("being filled, full, read") + self._fold_note()),
+            f"stages_{V}": (tr("stages of V"), "input", tr("being filled, full, read")),
+            "scores": (tr("S = Q Kᵀ"), "output", tr("one row for each consumer")),
+            "softmax": (tr("softmax"), "filter", tr("one row for each consumer")),
+            "values": (tr("O += P V"), "output", tr("one row for each consumer")),
+        }  # fmt: skip
+        for name, row in self.rows.items():
+            yield row.tensor(*titles[name])
+
+    def _barriers(self, what: str) -> list[tuple[str, str, int]]:
+        """Returns the barriers of K or V, in the order of their cells."""
+        found = [at for at in self.plan.ring.barriers if at[0] == what]
+        return sorted(found, key=lambda at: (at[2], at[1] != ON_FULL))
+
+    def _parities(self) -> Iterator[Tensor]:
+        for what in (K, V):
+            rows = self.plan.ring.regions[what].stages
+            zeros = np.zeros(len(self._barriers(what)), np.float32)
+            title = tr("full, empty") if len(zeros) > rows else tr("full")
+            yield Tensor(
+                f"barriers_{what}", title, title, WAITS, 1, rows, len(zeros) // rows, zeros, note=tr("parity"), timed=True
+            )  # fmt: skip
+
+    def _layout(self) -> tuple[tuple[str, ...], ...]:
+        stages = ((f"stages_{what}", f"barriers_{what}") for what in (K, V))
+        return (("copies",), (f"stages_{Q}",), *stages, ("scores",), ("softmax",), ("values",))
+
+    def _fold_note(self) -> str:
+        found = [(n, slot.folded) for n, slot in enumerate(self.slots, 1) if slot.kind == FOLDED]
+        if not found:
+            return ""
+        n, (first, last) = found[0]
+        return tr("; column {n}: tiles {first} to {last}", n=n, first=whole(first), last=whole(last))
+
+    def _writes(self) -> Iterator[Write]:
+        yield from (row.write() for row in self.rows.values() if row.cells)
+        for what in (K, V):
+            ended = np.array([[slot.ended[at] for at in self._barriers(what)] for slot in self.slots])
+            yield parity_write(f"barriers_{what}", ended)
+
+    def _annotations(self) -> Iterator[Annotation]:
+        for name, row in self.rows.items():
+            text = self.texts.idle(name)
+            yield row.annotation(
+                [self.texts.caption(n) if slot.kind == FOLDED else text for n, slot in enumerate(self.slots)]
+            )
+        for what in (K, V):
+            texts = [self.texts.barrier(*at) for at in self._barriers(what)]
+            yield Annotation(f"barriers_{what}", Captions.of(texts))
+
+    def _readings(self) -> tuple[Reading, ...]:
+        regions = self.plan.ring.regions
+        filling = [
+            sum(regions[what].nbytes for (what, _), (state, _) in slot.stages.items() if state == FILLING)
+            for slot in self.slots
+        ]
+        running = [len(slot.running) for slot in self.slots]
+        return (
+            Reading(tr("bytes being copied"), np.array(filling), "counted"),
+            Reading(tr("products under way"), np.array(running), "counted"),
+        )
