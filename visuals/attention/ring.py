@@ -39,6 +39,10 @@ from visuals.scene.source import resources, source_of
 TURNS_NOTE = mark(
     "In the emulator, consumers compute softmax at the same step. On the GPU, one multiplies while the other computes softmax."
 )
+# A block that computes a short loop after a long one: its warpgroups do not fall into one pattern (tests/visuals/attention).
+INTERLEAVED_NOTE = mark(
+    "In a run of all tiles, the warpgroups take the same steps. Which one is first can differ."
+)
 LANE = {Q: 0, K: 1, V: 2}  # of the copies
 COMPUTED = {S: "scores", P: "softmax", O: "values"}  # the row of each
 
@@ -94,6 +98,8 @@ class RingScene:
             notes.append(tr(TURNS_NOTE))
         if plan.run < plan.count:
             notes.append(tr(CUT_NOTE, run=whole(plan.run), all=whole(plan.count)))
+            if plan.s.causal and plan.kind.persistent:
+                notes.append(tr(INTERLEAVED_NOTE))
         if plan.shown < plan.rounds:
             notes.append(
                 tr(

@@ -122,6 +122,7 @@ class RingTexts:
         name = _name(what, tile)
         if state == FILLING:
             return tr("The copy of {name} is under way.", name=name)
+        name = name[:1].upper() + name[1:]
         if state == FULL:
             return tr("{name} has arrived.", name=name)
         return tr("{name} is read, and not yet free.", name=name)

@@ -132,10 +132,33 @@ def test_each_rung_shows_its_idea():
     )
 
 
-@pytest.mark.parametrize("rung", ["attention/wgmma", "attention/wgmma-consumers", "attention/wgmma-overlap"])
+def whole_run(plan):
+    """Returns the slots of a run of all tiles, folded."""
+    full = RingPlan(plan.s, plan.rung, plan.tiles)
+    full.__dict__["run"] = plan.count
+    return folded(full.order, full.ring, full.loops, plan.tail)
+
+
+@every_rung
 def test_a_long_loop_is_folded_as_a_whole_run_shows(rung):
     plan = plan_at(rung, SHAPE.with_(N=64 * 13))
     assert plan.run < plan.count
-    full = RingPlan(plan.s, rung, plan.tiles)
-    full.__dict__["run"] = plan.count  # all tiles run
-    assert folded(full.order, full.ring, ((plan.count, plan.count),), plan.tail) == plan.slots
+    assert whole_run(plan) == plan.slots
+
+
+@pytest.mark.parametrize("rung", ["attention/wgmma-balanced", "attention/wgmma-persistent"])
+def test_a_pair_of_causal_loops_has_the_steps_of_a_whole_run(rung):
+    """Each warpgroup takes them in its order. Which one is first can differ, as the note says."""
+    plan = plan_at(rung, SHAPE.with_(N=64 * 13, causal=1))
+    assert plan.run < plan.count and "Which one is first" in ring_scene(plan.s, rung, plan.tiles).order_note
+    assert steps_of(whole_run(plan)) == steps_of(plan.slots)
+
+
+def steps_of(slots):
+    """Returns the tiles of each kind of step and operand, in order."""
+    found = {}
+    for slot in slots:
+        for what, tile in slot.tiles.items():
+            if slot.kind in (ISSUE, MULTIPLY, SOFTMAX):
+                found.setdefault((slot.kind, what), {})[tile] = None
+    return {key: list(tiles) for key, tiles in found.items()}
