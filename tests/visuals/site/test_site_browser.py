@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.helpers.deck import serving_files
-from tests.helpers.harness import Stage
+from tests.helpers.harness import TIMEOUT_MS, Stage
 from visuals.palette import DARK, LIGHT
 from visuals.site.crawl import walk
 
@@ -22,6 +22,14 @@ def address(site):
 
 def words(page):
     return page.locator(".kt-note")
+
+
+# What loads above the listing moves it down, so a reader scrolls until it is there.
+SCROLL_TO_LISTING = """() => {
+  const place = document.querySelector(".st-key-kernels .site-later");
+  place?.scrollIntoView({ block: "center" });
+  return !place && document.querySelector(".st-key-kernels [data-testid=stCode]");
+}"""
 
 
 def test_a_reader_walks_from_the_first_screen_through_a_lesson(new_page, address):
@@ -51,8 +59,7 @@ def test_a_reader_walks_from_the_first_screen_through_a_lesson(new_page, address
     page.locator(".kt-idea").scroll_into_view_if_needed()  # what is below is loaded when it comes near
     page.locator(".st-key-card_time").scroll_into_view_if_needed()
     expect(page.locator(".st-key-card_time .main-svg").first).to_be_visible()
-    page.locator(".site-later").last.scroll_into_view_if_needed()
-    page.locator(".st-key-kernels").scroll_into_view_if_needed()
+    page.wait_for_function(SCROLL_TO_LISTING, timeout=TIMEOUT_MS)
     expect(page.locator(".st-key-kernels [data-testid=stCode]")).to_contain_text("__global__")
 
     page.keyboard.press("/")
