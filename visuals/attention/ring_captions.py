@@ -65,7 +65,7 @@ class RingTexts:
         left = {(what, tile) for (what, _), (_, tile) in slot.stages.items()}
         if left & {*slot.tiles.items()}:
             return tr("{who}: {names} is no longer needed. Other consumers still need it.", who=self._who(slot), names=names)  # fmt: skip
-        return tr("{names}: all consumers have read it. The stage is empty.", names=names)
+        return tr("{names}: all consumers have read it. The stage is empty.", names=_capital(names))
 
     def _who(self, slot: Slot) -> str:
         """Returns the consumers that execute a slot."""
@@ -122,10 +122,9 @@ class RingTexts:
         name = _name(what, tile)
         if state == FILLING:
             return tr("The copy of {name} is under way.", name=name)
-        name = name[:1].upper() + name[1:]
         if state == FULL:
-            return tr("{name} has arrived.", name=name)
-        return tr("{name} is read, and not yet free.", name=name)
+            return tr("{name} has arrived.", name=_capital(name))
+        return tr("{name} is read, and not yet free.", name=_capital(name))
 
     def idle(self, row: str) -> str:
         """Returns the text of a cell of a row that is not written."""
@@ -152,6 +151,11 @@ def _name(what: str, tile: int) -> str:
     if what == Q:
         return tr("tile {tile} of queries", tile=whole(tile))
     return tr("{what} of tile {tile}", what=what, tile=whole(tile))
+
+
+def _capital(name: str) -> str:
+    """Returns a name as the first word of a sentence."""
+    return name[:1].upper() + name[1:]
 
 
 def _joined(names: list[str]) -> str:
