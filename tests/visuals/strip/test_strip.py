@@ -13,6 +13,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from kernels.records.statistics import within_spread
 from visuals import units
+from visuals.charts import products
 from visuals.strip.evidence import Evidence
 from visuals.strip.limits import LAUNCH, ROOF, limiting
 from visuals.strip.strip import Run, Size, strip
@@ -126,15 +127,39 @@ def test_the_limit_is_the_largest_ceiling_that_is_near_else_launches(shares: dic
         assert limit == ""
 
 
-@pytest.mark.parametrize(("rung", "dtype", "sentence"), [
-    ("gemm/naive", "fp32", "It is far from every ceiling."),
-    ("gemm/mma-sync", "fp16", "It uses tensor cores: their peak was not measured."),
-])  # fmt: skip
-def test_units_without_a_measured_peak_are_named(rung, dtype, sentence) -> None:
+def limits_of(known: Evidence) -> dict:
+    return strip([Size("real", known)], "real", Run())["sizes"][0]["limits"]
+
+
+def test_a_kernel_on_tensor_cores_is_compared_with_the_fastest_recorded_product() -> None:
     """No ceiling of the strip is that of the tensor cores."""
-    shape = GemmShape(4096, 4096, 4096, dtype=dtype)
-    limits = strip([Size("real", evidence(shape, rung))], "real", Run())["sizes"][0]["limits"]
-    assert limits["text"] == sentence
+    shape = GemmShape(4096, 4096, 4096, dtype="fp16")
+    known = evidence(shape, "gemm/wgmma-turns")
+    product = products.beside(known.row)
+    share = units.share(products.rate(known.row) / product.flops_per_s)
+    found = limits_of(known)
+    assert (
+        found["text"]
+        == f"It reaches {share} of the fastest FP16 product recorded on this GPU ({product.text})."
+    )
+    line = found["rows"][2]
+    assert (line["label"], line["text"], line["main"]) == ("arithmetic (FP16)", share, True)
+    assert "was not measured" in line["hint"]
+    slow = replace(known, rows={known.rung.name: known.row | {"median_ms": 2 * known.row["median_ms"]}})
+    assert not limits_of(slow)["rows"][2]["main"]
+    best = replace(known, rows={known.rung.name: product.row})
+    assert limits_of(best)["text"] == f"No faster FP16 product is recorded on this GPU: {product.text}."
+
+
+@pytest.mark.parametrize(("rung", "device", "sentence"), [
+    ("gemm/naive", "NVIDIA H200", "It is far from every ceiling."),
+    ("gemm/cublas-tf32", "NVIDIA H200", "It uses tensor cores. The peak of tensor cores on this GPU was not measured."),
+    ("gemm/naive", "another GPU", "It is far from every ceiling."),
+])  # fmt: skip
+def test_units_without_a_measured_rate_are_named(rung, device, sentence) -> None:
+    known = evidence(GemmShape(4096, 4096, 4096), rung)
+    known = replace(known, rows={rung: known.row | {"device": device}})
+    assert limits_of(known)["text"] == sentence
 
 
 def test_tile_sizes_that_are_not_on_the_stage_are_named() -> None:
