@@ -158,7 +158,8 @@ def _without(size: Size, hidden: Set[str]) -> Size:
     """Returns a size without the times of these rungs, by short name. Those of libraries stay."""
     found = size.evidence
     rows = {n: row for n, row in found.rows.items() if short(n) not in hidden or found.ladder.rung(n).library}
-    return replace(size, evidence=replace(found, rows=rows))
+    hides = any(not found.ladder.rung(name).library for name in found.rows.keys() - rows.keys())
+    return replace(size, evidence=replace(found, rows=rows, hides_later=hides))
 
 
 def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSettings]) -> None:

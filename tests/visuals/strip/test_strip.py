@@ -81,12 +81,37 @@ def test_comparison_is_never_against_the_rows(shape: GemmShape, name: str) -> No
         assert any(own["median_ms"] < row["median_ms"] for row in named)
 
 
-def test_neighbours_keep_the_ladders_order_and_hold_the_library() -> None:
+OURS_FP32 = [rung.name for rung in LADDER.rungs if not rung.library]
+
+
+def test_neighbours_keep_the_ladders_order_and_hold_our_fastest_and_the_library() -> None:
     known = evidence(SHAPES[2], "gemm/vectorized")
     names = [row["rung"] for row in neighbours(known)]
     order = [rung.name for rung in LADDER.rungs]
+    ours = min((known.rows[name]["median_ms"], name) for name in OURS_FP32 if name in known.rows)[1]
     assert names == sorted(names, key=order.index)
-    assert {"gemm/vectorized", "gemm/register-tile-2d", "gemm/bank-free", "gemm/cublas"} == set(names)
+    assert {"gemm/vectorized", "gemm/register-tile-2d", ours, "gemm/cublas"} == set(names)
+
+
+def test_our_fastest_and_the_library_are_named_as_such() -> None:
+    known = evidence(GemmShape(4096, 4096, 4096, dtype="fp16"), "gemm/mma-sync")
+    (size,) = strip([Size("real", known)], "real", Run())["sizes"]
+    tags = {bar["tag"]: bar["title"] for bar in size["time"]["bars"] if bar["tag"]}
+    ours = min((row["median_ms"], name) for name, row in known.rows.items() if not find(name).library)[1]
+    assert tags == {"our fastest": find(ours).title, "library": find("gemm/cublas-fp16").title}
+
+
+def test_without_the_kernels_of_later_chapters_it_is_the_fastest_so_far() -> None:
+    known = replace(evidence(SHAPES[2], "gemm/naive"), hides_later=True)
+    (size,) = strip([Size("real", known)], "real", Run())["sizes"]
+    assert {bar["tag"] for bar in size["time"]["bars"] if bar["tag"]} == {"fastest so far", "library"}
+
+
+def test_a_kernel_of_ours_alone_is_not_named_the_fastest() -> None:
+    known = evidence(SHAPES[2], "gemm/naive")
+    rows = {name: known.rows[name] for name in ("gemm/naive", "gemm/cublas")}
+    (size,) = strip([Size("real", replace(known, rows=rows))], "real", Run())["sizes"]
+    assert [bar["tag"] for bar in size["time"]["bars"]] == ["", "library"]
 
 
 def test_neighbours_of_our_last_kernel_are_ours_and_the_fastest_library() -> None:
