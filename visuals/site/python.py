@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from kernels.i18n import tr
 from visuals.site.files import Files
 from visuals.site.host import SHELL
 
@@ -31,7 +32,11 @@ def wheel(folder: Path) -> Path:
     if missing or not found:
         lacks = ", ".join([*missing, *([] if found else [f"NumPy ({NUMPY})"])])
         raise PyodideError(
-            f"{folder} lacks {lacks}. Pyodide's release, pyodide-<version>.tar.bz2, has all of them."
+            tr(
+                "{folder} lacks {files}. Pyodide's release, pyodide-<version>.tar.bz2, has all of them.",
+                folder=folder,
+                files=lacks,
+            )
         )
     return found[-1]
 
