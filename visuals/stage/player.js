@@ -255,6 +255,8 @@ class Player {
     const fills = fits || (this.fills && (!stacked || getComputedStyle(root.querySelector(".side-panel")).display === "none"));
     root.style.height = fits ? `${fittingHeight(root)}px` : fills ? `${innerHeight - root.getBoundingClientRect().top - scrollY}px` : "";
     if (fits) this.reserveCaption();
+    part.transport.classList.remove("tight");
+    part.transport.classList.toggle("tight", part.transport.scrollWidth > part.transport.clientWidth);
     const width = Math.floor(box.clientWidth), dpr = devicePixelRatio || 1;
     if (width < 60) return;
     const bars = this.data.still ? 0 : 112; // transport and a caption of one line
