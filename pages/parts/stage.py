@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -156,10 +156,14 @@ def _every_step(on_stage: Stage) -> tuple[bool, str] | None:
 
 def _without(size: Size, hidden: Set[str]) -> Size:
     """Returns a size without the times of these rungs, by short name. Those of libraries stay."""
+
+    def of_ours(names: Iterable[str]) -> list[float]:
+        return [found.rows[name]["median_ms"] for name in names if not found.ladder.rung(name).library]
+
     found = size.evidence
     rows = {n: row for n, row in found.rows.items() if short(n) not in hidden or found.ladder.rung(n).library}
-    hides = any(not found.ladder.rung(name).library for name in found.rows.keys() - rows.keys())
-    return replace(size, evidence=replace(found, rows=rows, hides_later=hides))
+    hides = min(of_ours(found.rows), default=0) < min(of_ours(rows), default=0)
+    return replace(size, evidence=replace(found, rows=rows, hides_fastest=hides))
 
 
 def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSettings]) -> None:

@@ -154,7 +154,7 @@ def _tags(evidence: Evidence) -> dict[str, str]:
     ours, library = _fastest(evidence)
     tags = {}
     if ours and sum(not evidence.ladder.rung(name).library for name in evidence.rows) > 1:
-        tags[ours["rung"]] = tr("fastest so far") if evidence.hides_later else tr("our fastest")
+        tags[ours["rung"]] = tr("fastest so far") if evidence.hides_fastest else tr("our fastest")
     if library:
         tags[library["rung"]] = tr("library")
     return tags

@@ -102,7 +102,7 @@ def test_our_fastest_and_the_library_are_named_as_such() -> None:
 
 
 def test_without_the_kernels_of_later_chapters_it_is_the_fastest_so_far() -> None:
-    known = replace(evidence(SHAPES[2], "gemm/naive"), hides_later=True)
+    known = replace(evidence(SHAPES[2], "gemm/naive"), hides_fastest=True)
     (size,) = strip([Size("real", known)], "real", Run())["sizes"]
     assert {bar["tag"] for bar in size["time"]["bars"] if bar["tag"]} == {"fastest so far", "library"}
 
