@@ -150,12 +150,13 @@ def _fastest(evidence: Evidence) -> tuple[Row | None, Row | None]:
 
 
 def _tags(evidence: Evidence) -> dict[str, str]:
-    """Returns what a bar is beside the kernel, in a word or two, by rung name: one fastest kernel alone has no tag."""
+    """Returns what a bar is beside the kernel, in a word or two, by rung name. A kernel of ours alone has no tag, and no
+    library whose name is in its title."""
     ours, library = _fastest(evidence)
     tags = {}
     if ours and sum(not evidence.ladder.rung(name).library for name in evidence.rows) > 1:
         tags[ours["rung"]] = tr("fastest so far") if evidence.hides_fastest else tr("our fastest")
-    if library:
+    if library and (rung := evidence.ladder.rung(library["rung"])).library not in rung.title:
         tags[library["rung"]] = tr("library")
     return tags
 
