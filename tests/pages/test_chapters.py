@@ -177,7 +177,8 @@ def test_every_own_kernel_of_a_ladder_is_in_a_chapter(paths: tuple[str, ...]) ->
     ("page", "n", "hidden"),
     [
         ("gemm/page.py", 1, {"uncoalesced", "shared-memory tile", "vectorized"}),
-        ("gemm/page.py", 4, {"register tile, 1-D", "register tile, 2-D"}),
+        ("gemm/page.py", 5, {"vectorized", "without bank conflicts"}),
+        ("attention/page.py", 4, {"flash attention", "flash attention, register tiles"}),
         ("conv/im2col.py", 1, {"direct"}),
         ("conv/winograd/page.py", 1, {"implicit GEMM", "Winograd 4×4, fused"}),
         ("memory/page.py", 7, {"rows padded to 33"}),
