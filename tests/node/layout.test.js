@@ -70,7 +70,7 @@ function flash(queries, keys, width) {
 // A ring of stages: rows of lanes over the same steps, then two small tensors beside each other.
 function ring(lanes, steps) {
   const timed = (name, rows, cols, note) => tensor(name, rows, cols, { title: `row ${name}`, note, timed: true });
-  const rows = lanes.map((count, n) => [timed(`r${n}`, count, steps, n % 2 ? "" : "filling, full, read")]);
+  const rows = lanes.map((count, n) => [timed(`r${n}`, count, steps, n % 2 ? "" : "filling, read")]);
   return sceneOf([["shared", "one block", ...rows, [timed("p", 2, 4, "full, empty"), timed("q", 2, 4, "full, empty")]]]);
 }
 
