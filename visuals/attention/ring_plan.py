@@ -172,16 +172,24 @@ class RingPlan:
 
     @cached_property
     def trace(self) -> BlockTrace:
-        """The trace of block 0. The order does not depend on values: all are zero."""
+        """The trace of block 0, until a tile of keys arrives that is not shown. The order does not depend on values: all are
+        zero."""
         zeros = {b.name: np.zeros(b.shape, b.dtype) for b in self.program.of_role(INPUT)}
-        return emulator.trace_launch(self.program, 0, zeros, values=False)[0]
+        until = K, self.ring.regions[K].nbytes * (self._last + 1)
+        return emulator.trace_launch(self.program, 0, zeros, values=False, count=False, until=until)[0]
+
+    @property
+    def _last(self) -> int:
+        """The last tile of keys that is shown, as the emulator counts."""
+        return sum(run for run, _ in self.loops)
 
     @cached_property
     def order(self) -> tuple[Slot, ...]:
         """The slots of block 0 until a tile of keys arrives for a tile of queries that is not shown, or all."""
         slots = ring_order(self.trace, self.ring)
-        last = sum(run for run, _ in self.loops)
-        later = [n for n, slot in enumerate(slots) if slot.kind == ARRIVED and slot.tiles.get(K, 0) > last]
+        later = [
+            n for n, slot in enumerate(slots) if slot.kind == ARRIVED and slot.tiles.get(K, 0) > self._last
+        ]
         return slots[: later[0]] if later else slots
 
     @cached_property

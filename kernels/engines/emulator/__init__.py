@@ -106,14 +106,15 @@ class Session:
 
 
 def trace_launch(
-    program: Program, n: int, inputs: dict[str, np.ndarray], block: int = 0, values: bool = True
-) -> tuple[BlockTrace, Counters]:
+    program: Program, n: int, inputs: dict[str, np.ndarray], block: int = 0, values: bool = True, count: bool = True,
+    until: tuple[str, int] | None = None,
+) -> tuple[BlockTrace, Counters | None]:  # fmt: skip
     """Run a program up to its n-th step, a launch, and trace one block of that launch, without accesses if `values` is
-    false."""
+    false, and without counters if `count` is. `until` as in Options."""
     session = Session(program, inputs, Options(count=False, seconds=math.inf))
     for step in program.steps[:n]:
         session._launch(step) if isinstance(step, Launch) else session._call(step)
-    session.options = Options(trace_block=block, trace_values=values, seconds=math.inf)
+    session.options = Options(count, block, values, seconds=math.inf, until=until)
     run = session._launch(program.steps[n])
     return run.trace, run.counters
 

@@ -38,7 +38,9 @@ class Options:
     """What to record besides the result.
 
     `order`: "forward", "reversed" or a seed for a shuffle of the warps and of the GPUs. `trace_block`: linear index of
-    the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after which a launch that is still in a loop ends with an error.
+    the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after
+    which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
+    once bulk copies have brought so many bytes of the buffer to the traced block or its cluster.
     """
 
     count: bool = True
@@ -47,6 +49,7 @@ class Options:
     races: bool = False
     order: str | int = "forward"
     seconds: float = SECONDS
+    until: tuple[str, int] | None = None
 
     def tracing(self, block: int) -> Options:
         return replace(self, trace_block=block)
@@ -123,7 +126,7 @@ def launch_ranks(
     if options.trace_block is not None:
         machine.trace = Trace(machine, options.trace_block, options.trace_values)
     scheduler = _scheduler(machine, options)
-    scheduler.run()
+    scheduler.run((lambda: machine.trace.events.brought(*options.until)) if options.until else None)
     return Run(
         tally.counters() if tally else None,
         machine.trace.result() if machine.trace else None,

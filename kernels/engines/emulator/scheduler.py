@@ -9,6 +9,8 @@ whose other lanes have not arrived, for a phase of an mbarrier, or in a loop tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kernels.engines.emulator import instructions
@@ -29,6 +31,8 @@ class Scheduler:
         self.pending: Groups = {m.kernel.start: m.live}
         self.yielded: Groups = {}
         self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
+        self._until: Callable[[], bool] | None = None
+        self._stopped = False
         self._had_turn = False  # whether only threads that had yielded ran since the last turn
         self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
         self.waits = Waits(m, self.closures, instructions.reasons(m))
@@ -45,12 +49,14 @@ class Scheduler:
         self._live_count = np.count_nonzero(m.live)
         self._warps_lanes = self._count(m.live)
 
-    def run(self) -> None:
-        """Run the launch to its end. EmulatorError for a fault in the kernel."""
+    def run(self, until: Callable[[], bool] | None = None) -> None:
+        """Run the launch to its end, or until `until` returns true after bulk copies. EmulatorError for a fault in the
+        kernel."""
+        self._until = until
         with np.errstate(all="ignore"):
-            while self.pending or self._resume():
+            while not self._stopped and (self.pending or self._resume()):
                 self._step(*self._next())
-        if self.m.register_pool is not None:
+        if self.m.register_pool is not None and not self._stopped:
             self.m.register_pool.check()
         if self.m.tally is not None:
             self._add_to_tally()
@@ -164,7 +170,9 @@ class Scheduler:
         """Do bulk copies that are under way, unless threads that yielded have had no turn since. Return whether any were."""
         if self.m.copies is None or (self.yielded and not self._had_turn):
             return False
-        return self.m.copies.complete()
+        done = self.m.copies.complete()
+        self._stopped = bool(done and self._until and self._until())
+        return done
 
     def _release(self) -> None:
         """Let threads continue whose barrier, lanes, phase or cluster no longer hold them."""

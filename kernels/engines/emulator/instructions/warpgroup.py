@@ -64,6 +64,12 @@ def offsets(descriptor: int, extent: int, depth: int, item: int, transposed: boo
     return at + across % 8 * 16 + along % 16
 
 
+@lru_cache(maxsize=512)
+def _units(descriptor: int, extent: int, depth: int, item: int, transposed: bool) -> np.ndarray:
+    """Returns the units of 16 bytes of a matrix, in order."""
+    return np.unique(offsets(descriptor, extent, depth, item, transposed) >> 4).astype(np.uint64)
+
+
 def _values(bits: np.ndarray, type_: str) -> np.ndarray:
     """Returns float64 values of elements, which are unsigned integers of their width."""
     if type_ == "bf16":
@@ -104,11 +110,15 @@ class _Product:
         else:
             self.a = m.reader(a, "u64")
         self.b, self.scale = m.reader(b, "u64"), m.reader(scale, "pred")
+        self.registers: np.ndarray | None = None
+        self.spans: dict[tuple[str, int], tuple[int, int]] = {}
         m.flops(pc, 2 * 64 * self.columns * self.depth // 128, "flops_mma")
 
     def run(self) -> None:
         m, warps = self.m, active_warps(self.m)
-        m.products.issue(self.pc, self.i, warps)
+        if self.registers is None:
+            self.registers = m.products.registers_of(self.i)
+        m.products.issue(self.pc, self.registers, warps)
         sums = np.zeros((len(warps), ROWS, self.columns))
         scale = np.broadcast_to(self.scale(), m.slots)[warps * 32]
         if scale.any():
@@ -150,8 +160,12 @@ class _Product:
         return Product(of_a, self._span("b", b), self.columns, self.depth)
 
     def _span(self, side: str, descriptor: int) -> tuple[int, int]:
-        inside = self._inside(side, descriptor)
-        return int(inside.min()), int(inside.max()) + self.item
+        """Returns the first byte of a factor in the block's shared memory, and the one after its last."""
+        found = self.spans.get((side, descriptor))
+        if found is None:
+            inside = self._inside(side, descriptor)
+            found = self.spans[side, descriptor] = int(inside.min()), int(inside.max()) + self.item
+        return found
 
     def _whole(self, sums: np.ndarray) -> np.ndarray:
         info = np.iinfo(np.int32)
@@ -181,9 +195,9 @@ class _Product:
 
     def _matrix(self, side: str, descriptor: int, block: int, row: int) -> np.ndarray:
         """Returns a factor as float64 [64 or columns, depth]."""
-        m, inside = self.m, self._inside(side, descriptor)
-        if inside.max() + self.item > m.shared.size:
-            message = f"the matrix extends to byte {int(inside.max())} of the block's {m.shared.size:,} bytes of shared memory"
+        m, inside, (_, stop) = self.m, self._inside(side, descriptor), self._span(side, descriptor)
+        if stop > m.shared.size:
+            message = f"the matrix extends to byte {stop - self.item} of the block's {m.shared.size:,} bytes of shared memory"
             m.fail(self.pc, message, row * 32)
         at = (inside + block * m.shared.size).astype(np.uint64)
         try:
@@ -191,15 +205,20 @@ class _Product:
         except Fault as fault:
             m.fail(self.pc, fault.description, row * 32)
         m.proxies.check(self.pc, at, row * 32)
-        m.products.reads(self.pc, at, row)
+        m.products.reads(
+            self.pc, _units(descriptor, *self._extent(side)) + np.uint64(block * m.shared.size >> 4), row
+        )
         return _values(m.shared.load(at, self.item), self.a_type if side == "a" else self.b_type)
+
+    def _extent(self, side: str) -> tuple[int, int, int, bool]:
+        extent, transposed = (64, self.transpose_a) if side == "a" else (self.columns, self.transpose_b)
+        return extent, self.depth, self.item, transposed
 
     def _inside(self, side: str, descriptor: int) -> np.ndarray:
         """Returns the bytes of a factor's elements in the block's shared memory."""
-        extent, transposed = (64, self.transpose_a) if side == "a" else (self.columns, self.transpose_b)
         if descriptor >> 49 & 7:
             raise Unknown("a base offset in a matrix descriptor is not emulated")
-        return offsets(descriptor, extent, self.depth, self.item, transposed)
+        return offsets(descriptor, *self._extent(side))
 
 
 def multiply(m: Machine, pc: int, i: Instruction) -> Run:
