@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from kernels import sources
 from kernels.attention import hopper
 from kernels.attention.shape import AttentionShape
@@ -20,7 +18,7 @@ from kernels.engines.emulator.ptx.kernel import Line
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.ladders import find
 from kernels.model.launch import ceil
-from kernels.model.program import INPUT, Launch, Program, Tiles
+from kernels.model.program import Launch, Program, Tiles
 from visuals.attention.ring_order import K, Q, Region, Ring, Slot, V, folded, ring_order, whole_loop
 from visuals.scene.ring import ARRIVED
 from visuals.scene.why_not import broken_rule
@@ -172,11 +170,8 @@ class RingPlan:
 
     @cached_property
     def trace(self) -> BlockTrace:
-        """The trace of block 0, until a tile of keys arrives that is not shown. The order does not depend on values: all are
-        zero."""
-        zeros = {b.name: np.zeros(b.shape, b.dtype) for b in self.program.of_role(INPUT)}
-        until = K, self.ring.regions[K].nbytes * (self._last + 1)
-        return emulator.trace_launch(self.program, 0, zeros, values=False, count=False, until=until)[0]
+        """The trace of block 0, until a tile of keys arrives that is not shown. The order does not depend on values."""
+        return emulator.order_of_launch(self.program, (K, self.ring.regions[K].nbytes * (self._last + 1)))
 
     @property
     def _last(self) -> int:

@@ -40,7 +40,8 @@ class Options:
     `order`: "forward", "reversed" or a seed for a shuffle of the warps and of the GPUs. `trace_block`: linear index of
     the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after
     which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
-    once bulk copies have brought so many bytes of the buffer to the traced block or its cluster.
+    once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
+    zero, so wgmma's sums are zero. Its operands are checked, and nothing is multiplied.
     """
 
     count: bool = True
@@ -50,6 +51,7 @@ class Options:
     order: str | int = "forward"
     seconds: float = SECONDS
     until: tuple[str, int] | None = None
+    zeros: bool = False
 
     def tracing(self, block: int) -> Options:
         return replace(self, trace_block=block)
@@ -120,6 +122,7 @@ def launch_ranks(
         name=name or entry,
     )
     machine.links = links and links.of(machine)
+    machine.zeros = options.zeros
     machine.frames = Frames(machine) if kernel.functions else None
     _add_asynchronous_units(machine)
     machine.races = Races(machine) if options.races and machine.shared.size else None

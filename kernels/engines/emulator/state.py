@@ -63,6 +63,7 @@ class Machine:
         self._rows_of: tuple[np.ndarray | None, np.ndarray] = (None, self._all_rows)  # a mask, and its rows
         # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
         self.frames = self.races = self.trace = None
+        self.zeros = False  # whether all inputs are zero
         self.links = None  # counts the bytes between the memories of several GPUs
         # Of kernels that have such instructions: bulk copies and wgmma products under way, stores that these do not see
         # yet, clusters of blocks, registers that warpgroups hand over.
