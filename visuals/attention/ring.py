@@ -39,6 +39,10 @@ from visuals.scene.source import resources, source_of
 TURNS_NOTE = mark(
     "In the emulator, consumers compute softmax at the same step. On the GPU, one multiplies while the other computes softmax."
 )
+ALTERNATING_NOTE = mark(
+    "The columns show order, not duration. The emulator runs one warpgroup until it waits or passes its turn. Then copies "
+    "arrive. On the GPU, warpgroups and copies run at the same time."
+)
 # A block that computes a short loop after a long one: its warpgroups do not fall into one pattern (tests/visuals/attention).
 INTERLEAVED_NOTE = mark(
     "In a run of all tiles, the warpgroups take the same steps. Which one is first can differ."
@@ -91,8 +95,9 @@ class RingScene:
         )
 
     def _note(self) -> str:
-        notes, plan = [tr(NOTE)], self.plan
-        if plan.kind.turns:
+        plan = self.plan
+        notes = [tr(ALTERNATING_NOTE if plan.ring.alternates else NOTE)]
+        if plan.kind.turns and not plan.ring.alternates:
             notes.append(tr(TURNS_NOTE))
         if plan.run < plan.count:
             notes.append(tr(CUT_NOTE, run=whole(plan.run), all=whole(plan.count)))

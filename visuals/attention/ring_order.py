@@ -64,13 +64,15 @@ class Region:
 @dataclass(frozen=True)
 class Ring:
     """What is where in a block's shared memory. The producer is the warpgroup after the `consumers`, if there is one.
-    `softmax` and `turns`: the source lines that compute weights and that wait for a turn."""
+    `softmax` and `turns`: the source lines that compute weights and that wait for a turn. `alternates`: one warpgroup runs
+    at a time in the emulator, so that two consumers alternate. More of them would have too many columns."""
 
     regions: Mapping[str, Region]
     consumers: int
     producer: bool
     softmax: frozenset[Line]
     turns: frozenset[Line]
+    alternates: bool
     lines: tuple[str, ...]  # of the kernel's file
 
     @property
@@ -362,6 +364,10 @@ class _Reader:
         """Returns whether an event belongs to a slot: the same kind, no second tile of Q, K, V, S, P or O. Copies that a
         warpgroup waited for arrive in slots of their own, and so do products after a turn."""
         if slot.kind != kind or slot.tiles.get(what, tile) != tile:
+            return False
+        if kind == FREE and what not in slot.tiles and not {*doers} <= {*slot.doers}:
+            return False
+        if kind in (MULTIPLY, SOFTMAX) and self.ring.alternates and {*doers} != {*slot.doers}:
             return False
         if what in slot.tiles:
             return not any(slot.waits.get(who, NOTHING).on == ON_TURN for who in doers)

@@ -92,7 +92,8 @@ class RingPlan:
         softmax = _lines_of(STEPS_FILE, SOFTMAX_MARK)
         turns = _lines_of(kind.file, TURN_MARK) if kind.turns else frozenset()
         lines = tuple(line.partition("//")[0] for line in sources.text(kind.file).splitlines())
-        return Ring(regions, Br // hopper.WM, kind.producer, softmax, turns, lines)
+        consumers = Br // hopper.WM
+        return Ring(regions, consumers, kind.producer, softmax, turns, kind.turns and consumers == 2, lines)
 
     # -- the cut -------------------------------------------------------------------------------------
     @cached_property
@@ -171,7 +172,8 @@ class RingPlan:
     @cached_property
     def trace(self) -> BlockTrace:
         """The trace of block 0, until a tile of keys arrives that is not shown. The order does not depend on values."""
-        return emulator.order_of_launch(self.program, (K, self.ring.regions[K].nbytes * (self._last + 1)))
+        until = K, self.ring.regions[K].nbytes * (self._last + 1)
+        return emulator.order_of_launch(self.program, until, "turns" if self.ring.alternates else "forward")
 
     @property
     def _last(self) -> int:

@@ -128,11 +128,15 @@ def trace_launch(
     return run.trace, run.counters
 
 
-def order_of_launch(program: Program, until: tuple[str, int] | None = None) -> BlockTrace:
+def order_of_launch(
+    program: Program, until: tuple[str, int] | None = None, order: str = "forward"
+) -> BlockTrace:
     """Returns the trace of block 0 of a program's only step, a launch, with all inputs zero: the order of what it does, if
-    this does not depend on values. `until` as in Options."""
+    this does not depend on values. `until` and `order` as in Options."""
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
-    session = Session(program, zeros, Options(True, 0, False, seconds=math.inf, until=until, zeros=True))
+    session = Session(
+        program, zeros, Options(True, 0, False, order=order, seconds=math.inf, until=until, zeros=True)
+    )
     return session._launch(program.steps[0]).trace
 
 

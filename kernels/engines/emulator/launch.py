@@ -24,13 +24,14 @@ from kernels.engines.emulator.ptx.kernel import Kernel
 from kernels.engines.emulator.ptx.parse import parse
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.register_pool import RegisterPool
-from kernels.engines.emulator.scheduler import RankByRank, Scheduler
+from kernels.engines.emulator.scheduler import InTurns, RankByRank, Scheduler
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.trace import BlockTrace, Trace
 from kernels.model.program import Arg
 from kernels.model.tensor_map import TensorMap
 
 Dim = tuple[int, int, int]
+TURNS = "turns"  # an order
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,8 @@ def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]
 def _scheduler(machine: Machine, options: Options) -> Scheduler:
     """Returns the scheduler of a launch. Several GPUs run side by side in the order "forward", else one after the other."""
     ranks = machine.threads.ranks
+    if options.order == TURNS:
+        return InTurns(machine, options.seconds)
     if ranks == 1 or options.order == "forward":
         return Scheduler(machine, options.seconds)
     order = np.arange(ranks)[::-1]
@@ -217,7 +220,7 @@ def _scheduler(machine: Machine, options: Options) -> Scheduler:
 
 def _order(order: str | int, grid: Sequence[int], block: Dim) -> np.ndarray | None:
     """Returns a permutation of the warps for an order, None for "forward". A block's warps may be apart in it."""
-    if order == "forward":
+    if order in ("forward", TURNS):
         return None
     warps = math.prod(grid) * -(-math.prod(block) // 32)
     if order == "reversed":

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernels.engines.emulator import instructions
 from kernels.engines.emulator.barriers import Barriers
+from kernels.engines.emulator.events import WARPS
 from kernels.engines.emulator.iterations import Iterations, Loops
 from kernels.engines.emulator.lanes import Lanes
 from kernels.engines.emulator.state import Machine
@@ -315,3 +316,49 @@ class RankByRank(Scheduler):
         if not self.pending:
             self.pending, self._held = self._held, {}
         return bool(self.pending) or super()._resume()
+
+
+class InTurns(Scheduler):
+    """Runs one warpgroup at a time, until it waits or arrives at a named barrier without waiting (bar.arrive), which is the
+    turn of the next one. Between them, copies under way are done and the last warpgroup runs, which starts copies."""
+
+    def __init__(self, m: Machine, seconds: float):
+        super().__init__(m, seconds)
+        group = m.thread_of // (WARPS * LANES)
+        *self._consumers, self._producer = (group == n for n in range(int(group.max()) + 1))
+        self._turn = 0  # which of the consumers is next
+        self._running: np.ndarray | None = (
+            None  # the threads of the warpgroup that runs, None: another one is next
+        )
+
+    def _next(self) -> tuple[int, np.ndarray]:
+        if self._running is None or not self._pending_of(self._running):
+            self._running = self._choose()
+        pc = min(self._pending_of(self._running))
+        threads = self.pending.pop(pc)
+        if (others := threads & ~self._running).any():
+            self.pending[pc] = others
+        return pc, self._canonical(threads & self._running)
+
+    def _choose(self) -> np.ndarray:
+        """Returns the threads of the warpgroup that runs next, after what works by itself."""
+        self._release()
+        while self._complete_copies():
+            self._release()
+        order = self._consumers[self._turn :] + self._consumers[: self._turn]
+        return next(of for of in (self._producer, *order) if self._pending_of(of))
+
+    def _branch_to(self, pc: int, target: int, take: np.ndarray) -> None:
+        super()._branch_to(pc, target, take)
+        for at, threads in self.yielded.items():  # no other warpgroup has to run between two iterations
+            self._join(at, threads)
+        self.yielded, self.waiting_loops = {}, []
+
+    def _pending_of(self, threads: np.ndarray) -> list[int]:
+        return [pc for pc, pending in self.pending.items() if (pending & threads).any()]
+
+    def _at_barrier(self, pc: int, here: np.ndarray) -> None:
+        super()._at_barrier(pc, here)
+        if "arrive" in self.code[pc].parts:
+            group = int(self.m.thread_of[np.flatnonzero(here)[0]]) // (WARPS * LANES)
+            self._turn, self._running = (group + 1) % len(self._consumers), None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,6 +27,7 @@ from visuals.scene.ring import ARRIVED, FOLDED, FREE, ISSUE, MULTIPLY, STATES, S
 
 SMALL = {"Br": 128, "Bc": 64, "STAGES": 2}
 SHAPE = AttentionShape(1, 1, 256, 64, dtype="fp16")
+PING_PONG = "attention/wgmma-ping-pong"
 MAX_WORDS = 36
 every_rung = pytest.mark.parametrize("rung", RINGS)
 
@@ -128,15 +131,33 @@ def test_the_picture_shows_the_slots(rung):
 
 
 def test_each_rung_shows_its_idea():
-    slots = {rung.rpartition("/")[2]: plan_at(rung).order for rung in RINGS}
-    turns = {
-        rung: any(w.on == ON_TURN for slot in of for w in slot.waits.values()) for rung, of in slots.items()
+    plans = {rung.rpartition("/")[2]: plan_at(rung) for rung in RINGS}
+    weighing = {rung: [s for s in plan.order if s.kind == SOFTMAX] for rung, plan in plans.items()}
+    rungs = dict.fromkeys(plans, False)
+    own = {rung: any(who in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()}
+    assert own == rungs | dict.fromkeys(("wgmma-overlap", "wgmma-balanced", "wgmma-persistent"), True)
+    other = {
+        rung: any(who not in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()
     }
-    assert turns == dict.fromkeys(slots, True) | {"wgmma": False, "wgmma-consumers": False}
-    during = {rung: any(s.kind == SOFTMAX and s.running for s in of) for rung, of in slots.items()}
-    assert during == dict.fromkeys(slots, False) | dict.fromkeys(
-        ("wgmma-overlap", "wgmma-balanced", "wgmma-persistent"), True
-    )
+    assert other == rungs | {rung: plan.kind.turns for rung, plan in plans.items()}
+
+
+@pytest.mark.parametrize("rung", [rung for rung, kind in RINGS.items() if kind.turns])
+def test_two_consumers_alternate(rung):
+    """From the second tile on, each computes softmax while products of the other are under way, one after the other."""
+    weighing = [s for s in plan_at(rung, SHAPE.with_(N=512)).slots if s.kind == SOFTMAX]
+    assert [s.doers[0][1] for s in weighing] == [0, 1] * (len(weighing) // 2)
+    for slot in weighing[:-1]:
+        ((_, group),) = slot.doers
+        assert 1 - group in {other for (_, other), _ in slot.running}
+
+
+def test_more_consumers_wait_for_their_turn_and_compute_softmax_at_one_step():
+    slots = RingPlan(SHAPE, PING_PONG, find(PING_PONG).default_tiles).order
+    assert {len(s.doers) for s in slots if s.kind == SOFTMAX} == {4}
+    assert any(wait.on == ON_TURN for s in slots for wait in s.waits.values())
+    assert "softmax at the same step" in ring_scene(SHAPE, PING_PONG, {}).order_note
+    assert "one warpgroup" in ring_scene(SHAPE, PING_PONG, SMALL).order_note
 
 
 def whole_run(plan):
@@ -172,7 +193,6 @@ def steps_of(slots):
 
 
 # -- other kernels ----------------------------------------------------------------------------------
-PING_PONG = "attention/wgmma-ping-pong"
 
 
 def changed(*changes, rung=PING_PONG):
@@ -236,7 +256,8 @@ def test_without_turns_all_consumers_begin_at_one_step():
     plan, trace = changed(("    wait_turn(warpgroup);\n", ""), ("  wait_turn(warpgroup);\n", ""),
                           ("    pass_turn(warpgroup);\n", ""), ("  pass_turn(warpgroup);\n", ""),
                           (" pass_turn(warpgroup);  // to 0", ";"), (" wait_turn(0);", ";"))  # fmt: skip
-    doers = {len(slot.doers) for slot in ring_order(trace, plan.ring) if slot.kind == MULTIPLY}
+    ring = replace(plan.ring, alternates=False)
+    doers = {len(slot.doers) for slot in ring_order(trace, ring) if slot.kind == MULTIPLY}
     assert doers == {2} and {len(slot.doers) for slot in plan.order if slot.kind == MULTIPLY} == {1}
 
 
