@@ -192,11 +192,11 @@ CHAPTERS = (
         mark("Copies, products and softmax at once"),
         (
             mark("On Hopper, warpgroups have roles. The producer copies tiles of [K](input) and [V](input) into a ring of stages, and two consumers read them."),
-            mark("A consumer waits for its [turn](workspace), begins its [products](output) and passes the turn on. While the tensor cores execute the products of one consumer, the other computes its [softmax](filter)."),
+            mark("In its turn, a consumer begins its [products](output), and passes the turn on. While the tensor cores execute the products of one consumer, the other computes its [softmax](filter)."),
         ),
         RING | {"rung": "wgmma-ping-pong"},
-        step=4,
-        loop=(4, 13),
+        step=7,
+        loop=(4, 19),
         size="real",
         question=faster(
             mark("Your guess: is it faster than producer and consumers without turns?"),

@@ -31,14 +31,14 @@ from kernels.model.program import Arg
 from kernels.model.tensor_map import TensorMap
 
 Dim = tuple[int, int, int]
-TURNS = "turns"  # an order
+TURNS = "turns"  # one warpgroup after the other (scheduler.InTurns)
 
 
 @dataclass(frozen=True)
 class Options:
     """What to record besides the result.
 
-    `order`: "forward", "reversed" or a seed for a shuffle of the warps and of the GPUs. `trace_block`: linear index of
+    `order`: "forward", "reversed", a seed for a shuffle of the warps and of the GPUs, or TURNS. `trace_block`: linear index of
     the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after
     which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
     once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
