@@ -20,17 +20,17 @@ const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0,
 // tensors named in `readable` become large enough for their numbers before any other cell grows.
 export function layOut(scene, width, height, measure, scale = 1, readable = []) {
   if (scene.diagram) return layOutDiagram(scene, width, height, measure, scale);
-  const above = search(scene, width, height, measure, scale, readable);
+  const found = (left) => search(scene, width, height, measure, scale, readable, left), above = found();
   if (width < NARROW || !hasManyLanes(scene)) return above.layout;
-  const left = search(scene, width, height, measure, scale, readable, true);
-  return left.score > above.score ? left.layout : above.layout;
+  const left = found(true);
+  return (left.score > above.score ? left : above).layout;
 }
 
 // Whether a scene is one group of many rows, whose columns are steps.
 const hasManyLanes = ({ groups: [{ rows }, other] }) => !other && rows.length > 4 && rows.every((row) => row.every((t) => t?.timed));
 
 // The best layout and its score; `left`: titles are to the left of their rows.
-function search(scene, width, height, measure, scale, readable, left = false) {
+function search(scene, width, height, measure, scale, readable, left) {
   const margin = (width < 640 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
   const plan = { scale, gap, pad, readable, left, lanes: hasManyLanes(scene), sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap, scores: new Map() };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
@@ -301,8 +301,8 @@ function placePart(part, x, y, w, h, plan, layout) {
       const { leftHeight } = m.head, middle = y + m.h / 2; // a title to the left is in the middle of its rows
       const [top, headY] = leftHeight ? [Math.round(middle - m.gridHeight / 2), middle - leftHeight / 2] : [y, y - heads];
       const wide = plan.lanes && members.length < 2 ? Math.floor((plan.width - m.way.label) / m.way.tileCols) : 0;
-      const stretch = Math.max(1, Math.min(wide / m.cell, MAX_STRETCH)), gridWidth = stretch > 1 ? m.way.tileCols * m.cell * stretch : m.gridWidth;
-      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x: x + m.way.label, y: top, headY, w: gridWidth, h: m.gridHeight, stretch };
+      const stretch = Math.max(1, Math.min(wide / m.cell, MAX_STRETCH));
+      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x: x + m.way.label, y: top, headY, w: m.gridWidth * stretch, h: m.gridHeight, stretch };
       x += m.w + gap + Math.floor(Math.min((aligned ? 24 : 150) * scale, slack / (members.length - 1)));
     } else {
       const wide = across ? m.w + Math.floor(slack / members.length) : w;
