@@ -4,8 +4,7 @@
 // tiles with parts of its rows. Tensors are in rows, rows in groups, groups in lines, lines in columns. Cells are as
 // large as width and height allow, smallest first: nothing is hidden, and no tensor is large while another is
 // needlessly small. A local search changes one fold, row break or group position at a time, and keeps the best.
-// The titles of a timeline with many rows are above them or to the left of them, whatever gives larger cells. Its
-// columns take the whole width: a cell is up to MAX_STRETCH times as wide as high.
+// Titles of many rows of steps are above or left of them. Their cells may be wider than high, up to MAX_STRETCH.
 
 import { boxAt, layOutDiagram, viewDiagram } from "./diagram.js";
 
@@ -20,19 +19,15 @@ const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0,
 // tensors named in `readable` become large enough for their numbers before any other cell grows.
 export function layOut(scene, width, height, measure, scale = 1, readable = []) {
   if (scene.diagram) return layOutDiagram(scene, width, height, measure, scale);
-  const found = (left) => search(scene, width, height, measure, scale, readable, left), above = found();
-  if (width < NARROW || !hasManyLanes(scene)) return above.layout;
-  const left = found(true);
-  return (left.score > above.score ? left : above).layout;
+  const { groups: [{ rows }, other] } = scene, lanes = !other && rows.length > 4 && rows.flat().every((t) => t?.timed);
+  const found = [false, ...(lanes && width >= NARROW ? [true] : [])].map((left) => search(scene, width, height, measure, scale, readable, lanes, left));
+  return found.sort((a, b) => b.score - a.score)[0].layout;
 }
 
-// Whether a scene is one group of many rows, whose columns are steps.
-const hasManyLanes = ({ groups: [{ rows }, other] }) => !other && rows.length > 4 && rows.every((row) => row.every((t) => t?.timed));
-
-// The best layout and its score; `left`: titles are to the left of their rows.
-function search(scene, width, height, measure, scale, readable, left) {
+// The best layout and its score. `lanes`: columns are steps. `left`: titles are left of their rows.
+function search(scene, width, height, measure, scale, readable, lanes, left) {
   const margin = (width < 640 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
-  const plan = { scale, gap, pad, readable, left, lanes: hasManyLanes(scene), sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap, scores: new Map() };
+  const plan = { scale, gap, pad, readable, lanes, left, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap, scores: new Map() };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
   plan.byTensor = [...new Set(Object.values(scene.tensors).flatMap((t) => boxes.filter((b) => b.t === t || b.table?.flat().some((m) => m?.t === t))))]; // in this order they take the space that is left
   let best = -Infinity, layout, fits;
@@ -159,11 +154,10 @@ function wrapped(note, measure, width) {
   return lines;
 }
 
-// The only way to write title and note to the left of a tensor.
+// Title and note left of a tensor.
 function leftHeadOf(t, measure, scale) {
-  const titleWidth = measure(t.title, true), below = t.note ? wrapped(t.note, measure, Math.max(titleWidth, 130 * scale)) : [];
-  const head = { below, beside: "", headHeight: 0, headWidth: 0, leftHeight: HEAD_LINE * (1 + below.length) * scale, leftWidth: Math.max(titleWidth, ...below.map((line) => measure(line))) };
-  return { titleWidth, heads: [head] };
+  const titleWidth = measure(t.title, true), below = t.note ? wrapped(t.note, measure, 130 * scale) : [];
+  return { titleWidth, heads: [{ below, beside: "", headHeight: 0, headWidth: 0, leftHeight: HEAD_LINE * (1 + below.length) * scale, leftWidth: Math.max(titleWidth, ...below.map((line) => measure(line))) }] };
 }
 
 // Ways to write title and note, lowest first: the note beside the title, under it, wrapped at words.
@@ -298,11 +292,10 @@ function placePart(part, x, y, w, h, plan, layout) {
             layout.blocks[t.name] = { ...b, ...b.head, way, cell: m.cell, ground: m.frame.ground, gap: 0, x: x + dx, y: y + dy, headY: y + dy - top, w: t.cols * m.cell, h: t.rows * m.cell };
           }
     } else if (m.t) {
-      const { leftHeight } = m.head, middle = y + m.h / 2; // a title to the left is in the middle of its rows
-      const [top, headY] = leftHeight ? [Math.round(middle - m.gridHeight / 2), middle - leftHeight / 2] : [y, y - heads];
+      const { leftHeight } = m.head;
       const wide = plan.lanes && members.length < 2 ? Math.floor((plan.width - m.way.label) / m.way.tileCols) : 0;
       const stretch = Math.max(1, Math.min(wide / m.cell, MAX_STRETCH));
-      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x: x + m.way.label, y: top, headY, w: m.gridWidth * stretch, h: m.gridHeight, stretch };
+      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x: x + m.way.label, y: leftHeight ? Math.round(y + (m.h - m.gridHeight) / 2) : y, headY: leftHeight ? y + (m.h - leftHeight) / 2 : y - heads, w: m.gridWidth * stretch, h: m.gridHeight, stretch };
       x += m.w + gap + Math.floor(Math.min((aligned ? 24 : 150) * scale, slack / (members.length - 1)));
     } else {
       const wide = across ? m.w + Math.floor(slack / members.length) : w;
