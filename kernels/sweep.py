@@ -186,9 +186,9 @@ def record(
     """Measures what `out` does not contain yet, writes each row to it as a line of JSON and yields each.
 
     A comparison that `out` contains whole, of this device and of the kernels in the tree, is not measured again, so an
-    interrupted sweep continues. If it lacks a row, all its rungs are measured: their rows come from one run. Rows that
-    this replaces, and rows of other kernels, move to `out`.superseded; nothing measured is deleted. What a vendor's
-    library does not support is stored beside `out` (kernels.records.unsupported).
+    interrupted sweep continues. If it lacks a row, all its rungs are measured: their rows come from one run. A row moves
+    to `out`.superseded when its replacement is there, a row of other kernels at once; nothing measured is deleted. What a
+    vendor's library does not support is stored beside `out` (kernels.records.unsupported).
     """
     machine = engines.load(sweep.engine)
     if not machine.MEASURES:
@@ -200,24 +200,29 @@ def record(
     refusals = unsupported.UnsupportedFile(out, status.text, machine.conditions)
     groups = list(sweep.groups())
     missing = [_to_measure(g, sweep.engine, status.text, recorded, refusals) for g in groups]
-    replaced = {g.key(r, status.text) for g, rungs in zip(groups, missing, strict=True) for r in rungs}
-    if replaced & recorded:
-        _tidied(out, lambda row: is_current(row) and _key(row) not in replaced)
     total = sum(len(g.rungs) for g in groups)
     done = total - sum(map(len, missing))
     if done:
         yield Progress(None, f"{done} of {total} were there already", done, total, None)
     start, resumed = clock(), done
+    for group, rungs in zip(groups, missing, strict=True):
+        found = list(_measured(group, rungs, sweep, refusals, made_at))
+        fresh = [row for row, _ in found if row]
+        if fresh:
+            _write_levels(out, sweep.engine, fresh[0])
+            _write(out, fresh, recorded)
+        for row, note in found:
+            done += 1 if row else note.rungs
+            left = (clock() - start) / (done - resumed) * (total - done) if row else None
+            yield Progress(row, note.text, done, total, left)
+
+
+def _write(out: Path, fresh: Sequence[dict[str, Any]], recorded: set[tuple]) -> None:
+    """Appends rows to `out`, in place of those of the same setting, by their keys, that were recorded before."""
+    if replaced := recorded & set(map(_key, fresh)):
+        _tidied(out, lambda row: _key(row) not in replaced)
     with out.open("a", encoding="utf-8") as file:
-        for group, rungs in zip(groups, missing, strict=True):
-            for row, note in _measured(group, rungs, sweep, refusals, made_at):
-                done += 1 if row else note.rungs
-                left = (clock() - start) / (done - resumed) * (total - done) if row else None
-                if row:
-                    _write_levels(out, sweep.engine, row)
-                    file.write(json.dumps(row, separators=(",", ":")) + "\n")
-                    file.flush()
-                yield Progress(row, note.text, done, total, left)
+        file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in fresh)
 
 
 def _to_measure(

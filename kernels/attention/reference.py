@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from kernels.attention.cpu import hidden
 from kernels.attention.shape import SelfAttentionShape
+from kernels.model.references import on_gpu
 
 TOLERANCE = 5e-6  # allowed error of a rung, as a fraction of the scale: a hundred times the errors measured
 CHUNK = 2**19  # scores at a time: they are never all in memory at once
+GPU_CHUNK = 2**24  # on a GPU: 1 GB
 FLUSHED = (
     2.0**-100
 )  # of |v|: weights below 2^-126 of the largest may become 0; that, divided by any tolerance
@@ -36,83 +38,86 @@ def attention(
     error of a score, because its derivative is at most 1. Its own error is a multiple of the cap, which a_ij grows by. A
     bias b_ij adds |b_ij| to a_ij.
     """
-    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
-
-    factor = float(np.float32(s.factor))
-    groups, keys = K.shape[1:3]
     q = Q.reshape(s.heads, s.N, s.d)
-    k, v = (x.reshape(-1, keys, s.d) for x in (K, V))
+    k, v = (x.reshape(-1, *x.shape[2:]) for x in (K, V))
+    return on_gpu(lambda cupy: _on_gpu(cupy, s, q, k, v, mask)) or _on_host(s, q, k, v, mask)
+
+
+def _on_gpu(cupy: Any, s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the same, computed by CuPy, one part after another."""
     ref, scale = np.empty((2, s.heads, s.N, s.d))
-    rows = max(1, CHUNK // keys)
-
-    def compute(task: tuple[int, int]) -> None:
-        head, first = task
-        block = slice(first, first + rows)
-        scaled_q = factor * q[head, block].astype(np.float64)
-        shared = head * groups // s.H  # the head of K and V
-        pairs = Pairs(s, range(first, first + len(scaled_q)), None if mask is None else mask[block])
-        with np.errstate(invalid="ignore", over="ignore"):  # infinite scores give NaN, which is correct
-            ref[head, block], scale[head, block] = _reference_rows(scaled_q, k[shared], v[shared], pairs)
-
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        list(pool.map(compute, ((head, first) for head in range(s.heads) for first in range(0, s.N, rows))))
+    for part in _parts(s, len(k[0]), GPU_CHUNK):
+        ref[part], scale[part] = map(cupy.asnumpy, _rows(s, part, q, k, v, mask, cupy.asarray))
     return ref.reshape(s.qkv_shape), scale.reshape(s.qkv_shape)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Some queries of a head with all its keys. `mask` has the rows of these queries."""
+def _on_host(s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the same, computed by NumPy in several threads."""
+    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
 
-    s: SelfAttentionShape
-    queries: range
-    mask: np.ndarray | None = None
+    ref, scale = np.empty((2, s.heads, s.N, s.d))
 
-    @property
-    def cap(self) -> float:
-        return float(np.float32(self.s.variants.get("softcap", 0)))
+    def compute(part: tuple[int, slice]) -> None:
+        ref[part], scale[part] = _rows(s, part, q, k, v, mask, np.asarray)
 
-    @property
-    def bias(self) -> np.ndarray | None:
-        """Returns what is added to the scores, float64 [queries, keys]."""
-        return self.mask.astype(np.float64) if self.s.variants.get("mask") == "bias" else None
-
-    def hidden(self, keys: int) -> np.ndarray | None:
-        """Returns bool [queries, keys]: True if the query does not see the key. None if every query sees every key."""
-        if not self.s.variants:
-            return hidden(self.queries, range(keys)) if self.s.causal else None
-        position, key = np.array(self.queries)[:, None] + keys - self.s.N, np.arange(keys)
-        found = np.zeros((len(self.queries), keys), bool)
-        if window := self.s.window:
-            found |= (key <= position - window) | (key >= position + window)
-        if self.s.causal:
-            found |= key > position
-        return found | (self.mask == 0) if self.s.mask == "bool" else found
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        list(pool.map(compute, _parts(s, len(k[0]), CHUNK)))
+    return ref.reshape(s.qkv_shape), scale.reshape(s.qkv_shape)
 
 
-def _reference_rows(q: np.ndarray, k: np.ndarray, v: np.ndarray, pairs: Pairs):
-    """Returns (O, error scale) of queries that are already scaled, of one head; O is rounded to the shape's type."""
-    keys, dtype, cap = len(k), pairs.s.dtype, pairs.cap
-    plain_causal = pairs.s.causal and not pairs.s.variants
-    visible = pairs.queries.stop if plain_causal else keys  # the others are hidden from all these queries
-    k, v = k[:visible].astype(np.float64), v[:visible].astype(np.float64)
-    p = q @ k.T
-    if cap:
-        p = cap * np.tanh(p / cap)
-    if (bias := pairs.bias) is not None:
-        p += bias
-    if (unseen := pairs.hidden(keys)) is not None:
-        p[unseen[:, :visible]] = -np.inf
-    p -= p.max(axis=1, keepdims=True)
-    np.exp(p, out=p)
-    p /= p.sum(axis=1, keepdims=True)
-    if pairs.s.variants:
-        p[unseen.all(axis=1)] = 0
-    ref = p @ v
-    np.abs(v, out=v)
-    weighted_v = p @ v
-    errors = np.abs(q) @ np.abs(k, out=k).T + cap
-    if bias is not None:
-        errors += np.abs(bias)
-    p *= errors
-    scale = p @ v + (1 + ROUNDED[dtype] + p.sum(axis=1, keepdims=True)) * weighted_v
-    return ref, scale + (FLUSHED + STEP[dtype]) * v.sum(axis=0) + STEP[dtype]
+def _parts(s: SelfAttentionShape, keys: int, chunk: int) -> list[tuple[int, slice]]:
+    """Returns (head, queries) of each part of the result: at most `chunk` scores, but at least one query."""
+    rows = max(1, chunk // keys)
+    return [(head, slice(first, first + rows)) for head in range(s.heads) for first in range(0, s.N, rows)]
+
+
+def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray) -> tuple[Any, Any]:
+    """Returns (O, error scale) of some queries of one head; O is rounded to the shape's type. q [heads, N, d], k and v
+    [heads of K, M, d], mask [N, M] or None. `asarray` is that of NumPy or CuPy, and its arrays are returned."""
+    head, block = part
+    queries, keys, shared = range(s.N)[block], k.shape[1], head * len(k) // s.heads
+    visible = (
+        queries.stop if s.causal and not s.variants else keys
+    )  # the others are hidden from all these queries
+    q, k, v = (
+        asarray(x.astype(np.float64)) for x in (q[head, block], k[shared, :visible], v[shared, :visible])
+    )
+    cap = float(np.float32(s.variants.get("softcap", 0)))
+    bias = asarray(mask[block].astype(np.float64)) if s.variants.get("mask") == "bias" else None
+    unseen = _hidden(s, queries, keys, None if mask is None else mask[block])
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite scores give NaN, which is correct
+        q *= float(np.float32(s.factor))
+        p = q @ k.T
+        if cap:
+            p = cap * np.tanh(p / cap)
+        if bias is not None:
+            p += bias
+        if unseen is not None:
+            p[asarray(unseen[:, :visible])] = -np.inf
+        p -= p.max(axis=1, keepdims=True)
+        np.exp(p, out=p)
+        p /= p.sum(axis=1, keepdims=True)
+        if s.variants:
+            p[asarray(unseen.all(axis=1))] = 0
+        ref = p @ v
+        np.abs(v, out=v)
+        weighted_v = p @ v
+        errors = np.abs(q) @ np.abs(k, out=k).T + cap
+        if bias is not None:
+            errors += np.abs(bias)
+        p *= errors
+        scale = p @ v + (1 + ROUNDED[s.dtype] + p.sum(axis=1, keepdims=True)) * weighted_v
+        return ref, scale + (FLUSHED + STEP[s.dtype]) * v.sum(axis=0) + STEP[s.dtype]
+
+
+def _hidden(s: SelfAttentionShape, queries: range, keys: int, mask: np.ndarray | None) -> np.ndarray | None:
+    """Returns bool [queries, keys]: True if the query does not see the key. None if every query sees every key."""
+    if not s.variants:
+        return hidden(queries, range(keys)) if s.causal else None
+    position, key = np.array(queries)[:, None] + keys - s.N, np.arange(keys)
+    found = np.zeros((len(queries), keys), bool)
+    if window := s.window:
+        found |= (key <= position - window) | (key >= position + window)
+    if s.causal:
+        found |= key > position
+    return found | (mask == 0) if s.mask == "bool" else found

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.attention import ladder as attention_ladder
-from kernels.attention import library, variants
+from kernels.attention import library, reference, variants
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.engines import cuda
@@ -48,6 +48,20 @@ def test_presets(key):
     for rung in variants.RUNGS:
         if not any(rung.rules(PRESETS[key], rung.default_tiles)):
             run_and_verify(rung, PRESETS[key])
+
+
+@pytest.mark.parametrize("s", (*KINDS, *WIDE, AttentionShape(2, 3, 90, 16, causal=1)), ids=str)
+def test_the_reference_of_a_gpu_is_that_of_numpy(s, monkeypatch):
+    """O and its error scale, in float64, for parts of several queries and of a whole head."""
+    program = RUNGS["flash-variants"].build(s.with_(dtype="fp32"), RUNGS["flash-variants"].default_tiles)
+    inputs = seeded_inputs(program.of_role(INPUT))
+    q, k, v = (inputs[name].reshape(-1, *inputs[name].shape[2:]) for name in "QKV")
+    monkeypatch.setattr(reference, "CHUNK", 1000)
+    for chunk in (1000, reference.GPU_CHUNK):
+        monkeypatch.setattr(reference, "GPU_CHUNK", chunk)
+        on_gpu = reference._on_gpu(cuda.load(), s, q, k, v, inputs.get("mask"))
+        for one, other in zip(on_gpu, reference._on_host(s, q, k, v, inputs.get("mask")), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("s", WIDE, ids=str)
