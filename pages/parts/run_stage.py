@@ -36,6 +36,7 @@ class RunStage:
     def draw(self) -> None:
         """Draws the stage and its strip. They are polled while the run is under way."""
         draw_stage(_draw, self, self.key, self.chapter, POLL_S if one_run(self.run).running else None)
+        draw_controls()
 
 
 def _draw(on_stage: RunStage, polled: bool) -> None:

@@ -13,6 +13,7 @@ from kernels.model.rung import Rung
 from pages.parts import counts, every_step, run
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
+from pages.parts.later import draw_controls
 from pages.parts.query import write
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
@@ -54,6 +55,7 @@ class Stage:
         by_size = self.by_size()
         show(by_size, self.first_size(by_size), self.sizes)
         draw_stage(_draw, self, self.key, self.chapter, None)
+        draw_controls()
         _let_the_browser_paint()
 
     def by_size(self) -> dict[str, RunSettings]:
