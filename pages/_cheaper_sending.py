@@ -20,9 +20,9 @@ from streamlit.proto.NewSession_pb2 import CustomThemeConfig
 from streamlit.runtime import Runtime, app_session
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.forward_msg_cache import create_reference_msg
+from streamlit.runtime.runtime_util import serialize_forward_msg
 from streamlit.runtime.scriptrunner import ScriptRunnerEvent
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
-from streamlit.runtime.runtime_util import serialize_forward_msg
 from streamlit.runtime.session_manager import ActiveSessionInfo, SessionClientDisconnectedError
 from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
+from pages.parts.later import draw_controls
 from pages.parts.one_run import POLL_S, OneRun, one_run
 from pages.parts.query import url_is_stale
 from visuals import stage
