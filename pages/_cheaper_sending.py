@@ -22,6 +22,7 @@ from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.forward_msg_cache import create_reference_msg
 from streamlit.runtime.runtime_util import serialize_forward_msg
 from streamlit.runtime.scriptrunner import ScriptRunnerEvent
+from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.runtime.session_manager import ActiveSessionInfo, SessionClientDisconnectedError
 from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
@@ -32,6 +33,7 @@ from websockets.protocol import OPEN, Protocol
 from pages.parts import replay
 
 streamlit_event, streamlit_flush = AppSession._on_scriptrunner_event, AppSession.flush_browser_queue
+streamlit_forward = ScriptRunner._enqueue_forward_msg
 streamlit_wake, streamlit_theme = Runtime._enqueued_some_message, app_session._populate_theme_msg
 uvicorn_send = WebSocketsSansIOProtocol.send
 MAX_WAITING = 50  # of `Together` that a connection has not sent: the browser does not read. Streamlit's limit is 500 messages
@@ -44,6 +46,7 @@ class Together(tuple):
 
 def make_sending_cheaper() -> None:
     AppSession._on_scriptrunner_event, AppSession.flush_browser_queue = _event, _flush
+    ScriptRunner._enqueue_forward_msg = _forward
     Runtime._enqueued_some_message = _wake
     replay.send_all = _send_all
     app_session._populate_theme_msg = _theme
@@ -53,11 +56,22 @@ def make_sending_cheaper() -> None:
 def _event(session: AppSession, sender: Any, event: Any, forward_msg: Any = None, **more: Any) -> None:
     """Passes what a running page tells to the event loop: a message, or several of `_send_all`, without what Streamlit does
     for other events."""
+    sender._kernel_theatre_session = session
     if event is ScriptRunnerEvent.ENQUEUE_FORWARD_MSG and forward_msg is not None:
         messages = forward_msg if isinstance(forward_msg, tuple) else (forward_msg,)
         session._call_soon_on_event_loop(partial(_enqueue, session, sender, messages))
     else:
         streamlit_event(session, sender, event, forward_msg, **more)
+
+
+def _forward(runner: ScriptRunner, message: ForwardMsg) -> None:
+    """Passes a message of a running page to its session, without a search for those that listen."""
+    session = runner.__dict__.get("_kernel_theatre_session")
+    if session is None:
+        streamlit_forward(runner, message)
+        return
+    runner._maybe_handle_execution_control_request()
+    session._call_soon_on_event_loop(partial(_enqueue, session, runner, (message,)))
 
 
 def _enqueue(session: AppSession, sender: Any, messages: tuple[ForwardMsg, ...]) -> None:

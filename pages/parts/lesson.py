@@ -26,7 +26,7 @@ import streamlit as st
 from kernels.i18n import tr
 from pages.parts import address, chapters, later
 from pages.parts.chapters import OpenChapter
-from pages.parts.query import is_story, url_is_stale, wrong_choices
+from pages.parts.query import in_browser, is_story, url_is_stale, wrong_choices
 from pages.parts.text import heading, note, note_in_place
 
 # -- the parts of a page ---------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def deferred_loaded() -> bool:
     Charts and code listings load megabytes of script, which would delay the stage's first paint. They are drawn in the
     second run, which `settle` starts.
     """
-    return st.context.url is None or "_settled" in st.session_state
+    return not in_browser() or "_settled" in st.session_state
 
 
 def load_deferred(parts: frozenset[str]) -> None:

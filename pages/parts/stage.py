@@ -14,7 +14,7 @@ from pages.parts import counts, every_step, run
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.later import draw_controls
-from pages.parts.query import write
+from pages.parts.query import in_browser, write
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
 from pages.parts.turns import TURNS
@@ -78,7 +78,7 @@ def _let_the_browser_paint() -> None:
 
     The browser draws all that comes within 10 ms at once, and charts before the stage: together they took 110 ms longer.
     """
-    if st.context.url is None:  # there is no browser
+    if not in_browser():
         return
     with TURNS.paused():
         for _ in range(PAUSES):
