@@ -56,11 +56,12 @@ def make_sending_cheaper() -> None:
 def _event(session: AppSession, sender: Any, event: Any, forward_msg: Any = None, **more: Any) -> None:
     """Passes what a running page tells to the event loop: a message, or several of `_send_all`, without what Streamlit does
     for other events."""
-    sender._kernel_theatre_session = session
     if event is ScriptRunnerEvent.ENQUEUE_FORWARD_MSG and forward_msg is not None:
         messages = forward_msg if isinstance(forward_msg, tuple) else (forward_msg,)
         session._call_soon_on_event_loop(partial(_enqueue, session, sender, messages))
     else:
+        if isinstance(sender, ScriptRunner):
+            sender._kernel_theatre_session = session  # for `_forward`
         streamlit_event(session, sender, event, forward_msg, **more)
 
 

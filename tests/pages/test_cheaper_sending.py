@@ -12,6 +12,7 @@ from streamlit.cursor import RunningCursor
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.NewSession_pb2 import CustomThemeConfig
 from streamlit.runtime.scriptrunner import ScriptRunnerEvent
+from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
 from uvicorn.protocols.utils import ClientDisconnected
@@ -134,6 +135,19 @@ def test_messages_of_a_page_that_was_left_are_dropped():
     for call in calls:
         call()
     assert queue == [one, two, three] and woken == [1, 3]
+
+
+def test_a_message_goes_to_the_session_that_listens_to_its_page():
+    runner = ScriptRunner.__new__(ScriptRunner)
+    calls, found, checks = [], [], []
+    runner.on_event = SimpleNamespace(send=lambda sender, event, forward_msg: found.append(forward_msg))
+    runner._maybe_handle_execution_control_request = lambda: checks.append(1)
+    message = ForwardMsg(hash="1")
+    cheaper._forward(runner, message)
+    assert found == [message] and calls == []  # the way of Streamlit
+    runner._kernel_theatre_session = SimpleNamespace(_call_soon_on_event_loop=calls.append)
+    cheaper._forward(runner, message)
+    assert len(found) == len(calls) == 1 and checks == [1, 1]
 
 
 def test_the_copy_of_a_place_is_pythons():
