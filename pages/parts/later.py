@@ -14,16 +14,27 @@ import streamlit as st
 from pages.parts.turns import TURNS
 
 _LATER = "_after_the_stage"  # in the session: the container of the controls, and what draws them
+_SHOWN = "_controls_shown"  # whether the last run of this page had controls
 
 
 def begin(place: Any) -> None:
-    """Keeps what `later` gets, from now on, for `draw_controls`. They will be in the container `place`."""
-    st.session_state[_LATER] = place, []
+    """Keeps what `later` gets, from now on, for `draw_controls`. They will be in the container `place`.
+
+    If the browser shows no controls yet, they are drawn at once: else the stage would move down when they come.
+    """
+    if st.session_state.get(_SHOWN):
+        st.session_state[_LATER] = place, []
+    st.session_state[_SHOWN] = True
 
 
 def forget() -> None:
     """Forgets what a run that was cut off has not drawn."""
     st.session_state.pop(_LATER, None)
+
+
+def no_controls() -> None:
+    """Notes that the browser shows no controls: it has opened another page, or a view without them."""
+    st.session_state.pop(_SHOWN, None)
 
 
 def later(draw: Callable[[], Any]) -> None:

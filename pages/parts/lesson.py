@@ -74,16 +74,15 @@ def begin(
 @contextmanager
 def controls(visible: bool) -> Iterator[None]:
     """Reads a lesson's controls, and keeps a line that wraps for them. What the block gives to `later` is drawn in it after
-    the stage; in a browser's first run at once, so that the stage does not move down. On a phone the controls are folded
-    under one word."""
+    the stage. On a phone the controls are folded under one word."""
     later.forget()
     if not visible:
+        later.no_controls()
         yield
         st.session_state[_NOTES] = st.empty()
         return
     line = st.container(key="controls", horizontal=True, vertical_alignment="center")
-    if deferred_loaded():
-        later.begin(line)
+    later.begin(line)
     with line:
         label = tr("Controls")
         st.html(f'<details class="kt-fold"><summary>{label}</summary></details>')

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts import address, sizes
+from pages.parts import address, later, sizes
 from pages.parts.address import Fields, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
@@ -55,6 +55,7 @@ def begin_page(page: str) -> None:
     if page != state.get(_PAGE):
         state[_LAST_MODE] = None
         sizes.forget()
+        later.no_controls()
     elif last:
         state[_LAST_MODE] = last
     state[_PAGE] = page

@@ -6,7 +6,7 @@ from tests.helpers.page_runner import open_page, open_part
 def page():
     import streamlit as st
 
-    from pages.parts.later import begin, draw_controls, forget, later
+    from pages.parts.later import begin, draw_controls, forget, later, no_controls
 
     drawn = st.session_state["drawn"] = []
 
@@ -15,6 +15,8 @@ def page():
         st.caption(text)
 
     later(lambda: caption("no line"))
+    if st.session_state.get("wide"):
+        no_controls()
     line = st.container(key="line")
     begin(line)
     with line:
@@ -31,13 +33,21 @@ def page():
 
 
 def test_what_waits_for_the_stage_is_drawn_in_its_place():
-    at = open_part(page)
+    at = open_part(page).run()  # the first run shows no controls before it
     assert at.session_state["drawn"] == [
         "no line", "stage", "control", "other control", "cards", "drawn at once",
     ]  # fmt: skip
     assert [one.value for one in at.caption] == [
         "no line", "control", "other control", "stage", "cards", "drawn at once",
     ]  # fmt: skip
+
+
+def test_without_controls_in_the_browser_they_are_drawn_at_once():
+    at = open_part(page)
+    at.session_state["wide"] = True
+    for _ in range(2):
+        at.run()
+        assert at.session_state["drawn"][:4] == ["no line", "control", "other control", "stage"]
 
 
 def test_a_lesson_draws_its_stage_before_its_controls(monkeypatch):
