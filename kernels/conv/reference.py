@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-
 import numpy as np
 
 from kernels.conv.shape import ConvShape
+from kernels.model.at_once import at_once
 
 
 def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -35,16 +33,8 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
                 ]
                 y[n] += taps[r, t] @ window_pixels.reshape(s.groups, s.maps, s.PQ)
 
-    each_image(image, s.N)
+    at_once(image, range(s.N))
     return y.reshape(s.y_shape)
-
-
-def each_image(compute: Callable[[int], None], N: int) -> None:
-    """Call compute(n) for every image n, several at once: NumPy and BLAS let other threads run."""
-    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
-
-    with ThreadPoolExecutor(min(N, os.cpu_count() or 1)) as pool:
-        list(pool.map(compute, range(N)))
 
 
 def conv(

@@ -19,7 +19,7 @@ from rjsmin import jsmin
 from visuals.palette import DARK, LIGHT
 from visuals.site.files import FOLDER, Files, name_of, plain
 from visuals.site.host import SHELL
-from visuals.site.python import copy, wheel
+from visuals.site.python import Pyodide
 from visuals.site.unit import BUILD, HISTORY, Unit, build, extend, is_current, listed
 from visuals.stage.standalone import standalone, takeaway
 
@@ -35,6 +35,7 @@ SCRIPTS = (
     "python",
     "site",
 )  # in the order of imports
+PYTHON = ("python-runtime", "python-worker")  # in a worker
 DECK = SHELL.parents[1] / "docs" / "deck"
 REVEAL = SHELL.parents[1] / "node_modules" / "reveal.js" / "dist"
 MAX_BYTES = 40_000_000
@@ -59,7 +60,7 @@ class Settings:
 def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str, Any]:
     """Writes the site and returns what it holds: bytes, files, addresses, and the addresses that failed."""
     if settings.pyodide:
-        wheel(settings.pyodide)  # names what is missing before anything is recorded
+        Pyodide(settings.pyodide)  # names what is missing before anything is recorded
     settings.out.mkdir(parents=True, exist_ok=True)
     titles = _in_process(listed)
     wanted = [path for path in titles if not settings.pages or path in (*settings.pages, "")]
@@ -166,15 +167,15 @@ def _python(files: Files, settings: Settings) -> dict[str, str] | None:
     """Returns the names under which a browser finds Python; None if the site is built without it."""
     if not settings.pyodide:
         return None
-    worker = jsmin(_text("python-worker.js"))
+    worker = bundle(PYTHON)
     name = f"python-{name_of(worker.encode())}.js"
     (settings.out / name).write_text(worker, "utf-8")
-    return copy(settings.pyodide, settings.out, files) | {"worker": name}
+    return Pyodide(settings.pyodide).copy(settings.out, files) | {"worker": name}
 
 
-def bundle() -> str:
-    """Returns the scripts of the site as one module."""
-    return jsmin("\n".join(_IMPORTS_EXPORTS.sub("", _text(f"{name}.js")) for name in SCRIPTS))
+def bundle(names: Sequence[str] = SCRIPTS) -> str:
+    """Returns scripts of the site as one module."""
+    return jsmin("\n".join(_IMPORTS_EXPORTS.sub("", _text(f"{name}.js")) for name in names))
 
 
 def _text(name: str) -> str:

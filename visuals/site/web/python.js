@@ -17,7 +17,7 @@ export class Python {
 
   start() {
     this.started ||= (async () => {
-      const code = await bytes(this.names.code);
+      const [numpy, code] = await Promise.all([bytes(this.names.numpy), bytes(this.names.code)]);
       this.worker = new Worker(new URL(this.names.worker, this.site.root), { type: "module" });
       this.worker.onmessage = ({ data: { id, text } }) => {
         this.waiting.get(id)?.(text);
@@ -28,7 +28,7 @@ export class Python {
         for (const answer of this.waiting.values()) answer(text);
         this.waiting.clear();
       };
-      await this.ask("start", { runtime: new URL(this.names.runtime, this.site.root).href, numpy: this.names.numpy, code });
+      await this.ask("start", { runtime: new URL(this.names.runtime, this.site.root).href, numpy, code });
     })();
     this.started.catch(() => { this.started = null; });
     return this.started;
@@ -45,11 +45,16 @@ export class Python {
     return found;
   }
 
-  // The page at an address: {doc} or {to}. Its files are known from then on.
+  // The page at an address: {doc, counting} or {to}. Its files are known from then on.
   async record(path, params) {
     await this.start();
     const found = await this.ask("record", { path, params });
     for (const [name, data] of Object.entries(found.files || {})) provide(name, Uint8Array.from(atob(data), (c) => c.charCodeAt(0)));
     return found;
+  }
+
+  // Counts one rung of that page. Returns how many are left.
+  async count() {
+    return (await this.ask("count", {})).counting;
   }
 }
