@@ -7,16 +7,19 @@ import tarfile
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from visuals.site.files import Files
+from visuals.site.files import Files, name_of
 from visuals.site.host import SHELL
 
 ROOT = SHELL.parents[1]
 LAYERS = ("kernels", "visuals", "pages")
 KINDS = {".py", ".cu", ".cuh", ".json", ".jsonl", ".zip", ".npz", ".css", ".js", ".html"}
+LATER = "ptx.zip"  # loaded when the emulator counts a kernel of its topic
 SETTINGS = (".streamlit/config.toml",)  # the charts take their font from it
-RUNTIME = ("pyodide.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+WASM = "pyodide.asm.wasm"
+RUNTIME = ("pyodide.mjs", WASM, "python_stdlib.zip", "pyodide-lock.json")
 LOADERS = ("pyodide.asm.mjs", "pyodide.asm.js")  # the second until Pyodide 0.28
 NUMPY = "numpy-*wasm32.whl"
 NPM_NUMPY = "@emscripten-forge/numpy"
@@ -65,15 +68,25 @@ class Pyodide:
         """Returns NumPy for WebAssembly as a zip file, without its tests and tools."""
         return packed(_wheel(self._numpy) if self._numpy.suffix == ".whl" else _conda(self._numpy))
 
-    def copy(self, out: Path, files: Files) -> dict[str, str]:
-        """Copies the runtime, packs NumPy and the code, and returns the names under which the browser finds them."""
+    def copy(self, out: Path, files: Files) -> dict[str, Any]:
+        """Copies the runtime, packs NumPy and the code, and returns the names under which the browser finds them.
+
+        "later": files by their place beside the code, which Python loads when it opens them.
+        """
         target = out / FOLDER
         target.mkdir(exist_ok=True)
         for file in target.iterdir():
             file.unlink()
-        for name in self.files:
+        for name in set(self.files) - {WASM}:
             shutil.copy(self.runtime / name, target)
-        return {"runtime": f"{FOLDER}/", "numpy": files.put(self.numpy()), "code": files.put(archive())}
+        later = {}
+        for place, path in loaded_later().items():
+            content = path.read_bytes()
+            later[place] = f"{FOLDER}/{name_of(content)}.zip"
+            (out / later[place]).write_bytes(content)
+        wasm = files.put((self.runtime / WASM).read_bytes())
+        packs = {"numpy": files.put(self.numpy()), "wasm": wasm, "code": files.put(archive())}
+        return {"runtime": f"{FOLDER}/", **packs, "later": later}
 
 
 def _is_used(name: str) -> bool:
@@ -98,13 +111,18 @@ def _conda(file: Path) -> dict[str, bytes]:
         }
 
 
+def loaded_later() -> dict[str, Path]:
+    """Returns the files beside the archive, by their place in it."""
+    return {str(path.relative_to(ROOT)): path for path in sorted((ROOT / LAYERS[0]).rglob(LATER))}
+
+
 def archive() -> bytes:
     """Returns the app's code and data as a zip file that is the same for the same files."""
     found = [path for layer in LAYERS for path in (ROOT / layer).rglob("*")]
     sources = {
         str(path.relative_to(ROOT)): path
         for path in found
-        if path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts
+        if path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts and path.name != LATER
     }
     sources |= {name: ROOT / name for name in SETTINGS}
     for package, names in PACKAGES.items():

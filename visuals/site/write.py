@@ -163,7 +163,7 @@ def _shell(files: Files, units: Mapping[str, Unit], settings: Settings) -> dict[
     }  # fmt: skip
 
 
-def _python(files: Files, settings: Settings) -> dict[str, str] | None:
+def _python(files: Files, settings: Settings) -> dict[str, Any] | None:
     """Returns the names under which a browser finds Python; None if the site is built without it."""
     if not settings.pyodide:
         return None

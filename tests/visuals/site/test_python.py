@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from zipfile import ZipFile
@@ -31,6 +32,8 @@ def app(tmp_path_factory):
     packed.write_bytes(python.archive())
     with ZipFile(packed) as archive:
         archive.extractall(folder)
+    for place, file in python.loaded_later().items():
+        shutil.copy(file, folder / place)
     return folder
 
 

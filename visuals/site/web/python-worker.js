@@ -4,9 +4,13 @@ import { loadPython } from "./python-runtime.js";
 
 let recorder = null;
 
-async function start({ runtime, numpy, code }) {
-  const python = await loadPython(runtime, numpy);
+async function start({ runtime, numpy, wasm, code, later }) {
+  const python = await loadPython(runtime, numpy, wasm);
   python.unpackArchive(code, "zip", { extractDir: "/app" });
+  for (const [place, url] of Object.entries(later)) { // loaded when Python opens them
+    const [, folder, name] = place.match("(.*)/(.*)");
+    python.FS.createLazyFile(`/app/${folder}`, name, url, true, false);
+  }
   python.runPython("import os, sys; sys.path.insert(0, '/app'); os.environ['KERNEL_THEATRE_DATA'] = '/tmp'");
   recorder = python.runPython("from visuals.site.browser import Recorder; Recorder()");
   return "{}";
@@ -14,6 +18,8 @@ async function start({ runtime, numpy, code }) {
 
 const TASKS = {
   start,
+  // Loads the code of a lesson: its page is drawn once, and nobody sees it.
+  warm: ({ path }) => (recorder.record(path, "{}"), "{}"),
   record: ({ path, params }) => recorder.record(path, JSON.stringify(params)),
   count: () => recorder.count(),
 };

@@ -140,10 +140,11 @@ class Site {
         if (bar) this.ready.set(bar.ref, await json(bar.ref));
         this.draw(path, params, doc, { ...known, lost: [] });
         this.counting = counting;
-        while (this.counting && turn === this.shown) this.counting = await python.count();
+        while (this.counting && turn === this.shown) this.counting = await python.countNext();
         if (!first || !counting || turn !== this.shown) return;
       }
     } catch (error) {
+      console.warn(error);
       if (turn === this.shown) this.say(`Python in this browser could not compute this page: ${error.message}`);
     }
   }
