@@ -23,7 +23,10 @@ sys.pycache_prefix = "/cache"
 os.environ["KERNEL_THEATRE_DATA"] = "/tmp"
 os.chdir("/repo")
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
+
+EXAMPLES = 5  # of a property, unless its test says how many: an example takes several times as long as elsewhere
 
 
 def lacks(error):
@@ -40,10 +43,9 @@ def lacks(error):
 class Plugin:
     """Skips what cannot run here."""
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector):
-        report = yield
-        return report
+    def pytest_sessionstart(self):  # after tests/conftest.py has chosen its own
+        hypothesis.settings.register_profile("wasm", hypothesis.settings(), max_examples=EXAMPLES, database=None)
+        hypothesis.settings.load_profile("wasm")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item, call):
