@@ -26,7 +26,9 @@ os.chdir("/repo")
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
-EXAMPLES = 5  # of a property, unless its test says how many: an example takes several times as long as elsewhere
+EXAMPLES = (
+    5  # of a property, unless its test says how many: an example takes several times as long as elsewhere
+)
 
 
 def lacks(error):
@@ -41,11 +43,23 @@ def lacks(error):
 
 
 class Plugin:
-    """Skips what cannot run here."""
+    """Skips what cannot run here, and ends what takes too long."""
+
+    def pytest_runtest_protocol(self, item):
+        test_starts()  # noqa: F821  # set by run.mjs
 
     def pytest_sessionstart(self):  # after tests/conftest.py has chosen its own
-        hypothesis.settings.register_profile("wasm", hypothesis.settings(), max_examples=EXAMPLES, database=None)
+        hypothesis.settings.register_profile(
+            "wasm", hypothesis.settings(), max_examples=EXAMPLES, database=None
+        )
         hypothesis.settings.load_profile("wasm")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        try:
+            return (yield)
+        except KeyboardInterrupt:  # by run.mjs
+            raise TimeoutError("the test takes too long") from None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item, call):

@@ -2,11 +2,12 @@
 //
 //   node tests/wasm/run.mjs NUMPY PACKAGES CACHE [ARGUMENTS OF PYTEST]
 //
-// NUMPY is a wheel of NumPy for WebAssembly, PACKAGES a folder with pytest and what the tests import, CACHE a folder for
+// NUMPY is NumPy for WebAssembly as a zip file, PACKAGES a folder with pytest and what the tests import, CACHE a folder for
 // bytecode. The exit code is pytest's.
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
 
 import { loadPython } from "../../visuals/site/web/python-runtime.js";
 
@@ -17,5 +18,20 @@ const python = await loadPython(`${root}node_modules/pyodide/`, new Uint8Array(r
 for (const [place, folder] of Object.entries({ "/repo": root, "/packages": packages, "/cache": cache })) {
   python.mountNodeFS(place, folder);
 }
+
+// Python has one thread here, and no timer: another thread interrupts a test that takes too long.
+const interrupt = new Int32Array(new SharedArrayBuffer(4)), started = new Int32Array(new SharedArrayBuffer(4));
+const clock = new Worker(`
+  const { workerData: { interrupt, started, seconds } } = require("node:worker_threads");
+  let test = 0, since = Date.now();
+  setInterval(() => {
+    if (started[0] !== test) [test, since] = [started[0], Date.now()];
+    else if (test && Date.now() - since > 1000 * seconds) [interrupt[0], since] = [2, Date.now()];
+  }, 200);
+`, { eval: true, workerData: { interrupt, started, seconds: Number(process.env.WASM_TEST_SECONDS || 60) } });
+clock.unref();
+python.setInterruptBuffer(interrupt);
 python.globals.set("arguments", python.toPy(args));
+python.globals.set("test_starts", () => { started[0] += 1; });
 process.exitCode = python.runPython(readFileSync(`${root}tests/wasm/inside.py`, "utf-8"));
+process.exit();

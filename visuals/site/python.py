@@ -111,6 +111,11 @@ def _conda(file: Path) -> dict[str, bytes]:
         }
 
 
+def is_python(file: Path, names: dict[str, Any]) -> bool:
+    """Returns whether a file of the site, by its path in it, is one of those that `copy` made."""
+    return file.parts[0] == FOLDER or file.stem in (names["numpy"], names["wasm"], names["code"])
+
+
 def loaded_later() -> dict[str, Path]:
     """Returns the files beside the archive, by their place in it."""
     return {str(path.relative_to(ROOT)): path for path in sorted((ROOT / LAYERS[0]).rglob(LATER))}

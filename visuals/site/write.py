@@ -19,7 +19,7 @@ from rjsmin import jsmin
 from visuals.palette import DARK, LIGHT
 from visuals.site.files import FOLDER, Files, name_of, plain
 from visuals.site.host import SHELL
-from visuals.site.python import Pyodide
+from visuals.site.python import Pyodide, is_python
 from visuals.site.unit import BUILD, HISTORY, Unit, build, extend, is_current, listed
 from visuals.stage.standalone import standalone, takeaway
 
@@ -75,7 +75,7 @@ def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str
     _missing_page(settings.out, shell)
     _plain_files(settings.out)
     _sweep(settings.out, files, set(units))
-    return _summary(settings.out, units, report)
+    return _summary(settings.out, units, shell["config"]["python"], report)
 
 
 # -- the pages -----------------------------------------------------------------------------------
@@ -288,17 +288,24 @@ def _sweep(out: Path, files: Files, paths: set[str]) -> None:
         if file.stem not in files.used:
             file.unlink()
     page = (out / "index.html").read_text("utf-8")
-    for file in (*out.glob("site-*.js"), *out.glob("site-*.css")):
+    for file in (*out.glob("site-*.js"), *out.glob("site-*.css"), *out.glob("python-*.js")):
         if file.name not in page:
             file.unlink()
 
 
-def _summary(out: Path, units: Mapping[str, Unit], report: Callable[[str], None]) -> dict[str, Any]:
+def _summary(
+    out: Path, units: Mapping[str, Unit], python: Mapping[str, Any] | None, report: Callable[[str], None]
+) -> dict[str, Any]:
+    """Reports and returns what the site holds. Python's files are counted apart from its pages."""
     files = [file for file in out.rglob("*") if file.is_file() and BUILD not in file.parts]
-    total = sum(file.stat().st_size for file in files)
+    of_python = [file for file in files if python and is_python(file.relative_to(out), python)]
+    size_of_python = sum(file.stat().st_size for file in of_python)
+    total = sum(file.stat().st_size for file in files) - size_of_python
     failed = {f"{path}?{key}": why for path, unit in units.items() for key, why in unit.failed.items()}
     addresses = sum(len(unit.docs) for unit in units.values())
     report(f"{len(units)} pages, {addresses} addresses, {len(files)} files, {total / 1e6:.1f} MB")
+    if python:
+        report(f"and Python: {len(of_python)} of the files, {size_of_python / 1e6:.1f} MB")
     for address, why in failed.items():
         report(f"missing: {address}: {why}")
     if total > MAX_BYTES:
