@@ -25,6 +25,7 @@ os.chdir("/repo")
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
+import run  # noqa: E402  # a module of run.mjs
 
 EXAMPLES = (
     5  # of a property, unless its test says how many: an example takes several times as long as elsewhere
@@ -45,8 +46,11 @@ def lacks(error):
 class Plugin:
     """Skips what cannot run here, and ends what takes too long."""
 
+    def pytest_addoption(self, parser):
+        parser.addini("timeout", "of pytest-timeout, which cannot run here")
+
     def pytest_runtest_protocol(self, item):
-        test_starts()  # noqa: F821  # set by run.mjs
+        run.testStarts()
 
     def pytest_sessionstart(self):  # after tests/conftest.py has chosen its own
         hypothesis.settings.register_profile(
@@ -85,9 +89,5 @@ class Modules:
         return Module.from_parent(parent, path=module_path)
 
 
-int(
-    pytest.main(
-        [*arguments, "--capture=sys", "-p", "no:cacheprovider", "-p", "no:faulthandler"],
-        [Plugin(), Modules()],
-    )
-)  # noqa: F821  # set by run.mjs
+options = ["--capture=sys", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+int(pytest.main([*run.args, *options], [Plugin(), Modules()]))

@@ -5,18 +5,23 @@
 // NUMPY is NumPy for WebAssembly as a zip file, PACKAGES a folder with pytest and what the tests import, CACHE a folder for
 // bytecode. The exit code is pytest's.
 
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 
 import { loadPython } from "../../visuals/site/web/python-runtime.js";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
+const OTHERS = new Set([".git", ".venv", "node_modules"]); // folders that tests do not read
 const [numpy, packages, cache, ...args] = process.argv.slice(2);
 
 const python = await loadPython(`${root}node_modules/pyodide/`, new Uint8Array(readFileSync(numpy)));
-for (const [place, folder] of Object.entries({ "/repo": root, "/packages": packages, "/cache": cache })) {
-  python.mountNodeFS(place, folder);
+python.mountNodeFS("/packages", packages);
+python.mountNodeFS("/cache", cache);
+python.FS.mkdir("/repo");
+for (const entry of readdirSync(root, { withFileTypes: true })) {
+  if (entry.isFile()) python.FS.writeFile(`/repo/${entry.name}`, readFileSync(root + entry.name));
+  else if (entry.isDirectory() && !OTHERS.has(entry.name)) python.mountNodeFS(`/repo/${entry.name}`, root + entry.name);
 }
 
 // Python has one thread here, and no timer: another thread interrupts a test that takes too long.
@@ -31,7 +36,6 @@ const clock = new Worker(`
 `, { eval: true, workerData: { interrupt, started, seconds: Number(process.env.WASM_TEST_SECONDS || 60) } });
 clock.unref();
 python.setInterruptBuffer(interrupt);
-python.globals.set("arguments", python.toPy(args));
-python.globals.set("test_starts", () => { started[0] += 1; });
+python.registerJsModule("run", { args, testStarts: () => { started[0] += 1; } });
 process.exitCode = python.runPython(readFileSync(`${root}tests/wasm/inside.py`, "utf-8"));
 process.exit();

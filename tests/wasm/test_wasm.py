@@ -9,7 +9,7 @@ from tests import wasm
 WHY = "" if os.environ.get("CI") else wasm.lacking()
 # Indices and keys of the emulator, formats, costs, scenes: what 32-bit integers and a missing package broke.
 CHOICE = """
-    tests/kernels/model/test_fast_division.py tests/kernels/precision/test_ladder.py tests/kernels/softmax/test_shape.py
+    tests/kernels/model/test_fast_division.py tests/kernels/precision/test_ladder.py tests/kernels/gemm/test_shape.py
     tests/visuals/softmax/test_scene.py
 """.split()
 
