@@ -1,6 +1,7 @@
 # make run: the app in the browser.  make hall N=4: four processes of it behind HAProxy, for many readers (docs/hall.md).
 # make check: style and the fast tests without a browser.  make test: these and the fast tests with one.
 # make site: the static site, into site/. SITE_ARGS are its options, as in docs/site.md.
+# make wasm: unit tests of kernels and visuals in WebAssembly. WASM_ARGS are pytest's arguments; without any a choice is run.
 # make all: every test, as CI runs them.  make gpu: those that need a GPU.  Each makes .venv if it is missing.
 PYTHON ?= python3
 # Without bytecode on disk each process that a test starts compiles the app again, and its start takes twice as long.
@@ -16,7 +17,7 @@ GPU_SIDE_BY_SIDE := -n 8 --dist worksteal
 BLAS_THREADS := $(shell n=$$(nproc 2>/dev/null || echo 8); echo $$((n / 8 > 0 ? n / 8 : 1)))
 NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
-.PHONY: run hall site style check test all gpu javascript texts
+.PHONY: run hall site wasm style check test all gpu javascript texts
 
 run: .venv/.run
 	$(BIN)/streamlit run app.py
@@ -39,13 +40,16 @@ check: style
 test: style javascript
 	$(TESTS) -m "not gpu and not slow" $(PYTEST_ARGS)
 
-all: style javascript
+all: style javascript .venv/wasm/.made
 	$(TESTS) -m "not gpu" $(PYTEST_ARGS)
 	$(if $(GPU),$(MAKE) gpu)
 
 gpu: .venv/.test
 	OPENBLAS_NUM_THREADS=$(BLAS_THREADS) $(BIN)/pytest $(GPU_SIDE_BY_SIDE) -m "gpu and not alone"
 	$(BIN)/pytest -m "gpu and alone"
+
+wasm: .venv/.test .venv/wasm/.made node_modules/.made
+	$(BIN)/python -m tests.wasm $(WASM_ARGS)
 
 # The texts of pages, scenes and player: the template that a translation, locale/<language>.po, starts from.
 texts: .venv/.test
@@ -73,6 +77,12 @@ $(BIN)/python:
 
 .venv/.test: requirements-dev.txt .venv/.run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+# Python 3.12 in WebAssembly: packages without compiled parts.
+.venv/wasm/.made: requirements-wasm.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/wasm \
+	  --python-version 3.12 --implementation py --only-binary :all: -r requirements-wasm.txt
 	touch $@
 
 node_modules/.made: package.json

@@ -1,6 +1,9 @@
 """What is computed, run and measured. Knows no Streamlit and no Plotly."""
 
-import ml_dtypes  # noqa: F401  # gives NumPy its dtype "bfloat16"
+from contextlib import suppress
+
+with suppress(ImportError):  # Python in a browser has none: BF16 and FP8 arrays cannot be made there
+    import ml_dtypes  # noqa: F401  # gives NumPy its dtype "bfloat16"
 
 from kernels import ladders
 from kernels.attention.shape import AttentionShape

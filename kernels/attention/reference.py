@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
 from kernels.attention.cpu import hidden
 from kernels.attention.shape import SelfAttentionShape
+from kernels.model.at_once import MAX_THREADS, at_once
 from kernels.model.references import on_gpu
 
 TOLERANCE = 5e-6  # allowed error of a rung, as a fraction of the scale: a hundred times the errors measured
@@ -53,15 +53,12 @@ def _on_gpu(cupy: Any, s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray
 
 def _on_host(s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray, np.ndarray]:
     """Returns the same, computed by NumPy in several threads."""
-    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
-
     ref, scale = np.empty((2, s.heads, s.N, s.d))
 
     def compute(part: tuple[int, slice]) -> None:
         ref[part], scale[part] = _rows(s, part, q, k, v, mask, np.asarray)
 
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        list(pool.map(compute, _parts(s, len(k[0]), CHUNK)))
+    at_once(compute, _parts(s, len(k[0]), CHUNK), MAX_THREADS)
     return ref.reshape(s.qkv_shape), scale.reshape(s.qkv_shape)
 
 

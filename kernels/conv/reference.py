@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernels.conv.shape import ConvShape
+from kernels.model.at_once import at_once
 from kernels.model.references import on_gpu
 
 
@@ -38,19 +37,11 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: Any = np) -> np.ndarr
                 y[n] += taps[r, t] @ window_pixels.reshape(s.groups, s.maps, s.PQ)
 
     if xp is np:
-        each_image(image, s.N)
+        at_once(image, range(s.N))
     else:
         for n in range(s.N):
             image(n)
     return y.reshape(s.y_shape)
-
-
-def each_image(compute: Callable[[int], None], N: int) -> None:
-    """Call compute(n) for every image n, several at once: NumPy and BLAS let other threads run."""
-    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
-
-    with ThreadPoolExecutor(min(N, os.cpu_count() or 1)) as pool:
-        list(pool.map(compute, range(N)))
 
 
 def conv(

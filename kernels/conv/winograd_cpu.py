@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from kernels.conv import winograd_matrices
-from kernels.conv.reference import each_image
+from kernels.model.at_once import at_once
 
 R = 3  # taps of a filter, each way
 
@@ -135,5 +135,5 @@ def error_scale(s, m: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         z = np.moveaxis(z.reshape(side, side, s.K, down, across), (0, 1), (-2, -1))
         y[n] = output_maps(transform_2d(AT, z), (s.K,), s.P, s.Q)
 
-    each_image(image, s.N)
+    at_once(image, range(s.N))
     return y

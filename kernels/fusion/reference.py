@@ -5,7 +5,6 @@ The scale is propagated from block to block.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from kernels.conv import reference
 from kernels.conv.shape import ConvShape
 from kernels.fusion.shape import ChainShape, Stage
+from kernels.model.at_once import MAX_THREADS, at_once
 from kernels.model.program import Tiles
 
 TOLERANCE = 1e-6  # of the scale: 16 roundings of a float32, more than one block makes per value
@@ -58,8 +58,6 @@ def rounded_scale(s: ChainShape, inputs: Mapping[str, np.ndarray], unit: float) 
 
 
 def _chain(s: ChainShape, inputs: Mapping[str, np.ndarray], rules: Mapping[str, Callable[..., Pair]]) -> Pair:
-    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
-
     y, scale = np.empty((2, *s.y_shape))
     tensors_of = [{tensor: inputs[name] for tensor, name in names.items()} for names in s.tensors]
 
@@ -72,8 +70,7 @@ def _chain(s: ChainShape, inputs: Mapping[str, np.ndarray], rules: Mapping[str, 
             )
         y[n], scale[n] = error_pair[0][0], error_pair[1][0]
 
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        list(pool.map(compute, range(s.N)))
+    at_once(compute, range(s.N), MAX_THREADS)
     return y, scale
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-import ml_dtypes
 import numpy as np
 
 from kernels.model import fp8_sums
-from kernels.precision.formats import BF16, FP16, FP32, Format, rounded
+from kernels.precision.formats import BF16, E4M3, FP16, FP32, Format, rounded
 
 MAX_POWER = 14
 WAYS = ("fp32", "fp16", "bf16", "parts")  # of adding; parts: FP16 sums of PART terms, added in FP32
@@ -61,7 +60,7 @@ PROMOTED = 128
 def fp8_factors(seed: int = 0) -> np.ndarray:
     """Returns 2^MAX_POWER pairs of e4m3 numbers in 0 .. 1, float64 [2, n]."""
     factors = np.random.default_rng(seed).random((2, 2**MAX_POWER))
-    return factors.astype(ml_dtypes.float8_e4m3fn).astype(np.float64)
+    return rounded(factors.astype(np.float32), E4M3)
 
 
 @cache

@@ -79,17 +79,20 @@ def default_tiles_for(rung: Rung, shape: Any) -> Combination:
 
     These are the largest of the rung's sets with at least two blocks each way, else the smallest set.
     """
+    return dict(zip(rung.tiles, _default_sizes(rung.name, shape), strict=True))
+
+
+@lru_cache(maxsize=4096)  # a page needs them for each of its presets several times
+def _default_sizes(name: str, shape: Any) -> tuple[int, ...]:
+    rung = find(name)
     sets = {tuple(tiles.values()): _blocks(rung, shape, tiles) for tiles in rung.tile_sets(shape)}
     default = tuple(rung.default_tiles.values())
-    found = default
-    if sets.get(default) == (1, 1):
-        several_blocks = [tiles for tiles, blocks in sets.items() if min(blocks) > 1]
-        found = (
-            min(several_blocks, key=lambda t: math.prod(sets[t]))
-            if several_blocks
-            else min(sets, key=math.prod)
-        )
-    return dict(zip(rung.tiles, found, strict=True))
+    if sets.get(default) != (1, 1):
+        return default
+    several_blocks = [tiles for tiles, blocks in sets.items() if min(blocks) > 1]
+    if several_blocks:
+        return min(several_blocks, key=lambda t: math.prod(sets[t]))
+    return min(sets, key=math.prod)
 
 
 def _blocks(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[int, ...]:

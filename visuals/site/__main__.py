@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--pyodide",
         type=Path,
         metavar="FOLDER",
-        help="Pyodide's release with NumPy: readers can set any shape",
+        help="Pyodide with NumPy, its release or node_modules: readers can set any shape",
     )
     found = parser.parse_args(arguments)
     pages = tuple(filter(None, found.pages.split(",")))

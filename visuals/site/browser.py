@@ -25,7 +25,7 @@ class Recorder:
 
     def __init__(self) -> None:
         _without_plotly()
-        counting.install()
+        self._counts = counting.install(later=True)
         engines.refusal = lambda *_: ""
         self.host = Host()
         install(self.host)
@@ -33,16 +33,37 @@ class Recorder:
 
     def record(self, path: str, params: str) -> str:
         """Returns JSON: the page at these parameters (a JSON object) with its files in base64; "to" if it leads to another
-        address, "error" if it cannot be drawn."""
+        address, "error" if it cannot be drawn. "counting": how many rungs are not counted yet, see `count`."""
+        for counts in self._counts:
+            counts.left.clear()
         try:
             drawn = self.host.record(path, json.loads(params))
         except Switch as away:
             return json.dumps({"to": [away.path, away.params]})
         except Exception as error:  # the reader sees what is wrong; the site goes on
-            return json.dumps({"error": f"{type(error).__name__}: {error}"})
+            return json.dumps({"error": _words(error)})
         doc = {"params": drawn.params, "c": Packer(self.files).pack(drawn.elements)}
         files = {name: b64encode(data).decode() for name, data in self.files.taken().items()}
-        return json.dumps({"doc": doc, "files": files})
+        return json.dumps({"doc": doc, "files": files, "counting": self._left()})
+
+    def count(self) -> str:
+        """Counts a rung of the page that was recorded last. Returns JSON: "counting" is how many are left.
+
+        The browser calls it again and again, so that a new shape waits for one rung at most.
+        """
+        if counts := next((counts for counts in self._counts if counts.left), None):
+            counts.count_next()
+        return json.dumps({"counting": self._left()})
+
+    def _left(self) -> int:
+        return sum(len(counts.left) for counts in self._counts)
+
+
+def _words(error: Exception) -> str:
+    """Returns an error in words."""
+    if isinstance(error, TypeError) and any(name in str(error) for name in ("bfloat16", "float8")):
+        return "it needs numbers in BF16 or FP8, and the package for them, ml_dtypes, does not exist for browsers."
+    return f"{type(error).__name__}: {error}"
 
 
 # -- figures without Plotly ------------------------------------------------------------------------

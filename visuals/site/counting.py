@@ -19,12 +19,17 @@ from kernels.runner import run
 
 
 class CountsHere:
-    """Counts like kernels.jobs.counts.Counts, made when they are read. `file` keeps them from one build to the next."""
+    """Counts like kernels.jobs.counts.Counts, made when they are read. `file` keeps them from one build to the next.
+
+    With `later` a read returns None and leaves the rung for `count_next`: a reader sees the scene before the counts.
+    """
 
     file: Path | None = None
+    later = False
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
+        self.left: dict[str, tuple[Rung, Any, dict[str, int]]] = {}  # to be counted, by key
         self._new = False
         if self.file and self.file.exists():
             self._known = json.loads(self.file.read_text("utf-8"))
@@ -34,9 +39,17 @@ class CountsHere:
         full = dict(sorted((rung.default_tiles | tiles).items()))
         key = f"{rung.name} {shape} {full} {kernel_digest(rung.build(shape, full))}"
         if key not in self._known:
+            if self.later:
+                self.left[key] = rung, shape, full
+                return None
             self._known[key], self._new = _count(rung, shape, full), True
         total, uncounted = self._known[key]
         return None if total is None else Count(total, tuple(uncounted))
+
+    def count_next(self) -> None:
+        """Counts one of the rungs that are left."""
+        key, (rung, shape, full) = self.left.popitem()
+        self._known[key] = _count(rung, shape, full)
 
     def request(self, rungs: Iterable[Rung], *_: Any) -> Job:
         names = ", ".join(rung.name for rung in rungs)
@@ -64,7 +77,7 @@ def _count(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[dict[str, 
     return counters["total"], counters["uncounted"]
 
 
-def install(file: Path | None = None) -> list[CountsHere]:
+def install(file: Path | None = None, later: bool = False) -> list[CountsHere]:
     """Puts these counts in the place of those from another process. Returns the list that holds the ones in use."""
     used: list[CountsHere] = []
 
@@ -73,7 +86,7 @@ def install(file: Path | None = None) -> list[CountsHere]:
             super().__init__()
             used.append(self)
 
-    Counts.file = file
+    Counts.file, Counts.later = file, later
     jobs.Counts = Counts
     os.environ[VARIABLE] = HERE  # no job service is started
     return used

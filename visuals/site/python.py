@@ -1,54 +1,130 @@
-"""Python for the browser: what the site needs of Pyodide's release, and the app's code as an archive."""
+"""Python for the browser: what the site needs of Pyodide and NumPy, and the app's code as an archive."""
 
 from __future__ import annotations
 
 import shutil
+import tarfile
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from kernels.i18n import tr
-from visuals.site.files import Files
+from visuals.site.files import Files, name_of
 from visuals.site.host import SHELL
 
 ROOT = SHELL.parents[1]
 LAYERS = ("kernels", "visuals", "pages")
 KINDS = {".py", ".cu", ".cuh", ".json", ".jsonl", ".zip", ".npz", ".css", ".js", ".html"}
+LATER = "ptx.zip"  # loaded when the emulator counts a kernel of its topic
 SETTINGS = (".streamlit/config.toml",)  # the charts take their font from it
-RUNTIME = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+WASM = "pyodide.asm.wasm"
+RUNTIME = ("pyodide.mjs", WASM, "python_stdlib.zip", "pyodide-lock.json")
+LOADERS = ("pyodide.asm.mjs", "pyodide.asm.js")  # the second until Pyodide 0.28
 NUMPY = "numpy-*wasm32.whl"
+NPM_NUMPY = "@emscripten-forge/numpy"
+NPM_ARCHIVE = "pkg/numpy-*.tar.gz"  # of that package: a folder of conda
+# Of NumPy: what nothing here imports.
+UNUSED = ("f2py", "tests", "_simd", "distutils", "typing", "_examples")
 FOLDER = "python"  # of the site
+# Pure Python that the code imports: all of rjsmin, and of Pygments what its CUDA lexer loads.
+PACKAGES = {
+    "rjsmin": ("rjsmin.py",),
+    "pygments": tuple(
+        f"pygments/{name}.py"
+        for name in (
+            "__init__", "filter", "filters/__init__", "lexer", "lexers/__init__", "lexers/_mapping",
+            "lexers/_mql_builtins", "lexers/c_cpp", "lexers/c_like", "modeline", "plugin", "regexopt", "token", "util",
+        )
+    ),
+}  # fmt: skip
 
 
 class PyodideError(Exception):
-    """The folder is no release of Pyodide with NumPy."""
+    """The folder has no Pyodide with NumPy."""
 
 
-def wheel(folder: Path) -> Path:
-    """Returns NumPy's wheel in a folder with Pyodide's release. PyodideError names what it lacks."""
-    missing = [name for name in RUNTIME if not (folder / name).exists()]
-    found = sorted(folder.glob(NUMPY))
-    if missing or not found:
-        lacks = ", ".join([*missing, *([] if found else [f"NumPy ({NUMPY})"])])
-        raise PyodideError(
-            tr(
-                "{folder} lacks {files}. Pyodide's release, pyodide-<version>.tar.bz2, has all of them.",
-                folder=folder,
-                files=lacks,
+class Pyodide:
+    """Pyodide with NumPy, in a folder of this computer: its release, or node_modules with both packages of npm."""
+
+    def __init__(self, folder: Path):
+        """PyodideError names what the folder lacks."""
+        npm = (folder / "pyodide").is_dir()
+        self.runtime = folder / "pyodide" if npm else folder
+        loader = next((name for name in LOADERS if (self.runtime / name).exists()), LOADERS[0])
+        self.files = (*RUNTIME, loader)
+        found = sorted((folder / NPM_NUMPY).glob(NPM_ARCHIVE) if npm else folder.glob(NUMPY))
+        missing = [name for name in self.files if not (self.runtime / name).exists()]
+        if not found:
+            missing.append(f"NumPy ({f'the npm package {NPM_NUMPY}' if npm else NUMPY})")
+        if missing:
+            raise PyodideError(
+                tr(
+                    "{folder} lacks {files}. Pyodide's release, pyodide-<version>.tar.bz2, has all of them; npm has the "
+                    "packages pyodide and {numpy}.",
+                    folder=folder,
+                    files=", ".join(missing),
+                    numpy=NPM_NUMPY,
+                )
             )
-        )
-    return found[-1]
+        self._numpy = found[-1]
+
+    def numpy(self) -> bytes:
+        """Returns NumPy for WebAssembly as a zip file, without its tests and tools."""
+        return packed(_wheel(self._numpy) if self._numpy.suffix == ".whl" else _conda(self._numpy))
+
+    def copy(self, out: Path, files: Files) -> dict[str, Any]:
+        """Copies the runtime, packs NumPy and the code, and returns the names under which the browser finds them.
+
+        "later": files by their place beside the code, which Python loads when it opens them.
+        """
+        target = out / FOLDER
+        target.mkdir(exist_ok=True)
+        for file in target.iterdir():
+            file.unlink()
+        for name in set(self.files) - {WASM}:
+            shutil.copy(self.runtime / name, target)
+        later = {}
+        for place, path in loaded_later().items():
+            content = path.read_bytes()
+            later[place] = f"{FOLDER}/{name_of(content)}.zip"
+            (out / later[place]).write_bytes(content)
+        wasm = files.put((self.runtime / WASM).read_bytes())
+        packs = {"numpy": files.put(self.numpy()), "wasm": wasm, "code": files.put(archive())}
+        return {"runtime": f"{FOLDER}/", **packs, "later": later}
 
 
-def copy(folder: Path, out: Path, files: Files) -> dict[str, str]:
-    """Copies the runtime, packs the code, and returns the names under which the browser finds both."""
-    numpy = wheel(folder)
-    target = out / FOLDER
-    target.mkdir(exist_ok=True)
-    for name in (*RUNTIME, numpy.name):
-        shutil.copy(folder / name, target)
-    return {"runtime": f"{FOLDER}/", "numpy": numpy.name, "code": files.put(archive())}
+def _is_used(name: str) -> bool:
+    parts = name.replace(".", "/").split("/")
+    return not name.endswith((".pyi", ".md", ".txt", ".a")) and not set(parts) & set(UNUSED)
+
+
+def _wheel(file: Path) -> dict[str, bytes]:
+    """Returns the files of a wheel by name, those that are used."""
+    with ZipFile(file) as wheel:
+        return {name: wheel.read(name) for name in wheel.namelist() if name[-1] != "/" and _is_used(name)}
+
+
+def _conda(file: Path) -> dict[str, bytes]:
+    """Returns the files of NumPy in an archive of conda by name, those that are used."""
+    with tarfile.open(file) as archive:
+        members = {m.name.partition("site-packages/")[2]: m for m in archive if m.isfile()}
+        return {
+            name: archive.extractfile(m).read()
+            for name, m in members.items()
+            if name.startswith("numpy/") and _is_used(name)
+        }
+
+
+def is_python(file: Path, names: dict[str, Any]) -> bool:
+    """Returns whether a file of the site, by its path in it, is one of those that `copy` made."""
+    return file.parts[0] == FOLDER or file.stem in (names["numpy"], names["wasm"], names["code"])
+
+
+def loaded_later() -> dict[str, Path]:
+    """Returns the files beside the archive, by their place in it."""
+    return {str(path.relative_to(ROOT)): path for path in sorted((ROOT / LAYERS[0]).rglob(LATER))}
 
 
 def archive() -> bytes:
@@ -57,12 +133,20 @@ def archive() -> bytes:
     sources = {
         str(path.relative_to(ROOT)): path
         for path in found
-        if path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts
+        if path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts and path.name != LATER
     }
     sources |= {name: ROOT / name for name in SETTINGS}
-    sources["rjsmin.py"] = Path(find_spec("rjsmin").origin)  # visuals.stage imports it
+    for package, names in PACKAGES.items():
+        spec = find_spec(package)
+        folder = Path(spec.origin).parents[1 if spec.submodule_search_locations else 0]
+        sources |= {name: folder / name for name in names}
+    return packed({name: path.read_bytes() for name, path in sources.items()})
+
+
+def packed(content: dict[str, bytes]) -> bytes:
+    """Returns files by name as a zip file that is the same for the same files."""
     out = BytesIO()
     with ZipFile(out, "w", ZIP_DEFLATED, compresslevel=9) as archive:
-        for name in sorted(sources):
-            archive.writestr(ZipInfo(name), sources[name].read_bytes(), ZIP_DEFLATED)
+        for name in sorted(content):
+            archive.writestr(ZipInfo(name), content[name], ZIP_DEFLATED)
     return out.getvalue()

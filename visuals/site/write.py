@@ -20,7 +20,7 @@ from kernels.i18n import tr
 from visuals.palette import DARK, LIGHT
 from visuals.site.files import FOLDER, Files, name_of, plain
 from visuals.site.host import SHELL
-from visuals.site.python import copy, wheel
+from visuals.site.python import Pyodide, is_python
 from visuals.site.unit import BUILD, HISTORY, Unit, build, extend, is_current, listed
 from visuals.stage.standalone import standalone, takeaway
 
@@ -36,6 +36,7 @@ SCRIPTS = (
     "python",
     "site",
 )  # in the order of imports
+PYTHON = ("python-runtime", "python-worker")  # in a worker
 DECK = SHELL.parents[1] / "docs" / "deck"
 REVEAL = SHELL.parents[1] / "node_modules" / "reveal.js" / "dist"
 MAX_BYTES = 40_000_000
@@ -60,7 +61,7 @@ class Settings:
 def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str, Any]:
     """Writes the site and returns what it holds: bytes, files, addresses, and the addresses that failed."""
     if settings.pyodide:
-        wheel(settings.pyodide)  # names what is missing before anything is recorded
+        Pyodide(settings.pyodide)  # names what is missing before anything is recorded
     settings.out.mkdir(parents=True, exist_ok=True)
     titles = _in_process(listed)
     wanted = [path for path in titles if not settings.pages or path in (*settings.pages, "")]
@@ -75,7 +76,7 @@ def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str
     _missing_page(settings.out, shell)
     _plain_files(settings.out)
     _sweep(settings.out, files, set(units))
-    return _summary(settings.out, units, report)
+    return _summary(settings.out, units, shell["config"]["python"], report)
 
 
 # -- the pages -----------------------------------------------------------------------------------
@@ -163,19 +164,19 @@ def _shell(files: Files, units: Mapping[str, Unit], settings: Settings) -> dict[
     }  # fmt: skip
 
 
-def _python(files: Files, settings: Settings) -> dict[str, str] | None:
+def _python(files: Files, settings: Settings) -> dict[str, Any] | None:
     """Returns the names under which a browser finds Python; None if the site is built without it."""
     if not settings.pyodide:
         return None
-    worker = jsmin(_text("python-worker.js"))
+    worker = bundle(PYTHON)
     name = f"python-{name_of(worker.encode())}.js"
     (settings.out / name).write_text(worker, "utf-8")
-    return copy(settings.pyodide, settings.out, files) | {"worker": name}
+    return Pyodide(settings.pyodide).copy(settings.out, files) | {"worker": name}
 
 
-def bundle() -> str:
-    """Returns the scripts of the site as one module."""
-    return jsmin("\n".join(_IMPORTS_EXPORTS.sub("", _text(f"{name}.js")) for name in SCRIPTS))
+def bundle(names: Sequence[str] = SCRIPTS) -> str:
+    """Returns scripts of the site as one module."""
+    return jsmin("\n".join(_IMPORTS_EXPORTS.sub("", _text(f"{name}.js")) for name in names))
 
 
 def _text(name: str) -> str:
@@ -291,17 +292,24 @@ def _sweep(out: Path, files: Files, paths: set[str]) -> None:
         if file.stem not in files.used:
             file.unlink()
     page = (out / "index.html").read_text("utf-8")
-    for file in (*out.glob("site-*.js"), *out.glob("site-*.css")):
+    for file in (*out.glob("site-*.js"), *out.glob("site-*.css"), *out.glob("python-*.js")):
         if file.name not in page:
             file.unlink()
 
 
-def _summary(out: Path, units: Mapping[str, Unit], report: Callable[[str], None]) -> dict[str, Any]:
+def _summary(
+    out: Path, units: Mapping[str, Unit], python: Mapping[str, Any] | None, report: Callable[[str], None]
+) -> dict[str, Any]:
+    """Reports and returns what the site holds. Python's files are counted apart from its pages."""
     files = [file for file in out.rglob("*") if file.is_file() and BUILD not in file.parts]
-    total = sum(file.stat().st_size for file in files)
+    of_python = [file for file in files if python and is_python(file.relative_to(out), python)]
+    size_of_python = sum(file.stat().st_size for file in of_python)
+    total = sum(file.stat().st_size for file in files) - size_of_python
     failed = {f"{path}?{key}": why for path, unit in units.items() for key, why in unit.failed.items()}
     addresses = sum(len(unit.docs) for unit in units.values())
     report(f"{len(units)} pages, {addresses} addresses, {len(files)} files, {total / 1e6:.1f} MB")
+    if python:
+        report(f"and Python: {len(of_python)} of the files, {size_of_python / 1e6:.1f} MB")
     for address, why in failed.items():
         report(tr("missing: {address}: {why}", address=address, why=why))
     if total > MAX_BYTES:

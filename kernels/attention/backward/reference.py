@@ -4,13 +4,13 @@ saves for it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.reference import CHUNK, FLUSHED, ROUNDED, STEP, TOLERANCE
+from kernels.model.at_once import MAX_THREADS, at_once
 from kernels.model.verify import Reference
 
 __all__ = ["TOLERANCE", "backward", "saved"]
@@ -35,7 +35,7 @@ def saved(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.nd
             o[head, rows] = p @ values / total
             l[head, rows] = m + np.log(total)
 
-    _for_each_head(s, compute)
+    at_once(compute, range(s.heads), MAX_THREADS)
     return {"O": O, "L": L}
 
 
@@ -70,7 +70,7 @@ def backward(
                 {name: result[:, head] for name, result in results.items()},
             )  # fmt: skip
 
-    _for_each_head(s, compute)
+    at_once(compute, range(s.heads), MAX_THREADS)
     rounded, step = ROUNDED[s.dtype], STEP[s.dtype]
     return {
         name: (ref.reshape(s.qkv_shape), (scale + rounded * np.abs(ref) + step).reshape(s.qkv_shape))
@@ -126,10 +126,3 @@ def _visible(s: BackwardShape, rows: slice, keys: slice) -> np.ndarray | float:
 def _row_blocks(s: BackwardShape) -> list[slice]:
     rows = max(1, CHUNK // s.N)
     return [slice(first, first + rows) for first in range(0, s.N, rows)]
-
-
-def _for_each_head(s: BackwardShape, compute: Callable[[int], None]) -> None:
-    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
-
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        list(pool.map(compute, range(s.heads)))

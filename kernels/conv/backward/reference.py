@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
 
-from kernels.conv.reference import each_image
 from kernels.conv.shape import ConvShape
+from kernels.model.at_once import at_once
 
 
 def dinput(s: ConvShape, dy: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -51,7 +51,7 @@ def _dinput(s: ConvShape, dy: np.ndarray, w: np.ndarray) -> np.ndarray:
             terms = taps[r, t] @ gradient
             dx[n, :, :, rows, columns] += terms.reshape(s.groups, s.maps, s.P, s.Q)
 
-    each_image(image, s.N)
+    at_once(image, range(s.N))
     inside = dx[..., s.pad_h : s.pad_h + s.H, s.pad_w : s.pad_w + s.W]
     return inside.reshape(s.x_shape)
 
@@ -66,13 +66,5 @@ def _dweight(s: ConvShape, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
             pixels = padded[n, :, rows, columns].reshape(s.groups, s.maps, s.PQ)
             dw[..., r, t] += gradient[n] @ pixels.swapaxes(1, 2)
 
-    _at_once(tap, _windows(s))
+    at_once(lambda window: tap(*window), _windows(s))
     return dw.reshape(s.w_shape)
-
-
-def _at_once(compute: Callable[..., None], calls: Iterator[tuple]) -> None:
-    """Call compute(*call) for every call, several at once: NumPy and BLAS let other threads run."""
-    from concurrent.futures import ThreadPoolExecutor  # loads logging: `import kernels` does without
-
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda call: compute(*call), calls))

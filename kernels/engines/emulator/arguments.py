@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 
 from kernels.model import numerals
 from kernels.model.program import RuleError
 
-DTYPES = {
-    name: np.dtype(dtype)
-    for name, dtype in {
-        "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
-        "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16,
-        "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
-    }.items()
+NAMES = {
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16",
+    "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
 }  # fmt: skip
+DTYPES: dict[str, np.dtype] = {}
+for _name, _dtype in NAMES.items():
+    with suppress(TypeError):  # NumPy has no bfloat16 without ml_dtypes
+        DTYPES[_name] = np.dtype(_dtype)
 FILLS = ("random", "zeros", "ones", "arange", "empty")
 FORMS = """ARG is one of
   TYPE:VALUE          a number: i32:64, f32:0.5
@@ -168,7 +169,7 @@ def _of_file(path: Path) -> Argument:
     """Returns an array with the values of a file, or a number if the file's array has no shape."""
     array = _mapped(path)
     # NumPy writes bfloat16 as two bytes without a type.
-    dtype = DTYPES["bf16"] if array.dtype == "V2" else array.dtype.newbyteorder("=")
+    dtype = DTYPES.get("bf16") if array.dtype == "V2" else array.dtype.newbyteorder("=")
     if dtype not in (*DTYPES.values(), np.bool_, np.complex64, np.complex128):
         raise RuleError(f"{path} holds {array.dtype}; an argument is {', '.join(DTYPES)}, bool or complex")
     if not array.size:

@@ -197,5 +197,9 @@ def _group_wavefronts(words: np.ndarray, mask: np.ndarray | None, wide: int) -> 
     new = np.ones(words.shape, bool)
     new[:, 1:] = words[:, 1:] != words[:, :-1]
     cell = (np.arange(len(words))[:, None] * BANKS + words % BANKS)[new]
-    fullest = np.bincount(cell, minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1)
+    fullest = (
+        np.bincount(cell.astype(np.intp, copy=False), minlength=len(words) * BANKS)
+        .reshape(-1, BANKS)
+        .max(axis=1)
+    )
     return int(fullest.sum()), len(words)

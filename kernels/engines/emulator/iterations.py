@@ -18,6 +18,8 @@ from kernels.engines.emulator.state import Machine
 
 FIRST_CHECK = 8  # iterations before the state of a loop is checked
 PERIOD = 8  # iterations after which a repeated state is looked for again
+# Of this thread. Python in a browser has one thread, and no clock for it.
+processor_seconds = getattr(time, "thread_time", time.process_time)
 SECONDS = 18.0  # of processor time: a longer launch is stopped at the next iteration of a loop
 
 
@@ -45,7 +47,7 @@ class Loops:
 
     def __init__(self, m: Machine, seconds: float, instructions: Callable[[], int]):
         self.m, self.seconds, self.instructions = m, seconds, instructions
-        self._deadline = time.thread_time() + seconds
+        self._deadline = processor_seconds() + seconds
         self._iterations: dict[tuple[int, int], Iterations] = {}
 
     def branch_back(self, pc: int, target: int, threads: np.ndarray) -> Iterations | None:
@@ -101,7 +103,7 @@ class Loops:
 
     def check_time(self, pc: int, threads: np.ndarray, where: str = "at this call: the recursion") -> None:
         """Raise EmulatorError if the launch has used its processor time."""
-        if time.thread_time() <= self._deadline:
+        if processor_seconds() <= self._deadline:
             return
         message = (
             f"stopped after {self.seconds:g} seconds and {self.instructions():,} warp instructions, {where} may be "

@@ -25,6 +25,11 @@ OUTSIDE, ALLOCATED, WRITTEN = 0, 1, 2
 VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
+def indices(offsets: np.ndarray) -> np.ndarray:
+    """Returns checked offsets (uint64) as NumPy's type for indices, which has 32 bits in WebAssembly."""
+    return offsets.view(np.int64) if np.intp is np.int64 else offsets.astype(np.intp)
+
+
 def space_at(address: int) -> str:
     """Returns the name of the state space that a generic address points into."""
     return next((name for name, start in WINDOWS.items() if start <= address < start + WINDOW), "global")
@@ -81,9 +86,9 @@ class Space:
             )
         required = ALLOCATED if write else WRITTEN
         # Elements are aligned and buffers start aligned, so the first and last byte decide for all.
-        state = self.state.take(offsets)
+        state = self.state.take(indices(offsets))
         if width > 4:
-            state = np.minimum(state, self.state.take(offsets + np.uint64(width - 1)))
+            state = np.minimum(state, self.state.take(indices(offsets + np.uint64(width - 1))))
         if state.min() < required:
             self._fault(state < required, offsets, width, write)
 
@@ -99,7 +104,7 @@ class Space:
 
     def load(self, offsets: np.ndarray, width: int) -> np.ndarray:
         """Returns uint8/16/32/64 values at checked offsets."""
-        return self._as[width].take(offsets >> np.uint64(width.bit_length() - 1))
+        return self._as[width].take(indices(offsets >> np.uint64(width.bit_length() - 1)))
 
     def store(self, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
         """Write at checked offsets. If two offsets are equal, the last value stays."""

@@ -32,7 +32,7 @@ class Threads:
         self.exists = self.thread_of < per_block
         self.cluster_size = int(np.prod(cluster))
         self.blocks_of_cluster = self._blocks_of_clusters()  # [clusters, rank in the cluster]
-        self.cluster_of_block = np.empty(blocks, np.int64)
+        self.cluster_of_block = np.empty(blocks, np.intp)
         self.cluster_of_block[self.blocks_of_cluster] = np.arange(len(self.blocks_of_cluster))[:, None]
 
     def _blocks_of_clusters(self) -> np.ndarray:

@@ -1,20 +1,32 @@
 // Python in a worker of the browser: the app's pages, for addresses that the site does not hold.
 
+import { loadPython } from "./python-runtime.js";
+
 let recorder = null;
 
-async function start({ runtime, numpy, code }) {
-  const { loadPyodide } = await import(`${runtime}pyodide.mjs`);
-  const python = await loadPyodide({ indexURL: runtime });
-  await python.loadPackage(runtime + numpy);
+async function start({ runtime, numpy, wasm, code, later }) {
+  const python = await loadPython(runtime, numpy, wasm);
   python.unpackArchive(code, "zip", { extractDir: "/app" });
+  for (const [place, url] of Object.entries(later)) { // loaded when Python opens them
+    const [, folder, name] = place.match("(.*)/(.*)");
+    python.FS.createLazyFile(`/app/${folder}`, name, url, true, false);
+  }
   python.runPython("import os, sys; sys.path.insert(0, '/app'); os.environ['KERNEL_THEATRE_DATA'] = '/tmp'");
   recorder = python.runPython("from visuals.site.browser import Recorder; Recorder()");
+  return "{}";
 }
+
+const TASKS = {
+  start,
+  // Loads the code of a lesson: its page is drawn once, and nobody sees it.
+  warm: ({ path }) => (recorder.record(path, "{}"), "{}"),
+  record: ({ path, params }) => recorder.record(path, JSON.stringify(params)),
+  count: () => recorder.count(),
+};
 
 onmessage = async ({ data: { id, task, ...rest } }) => {
   try {
-    if (task === "start") await start(rest);
-    postMessage({ id, text: task === "record" ? recorder.record(rest.path, JSON.stringify(rest.params)) : "{}" });
+    postMessage({ id, text: await TASKS[task](rest) });
   } catch (error) {
     postMessage({ id, text: JSON.stringify({ error: error.message }) });
   }

@@ -8,7 +8,7 @@ const isCheap = () => !navigator.connection?.saveData;
 export class Python {
   constructor(site) {
     Object.assign(this, { site, names: site.python, worker: null, started: null, waiting: new Map(), count: 0 });
-    if (this.names && isCheap()) (globalThis.requestIdleCallback ?? setTimeout)(() => this.start().catch(() => {}));
+    if (this.names && isCheap()) (globalThis.requestIdleCallback ?? setTimeout)(() => this.warm(site.path).catch(() => {}));
   }
 
   get canRun() {
@@ -17,8 +17,10 @@ export class Python {
 
   start() {
     this.started ||= (async () => {
-      const code = await bytes(this.names.code);
-      this.worker = new Worker(new URL(this.names.worker, this.site.root), { type: "module" });
+      const [numpy, wasm, code] = await Promise.all(["numpy", "wasm", "code"].map((name) => bytes(this.names[name])));
+      const url = (name) => new URL(name, this.site.root).href;
+      const later = Object.fromEntries(Object.entries(this.names.later).map(([place, name]) => [place, url(name)]));
+      this.worker = new Worker(url(this.names.worker), { type: "module" });
       this.worker.onmessage = ({ data: { id, text } }) => {
         this.waiting.get(id)?.(text);
         this.waiting.delete(id);
@@ -28,7 +30,7 @@ export class Python {
         for (const answer of this.waiting.values()) answer(text);
         this.waiting.clear();
       };
-      await this.ask("start", { runtime: new URL(this.names.runtime, this.site.root).href, numpy: this.names.numpy, code });
+      await this.ask("start", { runtime: url(this.names.runtime), numpy, wasm, code, later });
     })();
     this.started.catch(() => { this.started = null; });
     return this.started;
@@ -45,11 +47,22 @@ export class Python {
     return found;
   }
 
-  // The page at an address: {doc} or {to}. Its files are known from then on.
+  // The page at an address: {doc, counting} or {to}. Its files are known from then on.
   async record(path, params) {
     await this.start();
     const found = await this.ask("record", { path, params });
     for (const [name, data] of Object.entries(found.files || {})) provide(name, Uint8Array.from(atob(data), (c) => c.charCodeAt(0)));
     return found;
+  }
+
+  // Loads the code of a lesson in the background.
+  async warm(path) {
+    await this.start();
+    if (!this.waiting.size) await this.ask("warm", { path });
+  }
+
+  // Counts one rung of the page that was recorded last. Returns how many are left.
+  async countNext() {
+    return (await this.ask("count", {})).counting;
   }
 }

@@ -130,14 +130,21 @@ class Site {
     if (!(python instanceof Python) || !python.canRun) return;
     this.say("Python in this browser computes this page …");
     try {
-      const { doc, to } = await python.record(path, pageParams(params));
-      if (turn !== this.shown) return;
-      if (to) return void this.go(...to);
-      await Promise.all([...elements(doc.c)].filter((one) => one.scene).map((one) => bytes(one.scene)));
-      const bar = [...elements(doc.c)].find((one) => one.k === "nav" && one.ref);
-      if (bar) this.ready.set(bar.ref, await json(bar.ref));
-      this.draw(path, params, doc, { ...known, lost: [] });
+      // The scene first. The emulator's counts take longer: the page is drawn again with them.
+      for (let first = true; ; first = false) {
+        const { doc, to, counting } = await python.record(path, pageParams(params));
+        if (turn !== this.shown) return;
+        if (to) return void this.go(...to);
+        await Promise.all([...elements(doc.c)].filter((one) => one.scene).map((one) => bytes(one.scene)));
+        const bar = [...elements(doc.c)].find((one) => one.k === "nav" && one.ref);
+        if (bar) this.ready.set(bar.ref, await json(bar.ref));
+        this.draw(path, params, doc, { ...known, lost: [] });
+        this.counting = counting;
+        while (this.counting && turn === this.shown) this.counting = await python.countNext();
+        if (!first || !counting || turn !== this.shown) return;
+      }
     } catch (error) {
+      console.warn(error);
       if (turn === this.shown) this.say(`Python in this browser could not compute this page: ${error.message}`);
     }
   }

@@ -24,7 +24,7 @@ def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
     waiting = np.ones(m.slots, bool) if m.active_mask is None else m.active_mask.copy()
     words = (offsets // np.uint64(width)).astype(np.int64)
     lines = (words * width).astype(np.uint64).reshape(-1, 32)
-    lane = np.arange(m.slots)
+    lane = np.arange(m.slots, dtype=np.int64)  # keys of more than 32 bits are made of it
     warp, group = lane // 32, lane // (128 // width)
     bank = words if bits16 else words % (128 // width)
     while waiting.any():
@@ -42,6 +42,6 @@ def rank_among_equal(keys: np.ndarray) -> np.ndarray:
     by_key, at = keys[order], np.arange(len(keys))
     new = np.ones(len(keys), bool)
     new[1:] = by_key[1:] != by_key[:-1]
-    out = np.empty(len(keys), np.int64)
+    out = np.empty(len(keys), np.intp)
     out[order] = at - np.maximum.accumulate(np.where(new, at, 0))
     return out

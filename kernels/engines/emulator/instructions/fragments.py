@@ -83,8 +83,8 @@ def unpack(bits: np.ndarray, type_: str) -> np.ndarray:
     bits = np.ascontiguousarray(bits)
     if type_ == "bf16":
         return from_bf16(bits.view(np.uint16)).astype(np.float64)
-    if type_ in fp8.DTYPES:
-        return bits.view(fp8.DTYPES[type_]).astype(np.float64)
+    if type_ in fp8.FINITE:
+        return fp8.decoded(bits.view(np.uint8), type_).astype(np.float64)
     if type_ in ("s4", "u4"):
         nibbles = np.stack(fields(bits, 4, type_ == "s4"), axis=-1)
         return nibbles.reshape(*bits.shape[:-1], -1).astype(np.float64)

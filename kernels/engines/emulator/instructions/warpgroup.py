@@ -77,8 +77,8 @@ def _values(bits: np.ndarray, type_: str) -> np.ndarray:
     """Returns float64 values of elements, which are unsigned integers of their width."""
     if type_ == "bf16":
         return from_bf16(bits).astype(np.float64)
-    if type_ in fp8.DTYPES:
-        return bits.view(fp8.DTYPES[type_]).astype(np.float64)
+    if type_ in fp8.FINITE:
+        return fp8.decoded(bits, type_).astype(np.float64)
     if type_ == "tf32":
         return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
     return bits.view({"f16": np.float16, "s8": np.int8, "u8": np.uint8}[type_]).astype(np.float64)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.instructions import fp8
 from tests.helpers.emulated import emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import rng
 
@@ -96,7 +96,7 @@ def _operands(shape: str, kind: str, to: str, warps: int):
     # Quarters: products and sums are exact in every type, except the final rounding to f16.
     a, b, c = (rng.integers(-12, 13, (warps, *s)) / 4 for s in sizes)
     wide = {"f16": f16, "f32": f32, "f64": f64}
-    dtype = {"f16": f16, "tf32": f32, "f64": f64, "e4m3": fp8.DTYPES["e4m3"]}.get(kind)
+    dtype = {"f16": f16, "tf32": f32, "f64": f64, "e4m3": ml_dtypes.float8_e4m3fn}.get(kind)
     a, b = (_to_bf16(v) if kind == "bf16" else v.astype(dtype) for v in (a, b))
     return a, b, c.astype(wide[to])
 
@@ -109,7 +109,7 @@ def _values(bits: np.ndarray, kind: str) -> np.ndarray:
 @pytest.mark.parametrize("shape, kind, to", CASES)
 def test_mma(shape, kind, to):
     a, b, c = _operands(shape, kind, to, 3)
-    raw_dtypes = {f16: u16, fp8.DTYPES["e4m3"].type: np.uint8}
+    raw_dtypes = {f16: u16, ml_dtypes.float8_e4m3fn: np.uint8}
     raw = [v.view(raw_dtypes.get(v.dtype.type, v.dtype)) for v in (a, b)]
     c_raw = c.view(u16) if to == "f16" else c
     source = _mma_kernel(shape, kind, to)

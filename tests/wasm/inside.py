@@ -1,0 +1,93 @@
+"""Runs pytest inside Pyodide, for run.mjs. Tests that need what WebAssembly lacks are skipped.
+
+It lacks processes, threads and sockets, and compiled packages other than NumPy. Packages of the app's server are left out.
+"""
+
+import os
+import sys
+
+ABSENT = set(
+    "ml_dtypes numba llvmlite PIL cupy cuda nvidia psutil threadpoolctl streamlit plotly starlette anyio uvicorn sqlalchemy "
+    "alembic babel playwright textstat _multiprocessing fcntl sqlite3 termios resource".split()
+)
+# The words of the errors that Python raises there for a process, a thread or a socket.
+REFUSALS = (
+    "can't start new thread",
+    "does not support processes",
+    "Function not implemented",
+    "Host is unreachable",
+)
+
+sys.path[:0] = ["/repo", "/packages"]
+sys.pycache_prefix = "/cache"
+os.environ["KERNEL_THEATRE_DATA"] = "/tmp"
+os.chdir("/repo")
+
+import hypothesis  # noqa: E402
+import pytest  # noqa: E402
+import run  # noqa: E402  # a module of run.mjs
+
+EXAMPLES = (
+    5  # of a property, unless its test says how many: an example takes several times as long as elsewhere
+)
+
+
+def lacks(error):
+    """Returns in words what WebAssembly lacks for a test that raised this error; "" if the error is the test's own."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ABSENT:
+        return f"no {error.name.partition('.')[0]}"
+    if isinstance(error, OSError | RuntimeError | AttributeError) and any(
+        text in str(error) for text in REFUSALS
+    ):
+        return "no processes, threads or sockets"
+    return lacks(error.__cause__) if error.__cause__ else ""
+
+
+class Plugin:
+    """Skips what cannot run here, and ends what takes too long."""
+
+    def pytest_addoption(self, parser):
+        parser.addini("timeout", "of pytest-timeout, which cannot run here")
+
+    def pytest_runtest_protocol(self, item):
+        run.testStarts()
+
+    def pytest_sessionstart(self):  # after tests/conftest.py has chosen its own
+        hypothesis.settings.register_profile(
+            "wasm", hypothesis.settings(), max_examples=EXAMPLES, database=None
+        )
+        hypothesis.settings.load_profile("wasm")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        try:
+            return (yield)
+        except KeyboardInterrupt:  # by run.mjs
+            raise TimeoutError("the test takes too long") from None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item, call):
+        report = yield
+        if report.failed and (why := lacks(call.excinfo.value)):
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), 0, f"Skipped: {why} in WebAssembly")
+        return report
+
+
+class Module(pytest.Module):
+    def _getobj(self):
+        try:
+            return super()._getobj()
+        except self.CollectError as error:
+            if why := lacks(error.__cause__ or error.__context__ or error):
+                pytest.skip(f"{why} in WebAssembly", allow_module_level=True)
+            raise
+
+
+class Modules:
+    def pytest_pycollect_makemodule(self, module_path, parent):
+        return Module.from_parent(parent, path=module_path)
+
+
+options = ["--capture=sys", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+int(pytest.main([*run.args, *options], [Plugin(), Modules()]))

@@ -1,0 +1,23 @@
+"""A choice of the unit tests of kernels and visuals, run in WebAssembly. `make wasm` runs all of them."""
+
+import os
+
+import pytest
+
+from tests import wasm
+
+WHY = "" if os.environ.get("CI") else wasm.lacking()
+# Indices and keys of the emulator, formats, costs, scenes: what 32-bit integers and a missing package broke.
+CHOICE = """
+    tests/kernels/model/test_fast_division.py tests/kernels/precision/test_ladder.py tests/kernels/gemm/test_shape.py
+    tests/visuals/softmax/test_scene.py
+""".split()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(bool(WHY), reason=WHY)
+def test_a_choice_of_unit_tests_passes_in_webassembly(tmp_path):
+    done = wasm.run(tmp_path, "-q", "--assert=plain", *CHOICE, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
