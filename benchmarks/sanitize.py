@@ -28,7 +28,7 @@ from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
 from kernels.attention import hopper as attention_hopper
 from kernels.attention import ladder as attention_ladder
-from kernels.attention import variants
+from kernels.attention import decode, variants
 from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.lse import ladder as attention_lse_ladder
@@ -255,7 +255,7 @@ def _attention():
             continue
         fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
         yield rung, ATTENTION, CAUSAL if fused else ()
-        yield rung, VARIANTS if rung in variants.RUNGS else (), FEW_ROWS
+        yield rung, VARIANTS if rung in (*variants.RUNGS, *decode.RUNGS) else (), FEW_ROWS
         yield from ((rung, [s.with_(dtype=dtype) for s in HALVES], ()) for dtype in ("fp16", "bf16"))
 
 

@@ -139,3 +139,17 @@ def decode_merge(part_m: np.ndarray, part_l: np.ndarray, part_o: np.ndarray, O: 
     rescale = np.exp2(part_m - np.where(m == -np.inf, np.float32(0), m))
     l, o = (rescale * part_l).sum(axis=3), (rescale[..., None] * part_o).sum(axis=3)
     O[...] = divided(o, l[..., None])
+
+
+def decode_ring(Q: np.ndarray, K: np.ndarray, V: np.ndarray, *others) -> None:
+    """Compute O like 35_decode_ring.cu: the parts as decode_parts, then their merge. The last argument is the keys of a
+    part. Results of one part are not stored."""
+    mask, (part_ml, part_o, _, O, *extents, part) = _arguments(others)
+    whole = part_ml.size == 2  # one part
+    shape = (*O.shape[:3], 1 if whole else part_ml.shape[3])
+    m, l, o = np.empty(shape, "f4"), np.empty(shape, "f4"), np.empty((*shape, O.shape[3]), "f4")
+    masks = () if mask is None else (mask,)
+    decode_parts(int(part))(Q, K, V, *masks, m, l, o, *extents)
+    decode_merge(m, l, o, O, shape[3], O.shape[3])
+    if not whole:
+        part_ml[..., 0], part_ml[..., 1], part_o[...] = m, l, o
