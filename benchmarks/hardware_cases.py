@@ -18,7 +18,7 @@ EXCLUDED = {
     "machine/": "they measure the device: no memory counter has anything to count",
 }
 # Sources whose cases no GPU has counted yet. Measure them, then take them out.
-NOT_YET: set[str] = set()
+NOT_YET: set[str] = {"attention/35_decode_ring.cu"}
 
 
 @cache

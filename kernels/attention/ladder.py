@@ -260,7 +260,15 @@ LADDER = Ladder(
     parse=parse_attention,
     reference=reference,
     presets=ATTENTION_PRESETS,
-    rungs=(*RUNGS, *tensor_cores.RUNGS, *hopper.RUNGS, *variants.RUNGS, *decode.RUNGS, CUBLAS, *library.RUNGS),
+    rungs=(
+        *RUNGS,
+        *tensor_cores.RUNGS,
+        *hopper.RUNGS,
+        *variants.RUNGS,
+        *decode.RUNGS,
+        CUBLAS,
+        *library.RUNGS,
+    ),
     swept=("attention-16", "attention-2048"),
     later_fields=VARIANTS,
 )

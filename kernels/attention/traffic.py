@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kernels.attention import hopper, variants
+from kernels.attention import decode, hopper, variants
 from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.launch import ceil
@@ -157,11 +157,24 @@ def _decode(s: AttentionShape, tiles: Tiles) -> int:
     return groups * (word * loads + stored + merged) + _mask(s)
 
 
+def _decode_ring(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the bytes of all blocks. Each warp loads the rows of Q. The tiles of a part follow one another, so that only
+    the last one of all extends beyond the seen keys. With several parts, blocks store and load them, and reset a counter.
+    """
+    word, parts, rows = ELEMENT_BYTES[s.dtype], decode.parts(s, tiles), variants.decode_rows(s)
+    blocks = decode.row_blocks(s)
+    keys = min(ceil(s.seen_keys, tiles["TILE"]) * tiles["TILE"], s.keys - s.begin_key(0))
+    loads = parts * rows * s.d * tiles["WARPS"] + 2 * s.d * keys * blocks
+    merged = 4 * parts * rows * (2 + s.d) + 4 * 4 * parts * rows * s.d + 4 * blocks if parts > 1 else 0
+    return s.B * s.groups * (word * (loads + rows * s.d) + merged) + _mask(s)
+
+
 VARIANT_KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "flash-variants": _flash_variants,
     "flash-mma-variants": _flash_variants,
     "flash-wgmma-variants": _wgmma_variants,
     "flash-decode": _decode,
+    "flash-decode-ring": _decode_ring,
 }
 KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "naive": _naive,
