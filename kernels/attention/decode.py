@@ -141,8 +141,8 @@ RUNGS = (
         "flash-decode-ring",
         mark("decoding, rings of tiles"),
         mark(
-            "The copy engine (TMA) fills a ring of tiles for each warp. The heads of a group are the rows of one product on "
-            "tensor cores. The last block of a head merges the parts."
+            "The blocks share the keys of all heads equally. The copy engine (TMA) fills a ring of tiles for each warp. The last "
+            "block of a head merges its parts."
         ),
         build,
         rules,
