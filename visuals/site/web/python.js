@@ -8,7 +8,7 @@ const isCheap = () => !navigator.connection?.saveData;
 export class Python {
   constructor(site) {
     Object.assign(this, { site, names: site.python, worker: null, started: null, waiting: new Map(), count: 0 });
-    if (this.names && isCheap()) (globalThis.requestIdleCallback ?? setTimeout)(() => this.warm(site.path).catch(() => {}));
+    if (this.names && isCheap()) (globalThis.requestIdleCallback ?? setTimeout)(() => { this.warmed = this.warm(site.path).catch(() => {}); });
   }
 
   get canRun() {
@@ -55,7 +55,7 @@ export class Python {
     return found;
   }
 
-  // Loads the code of a lesson in the background.
+  // Loads the code of a lesson in the background, unless the reader already wants a page.
   async warm(path) {
     await this.start();
     if (!this.waiting.size) await this.ask("warm", { path });
