@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks.targets import Line, line
 from tests.conftest import CHROMIUM
-from tests.helpers.harness import ARGS, Stage
+from tests.helpers.harness import ARGS, TIMEOUT_MS, Stage
 
 WIDE = (1440, 900)
 
@@ -23,6 +23,9 @@ FRAMES = """seconds => new Promise(done => {
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
+    expect.set_options(
+        timeout=TIMEOUT_MS
+    )  # a page counts and draws for longer if other programs use the cores
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         yield browser
@@ -32,7 +35,9 @@ def chromium() -> Iterator[Browser]:
 def new_page(browser: Browser, size: tuple[int, int] = WIDE, **context) -> Page:
     """Returns a page in a new context, so without a cache."""
     viewport = {"width": size[0], "height": size[1]}
-    return browser.new_context(viewport=viewport, **context).new_page()
+    page = browser.new_context(viewport=viewport, **context).new_page()
+    page.set_default_timeout(4 * TIMEOUT_MS)
+    return page
 
 
 def played(what: str, stage: Stage, seconds: float) -> Line:

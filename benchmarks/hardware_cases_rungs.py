@@ -270,6 +270,8 @@ ATTENTION = tuple(
         _attention("flash-wgmma-variants", _MASKED.with_(d=40, dtype="bf16", mask="bias"), Br=128, Bc=64),
         _attention("flash-decode", _CACHE.with_(dtype="fp16")),
         _attention("flash-decode", _MASKED.with_(N=3), PART=128, THREADS=128),
+        _attention("flash-decode-ring", _CACHE.with_(dtype="fp16")),
+        _attention("flash-decode-ring", _MASKED.with_(N=3, d=40, dtype="bf16"), WARPS=4, BLOCKS=264),
         _attention("cublas", _HEADS.with_(dtype="fp16"), "softmax"),
         _attention("cublas", _CAUSAL.with_(dtype="bf16"), "softmax"),
     )

@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import hardware_sass, report
 from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
+from kernels.attention import decode, variants
 from kernels.attention import hopper as attention_hopper
 from kernels.attention import ladder as attention_ladder
-from kernels.attention import variants
 from kernels.attention.backward import ladder as attention_backward_ladder
 from kernels.attention.backward.shape import BackwardShape
 from kernels.attention.lse import ladder as attention_lse_ladder
@@ -132,6 +132,13 @@ FEW_ROWS = (
     AttentionShape(1, 1, 16, 8, M=24),
     AttentionShape(1, 2, 70, 40, dtype="fp16", M=33),
     AttentionShape(1, 2, 3, 33, dtype="bf16", M=70, kv_heads=1, mask="bias"),
+)
+# Few rows whose keys begin at multiples of 16 bytes: one band of rows, two bands, two blocks of rows, a mask, a bias.
+DECODE = (
+    AttentionShape(1, 8, 1, 120, causal=1, dtype="fp16", M=300, kv_heads=2),
+    AttentionShape(2, 8, 3, 64, causal=1, dtype="bf16", M=500, kv_heads=2, window=330),
+    AttentionShape(1, 4, 5, 40, dtype="fp16", M=150, kv_heads=1, softcap=2, mask="bool"),
+    AttentionShape(1, 1, 9, 8, causal=1, dtype="fp16", M=5, mask="bias"),
 )
 NARROW = AttentionShape(1, 1, 70, 16)  # few sums: a warp may own 32 keys with 64 queries at a time
 ATTENTION_HOPPER = (
@@ -255,7 +262,7 @@ def _attention():
             continue
         fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
         yield rung, ATTENTION, CAUSAL if fused else ()
-        yield rung, VARIANTS if rung in variants.RUNGS else (), FEW_ROWS
+        yield rung, VARIANTS if rung in variants.RUNGS else DECODE if rung in decode.RUNGS else (), FEW_ROWS
         yield from ((rung, [s.with_(dtype=dtype) for s in HALVES], ()) for dtype in ("fp16", "bf16"))
 
 

@@ -72,6 +72,7 @@ def _global(proxy: Proxy) -> list[str]:
         "    timeout http-request 10s",
         "    timeout client 60s",
         "    timeout server 60s  # the route of news answers after 25 s at the latest",
+        "    timeout check 5s  # a process that is busy for a moment still has its readers",
         "    timeout tunnel 12h  # a WebSocket lasts as long as its page is open",
         "    retries 2",
         "    option redispatch  # to another process if the reader's own has ended",

@@ -6,6 +6,8 @@
   of a thread that this app does not have. Here the request alone decides.
 * Each function is called through another one that asks whether its use is counted, which this app has turned off. Elements
   are called directly here; the others get the answer without a search for it.
+* Each look at the state of a component of JavaScript makes a class of its own, which only Python's search for cycles removes:
+  two thirds of what that search found. Its purpose is to write to the component's state, which this app does not.
 * Each fragment copies the places of all containers around it, several times, by what Python does for any object.
 * Each of about one hundred messages of a page wakes the thread that sends them. Here they wait in one queue. The first
   wakes the thread, the next ones follow together after GATHER_S: Streamlit sends at most every 10 ms.
@@ -22,24 +24,28 @@ from typing import Any
 
 import streamlit as st
 from streamlit import config
+from streamlit.components.v2.bidi_component import main as bidi_component
 from streamlit.cursor import RunningCursor
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime import metrics_util
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
 from streamlit.runtime.scriptrunner_utils.script_requests import ScriptRequestType
+from streamlit.runtime.state import SessionState
 from streamlit.runtime.state.safe_session_state import SafeSessionState
 
 from pages._cheaper_sending import make_sending_cheaper
 
 GATHER_S = 0.005
 streamlit_control = ScriptRunner._maybe_handle_execution_control_request
+streamlit_presenter = bidi_component.make_bidi_component_presenter
 
 
 def make_cheaper() -> None:
     SafeSessionState.filtered_state = property(_SessionView)
     AppSession._call_soon_on_event_loop = _call_soon
     RunningCursor.__deepcopy__ = _copied
+    bidi_component.make_bidi_component_presenter = _presenter
     ScriptRunner._maybe_handle_execution_control_request = _end_if_outdated
     if not config.get_option("browser.gatherUsageStats"):
         metrics_util.get_script_run_ctx = _no_context
@@ -56,6 +62,18 @@ def _copied(cursor: RunningCursor, memo: dict[int, Any]) -> RunningCursor:
         made._transient_elements = deepcopy(cursor._transient_elements, memo)
     memo[id(cursor)] = made
     return made
+
+
+def _presenter(presses_id: str, *more: Any) -> Callable[[Any, SessionState], Any]:
+    """Returns what shows the state of a component: as it is, unless the reader has pressed something in it."""
+    present = streamlit_presenter(presses_id, *more)
+
+    def shown(value: Any, session: SessionState) -> Any:
+        pressed = session._new_widget_state.states.get(presses_id)
+        is_pressed = pressed is not None and pressed.value is not None
+        return present(value, session) if is_pressed else value
+
+    return shown
 
 
 def _no_context(suppress_warning: bool = True) -> None:

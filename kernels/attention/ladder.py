@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels.attention import common as parts
-from kernels.attention import cpu, hopper, library, registers, tensor_cores, variants
+from kernels.attention import cpu, decode, hopper, library, registers, tensor_cores, variants
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
@@ -260,7 +260,15 @@ LADDER = Ladder(
     parse=parse_attention,
     reference=reference,
     presets=ATTENTION_PRESETS,
-    rungs=(*RUNGS, *tensor_cores.RUNGS, *hopper.RUNGS, *variants.RUNGS, CUBLAS, *library.RUNGS),
+    rungs=(
+        *RUNGS,
+        *tensor_cores.RUNGS,
+        *hopper.RUNGS,
+        *variants.RUNGS,
+        *decode.RUNGS,
+        CUBLAS,
+        *library.RUNGS,
+    ),
     swept=("attention-16", "attention-2048"),
     later_fields=VARIANTS,
 )

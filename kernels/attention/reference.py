@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from kernels.attention.cpu import hidden
 from kernels.attention.shape import SelfAttentionShape
 from kernels.model.at_once import MAX_THREADS, at_once
+from kernels.model.references import on_gpu
 
 TOLERANCE = 5e-6  # allowed error of a rung, as a fraction of the scale: a hundred times the errors measured
 CHUNK = 2**19  # scores at a time: they are never all in memory at once
@@ -40,23 +40,14 @@ def attention(
     """
     q = Q.reshape(s.heads, s.N, s.d)
     k, v = (x.reshape(-1, *x.shape[2:]) for x in (K, V))
-    if cupy := sys.modules.get("cupy"):  # this process runs kernels on a GPU
-        try:
-            return _on_gpu(cupy, s, q, k, v, mask)
-        except cupy.cuda.memory.OutOfMemoryError:
-            pass
-    return _on_host(s, q, k, v, mask)
+    return on_gpu(lambda cupy: _on_gpu(cupy, s, q, k, v, mask)) or _on_host(s, q, k, v, mask)
 
 
 def _on_gpu(cupy: Any, s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the same, computed in float64 by CuPy: the largest presets take minutes on a processor. Its memory is free
-    again afterwards."""
+    """Returns the same, computed by CuPy, one part after another."""
     ref, scale = np.empty((2, s.heads, s.N, s.d))
-    try:
-        for part in _parts(s, len(k[0]), GPU_CHUNK):
-            ref[part], scale[part] = map(cupy.asnumpy, _rows(s, part, q, k, v, mask, cupy.asarray))
-    finally:
-        cupy.get_default_memory_pool().free_all_blocks()
+    for part in _parts(s, len(k[0]), GPU_CHUNK):
+        ref[part], scale[part] = map(cupy.asnumpy, _rows(s, part, q, k, v, mask, cupy.asarray))
     return ref.reshape(s.qkv_shape), scale.reshape(s.qkv_shape)
 
 

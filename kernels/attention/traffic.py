@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kernels.attention import hopper, variants
+from kernels.attention import decode, hopper, variants
 from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.launch import ceil
@@ -157,11 +157,26 @@ def _decode(s: AttentionShape, tiles: Tiles) -> int:
     return groups * (word * loads + stored + merged) + _mask(s)
 
 
+def _decode_ring(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the bytes of all blocks. Each warp loads the rows of Q for each part of an item. Rounds may extend beyond the
+    seen keys. If an item has several parts, blocks store and load them, and reset a counter."""
+    tiles = decode.fitting(s, tiles)
+    word, rows, shares = ELEMENT_BYTES[s.dtype], decode.block_rows(s), decode.shares(s, tiles)
+    last = variants.decode_rows(s) - rows * (decode.row_blocks(s) - 1)
+    of_item = np.where(np.arange(len(shares)) % decode.row_blocks(s) < decode.row_blocks(s) - 1, rows, last)
+    keys = min(decode.rounds(s, tiles) * tiles["WARPS"] * tiles["TILE"], s.keys - s.begin_key(0))
+    loads = s.d * tiles["WARPS"] * int((shares * of_item).sum()) + 2 * s.d * keys * len(shares)
+    split = shares > 1
+    merged = int((split * (shares * of_item * (4 * (2 + s.d) + 4 * 4 * s.d) + 4)).sum())
+    return word * (loads + s.heads * s.N * s.d) + merged + _mask(s)
+
+
 VARIANT_KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "flash-variants": _flash_variants,
     "flash-mma-variants": _flash_variants,
     "flash-wgmma-variants": _wgmma_variants,
     "flash-decode": _decode,
+    "flash-decode-ring": _decode_ring,
 }
 KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {
     "naive": _naive,

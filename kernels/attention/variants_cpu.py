@@ -139,3 +139,12 @@ def decode_merge(part_m: np.ndarray, part_l: np.ndarray, part_o: np.ndarray, O: 
     rescale = np.exp2(part_m - np.where(m == -np.inf, np.float32(0), m))
     l, o = (rescale * part_l).sum(axis=3), (rescale[..., None] * part_o).sum(axis=3)
     O[...] = divided(o, l[..., None])
+
+
+def decode_ring(Q: np.ndarray, K: np.ndarray, V: np.ndarray, *others) -> None:
+    """Compute O like 35_decode_ring.cu, with all keys of a head as one part. The parts and counters are not stored."""
+    mask, (_, _, _, O, *extents, _, _, _) = _arguments(others)
+    shape = (*O.shape[:3], 1)
+    m, l, o = np.empty(shape, "f4"), np.empty(shape, "f4"), np.empty((*shape, O.shape[3]), "f4")
+    decode_parts(K.shape[2])(Q, K, V, *(() if mask is None else (mask,)), m, l, o, *extents)
+    decode_merge(m, l, o, O, 1, O.shape[3])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kernels.conv.shape import ConvShape
 from kernels.model.at_once import at_once
+from kernels.model.references import on_gpu
 
 
-def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Returns y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], without bias and ReLU.
+def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: Any = np) -> np.ndarray:
+    """Returns y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], without bias and ReLU, as arrays of `xp`, NumPy or CuPy.
 
     y has the dtype of x: pass float64 for a reference.
 
@@ -17,14 +20,14 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     with g the group of filter k, r' = r (cross-correlation) or R-1-r (convolution), t' likewise. x is zero outside.
     (cuDNN paper, arXiv 1410.0759, section 2.)
     """
-    y = np.zeros((s.N, s.groups, s.filters, s.PQ), x.dtype)
+    y = xp.zeros((s.N, s.groups, s.filters, s.PQ), x.dtype)
     if s.flip:
         w = w[:, :, ::-1, ::-1]
-    taps = np.moveaxis(w.reshape(s.groups, s.filters, s.maps, s.R, s.S), (3, 4), (0, 1))
-    taps = np.ascontiguousarray(taps)  # as BLAS takes them
+    taps = xp.moveaxis(w.reshape(s.groups, s.filters, s.maps, s.R, s.S), (3, 4), (0, 1))
+    taps = xp.ascontiguousarray(taps)  # as BLAS takes them
 
     def image(n: int) -> None:
-        padded = np.pad(x[n], ((0, 0), *s.pad_widths))
+        padded = xp.pad(x[n], ((0, 0), *s.pad_widths))
         for r in range(s.R):
             for t in range(s.S):
                 h, v = r * s.dilation_h, t * s.dilation_w
@@ -33,7 +36,11 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
                 ]
                 y[n] += taps[r, t] @ window_pixels.reshape(s.groups, s.maps, s.PQ)
 
-    at_once(image, range(s.N))
+    if xp is np:
+        at_once(image, range(s.N))
+    else:
+        for n in range(s.N):
+            image(n)
     return y.reshape(s.y_shape)
 
 
@@ -45,8 +52,19 @@ def conv(
     The scale is the same sum of absolute values, before ReLU.
     """
     x, w = x.astype(np.float64), w.astype(np.float64)
-    ref, scale = conv2d(s, x, w), conv2d(s, np.abs(x), np.abs(w))
+    ref, scale = on_gpu(lambda cupy: _on_gpu(cupy, s, x, w)) or _sums(s, x, w, np)
     if s.bias:
         b = b.astype(np.float64)[:, None, None]
         ref, scale = ref + b, scale + np.abs(b)
     return np.maximum(ref, 0) if s.relu else ref, scale
+
+
+def _sums(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the sums of the products and of their absolute values."""
+    return conv2d(s, x, w, xp), conv2d(s, abs(x), abs(w), xp)
+
+
+def _on_gpu(cupy: Any, s: ConvShape, x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the same, computed by CuPy."""
+    ref, scale = map(cupy.asnumpy, _sums(s, cupy.asarray(x), cupy.asarray(w), cupy))
+    return ref, scale

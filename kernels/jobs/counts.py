@@ -44,7 +44,7 @@ class Counts:
     def get(self, rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Count | None:
         """Returns the counts of a rung; None if it was not counted yet."""
         full = tuple(sorted((rung.default_tiles | tiles).items()))
-        key = _key(rung.name, shape, full, _digest(rung.name, shape, full))
+        key = _key(rung.name, shape, full)
         with self._lock:
             if key in self._cached:
                 self._cached.move_to_end(key)
@@ -85,10 +85,8 @@ class Counts:
                     self._cached.popitem(last=False)
 
 
-def _key(rung: str, shape: Any, tiles: tuple, digest: str) -> Hashable:
-    return rung, tuple(shape.params().items()), tiles, digest
-
-
 @lru_cache(maxsize=MAX_CACHED)
-def _digest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...]) -> str:
-    return kernel_digest(find(rung).build(shape, dict(tiles)))
+def _key(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...]) -> Hashable:
+    """Returns the key of a count, with the digest of the kernels of a launch."""
+    digest = kernel_digest(find(rung).build(shape, dict(tiles)))
+    return rung, tuple(shape.params().items()), tiles, digest

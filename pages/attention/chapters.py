@@ -14,6 +14,14 @@ from visuals.strip.facts import Evidences, Facts, slower_than
 FLASH = {"rung": "flash"}
 NAIVE = {"rung": "naive", "N": "8", "BLOCK": "16"}  # few enough scores to print their numbers
 REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
+RING = {
+    "N": "256",
+    "d": "64",
+    "dtype": "fp16",
+    "Br": "128",
+    "Bc": "64",
+    "STAGES": "2",
+}  # two consumers, two stages
 
 
 def _map(evidences: Evidences) -> GpuMap | None:
@@ -161,7 +169,7 @@ CHAPTERS = (
             "attention/flash", "real",
             mark("It takes {real_time}. {real_against_flash} {real_against_cublas} Arithmetic is at {real_arithmetic} of its ceiling."),
         ),
-        nudge=mark("In Explore, “flash attention, variants”, “variants on tensor cores” and “variants, wgmma and TMA” have masks and shared heads; “decoding, keys in parts” splits one query’s keys."),
+        nudge=mark("In Explore, “flash attention, variants”, “variants on tensor cores” and “variants, wgmma and TMA” have masks and shared heads; “decoding, keys in parts” and “decoding, rings of tiles” split one query’s keys."),
     ),
     Chapter(
         mark("Tensor cores"),
@@ -178,6 +186,23 @@ CHAPTERS = (
         step=6,
         loop=(6, 10),
         size="real",
+        nudge=mark("In Explore, every kernel by wgmma shows its stages of K and V, and who fills and reads them."),
+    ),
+    Chapter(
+        mark("Copies, products and softmax at once"),
+        (
+            mark("On Hopper, warpgroups have roles. The producer copies tiles of [K](input) and [V](input) into a ring of stages, and two consumers read them."),
+            mark("In its turn, a consumer begins its [products](output), and passes the turn on. While the tensor cores execute the products of one consumer, the other computes its [softmax](filter)."),
+        ),
+        RING | {"rung": "wgmma-ping-pong"},
+        step=7,
+        loop=(4, 19),
+        size="real",
+        question=faster(
+            mark("Your guess: is it faster than producer and consumers without turns?"),
+            "attention/wgmma-consumers", "real",
+            mark("It takes {real_time}. {real_against_wgmma_consumers}"),
+        ),
         nudge=mark("Next, [attention backward](/attention_backward): training needs the weights again, and they were never stored."),
     ),
 )  # fmt: skip

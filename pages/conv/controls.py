@@ -21,6 +21,7 @@ from pages.parts import address as parts_address
 from pages.parts import every_step
 from pages.parts import query as url_query
 from pages.parts.controls import Group, Link, choose, limits, numbers, preset_link, presets
+from pages.parts.later import later
 from pages.parts.run_settings import RunSettings
 from pages.parts.sizes import Sizes
 from pages.parts.text import note
@@ -63,7 +64,7 @@ def inputs(
     derived: Callable[[ConvShape], str] | None = None,
     folds: Callable[[ConvShape], bool] | None = None,
 ) -> tuple[Inputs, Link]:
-    """Draws the controls; returns valid inputs and a function that links to another preset.
+    """Draws the controls after the stage; returns valid inputs and a function that links to another preset.
 
     The link keeps all other settings. `page` is the page's file. `fields` are those of pages.conv.address, possibly with
     other defaults. `derived(shape)`, HTML, ends the line of fields. The default is im2col's data matrix. If not `visible`,
@@ -71,8 +72,8 @@ def inputs(
     values, notes = url_query.current_values(fields, visible)
     query = address.query_of(values)
     link = preset_link(page, fields, lambda shape: fields.write(replace(query, shape=shape).params()))
-    upload = None
-    if visible:
+
+    def draw() -> bytes | None:
         with st.container(key="chips", horizontal=True):
             presets(link, {key: tr(label) for key, label in chips.items()}, PRESETS, query.shape)
             upload = _picture_chooser(fields, query)
@@ -80,8 +81,16 @@ def inputs(
         if folds and folds(query.shape):
             every_step.toggle(page, fields)
         _fields(fields, query.shape, (derived or data_matrix)(query.shape))
-    note(*notes)
-    return _inputs(query, upload), link
+        return upload
+
+    upload = None
+    if visible and query.picture == UPLOAD:
+        upload = draw()  # the stage needs the file
+    elif visible:
+        later(draw)
+    selected, unusable = _inputs(query, upload)
+    later(lambda: note(*notes, *unusable))
+    return selected, link
 
 
 REAL = CONV_PRESETS["resnet50-res3-3x3-n32"]
@@ -183,24 +192,26 @@ def _more_label(shape: ConvShape) -> str:
 
 
 # -- picture and filters -------------------------------------------------------------------------
-def _inputs(query: ConvQuery, upload: bytes | None) -> Inputs:
-    """Returns the selected inputs. Unusable ones are replaced, with a note."""
+def _inputs(query: ConvQuery, upload: bytes | None) -> tuple[Inputs, list[str]]:
+    """Returns the selected inputs, and a note for each unusable one that is replaced."""
+    notes: list[str] = []
     s, picture, filter_name, custom, planes = query.shape, query.picture, query.filter, None, None
     if picture == UPLOAD:
         try:
             planes = _decoded(upload, s.H, s.W, min(s.C, 3)) if upload else None
             if upload is None:
                 choose_file = tr("Choose a file under “picture”. A link does not contain your own picture.")
-                note(f"{choose_file} {tr(DIGIT)}")
+                notes.append(f"{choose_file} {tr(DIGIT)}")
         except PictureError as error:
-            note(f"{error} {tr(DIGIT)}")
+            notes.append(f"{error} {tr(DIGIT)}")
     if filter_name == CUSTOM:
         try:
             custom = pictures.parse_taps(query.taps, s.R, s.S) if query.taps.strip() else _default_taps(s)
         except PictureError as error:
-            note(" ".join((str(error), tr("The filter “sharpen” is used instead."))))
+            notes.append(" ".join((str(error), tr("The filter “sharpen” is used instead."))))
             custom = _default_taps(s)
-    return Inputs(s, "digit" if picture == UPLOAD else picture, filter_name, query.seed, custom, planes)
+    picture = "digit" if picture == UPLOAD else picture
+    return Inputs(s, picture, filter_name, query.seed, custom, planes), notes
 
 
 def _default_taps(s: ConvShape) -> np.ndarray:

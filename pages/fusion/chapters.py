@@ -154,7 +154,7 @@ CHAPTERS = (
     Chapter(
         mark("Where next"),
         (
-            mark("Fusion saves launches and trips to memory. It helps where these limit a chain, and little where arithmetic does."),
+            mark("Fusion saves launches and trips to memory. It helps if these limit a chain, and little if arithmetic does."),
             mark("Flash [attention](/attention) is the most famous fused kernel."),
         ),
         POINTWISE | {"rung": "fused"},

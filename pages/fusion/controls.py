@@ -90,7 +90,7 @@ def _derived(s: ChainShape) -> str:
     out = "×".join(decimal(f"{extent:,}") for extent in s.y_shape)
     fused = len(codegen.groups([b.kind for b in s.blocks]))
     launches = trn(
-        "<b>{n}</b> launch, fused <b>{fused}</b>", "<b>{n}</b> launches, fused <b>{fused}</b>", len(s.blocks), fused=fused
+        "<b>{n}</b> launch, <b>{fused}</b> if fused", "<b>{n}</b> launches, <b>{fused}</b> if fused", len(s.blocks), fused=fused
     )  # fmt: skip
     sizes = tr(
         "output <b>{out}</b> · <b>{flop}</b> FLOP · at least <b>{bytes}</b> moved",

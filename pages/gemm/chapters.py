@@ -94,7 +94,7 @@ CHAPTERS = (
         step=1,
         size="real",
         question=faster(
-            mark("Your guess: is this kernel faster than the first one, where neighbours get neighbouring columns?"),
+            mark("Your guess: is this kernel faster than the first one, which gives neighbouring threads neighbouring columns?"),
             "gemm/naive", "real",
             mark("It takes {real_time}. {real_against_naive} Only the roles of row and column were swapped."),
         ),
@@ -158,7 +158,7 @@ CHAPTERS = (
         mark("Wide loads, no conflicts"),
         (
             mark("Shared memory has 32 banks, and two lanes that want different words of one bank must wait for each other."),
-            mark("This kernel loads four floats in one instruction, and shifts each row of the tile so that its stores meet no conflict."),
+            mark("This kernel loads four floats in one instruction, and shifts each row of the tile so that its stores have no bank conflict."),
             mark("{real_against_vectorized} That kernel has the wide loads alone."),
         ),
         WIDE | {"rung": "bank-free", "TM": "4", "TN": "4"},

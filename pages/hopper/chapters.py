@@ -123,7 +123,7 @@ CHAPTERS = (
         readable=("lane",),
         size="real",
         question=faster(
-            mark("Your guess: is this kernel faster than the one with mma.sync, where lanes load fragments?"),
+            mark("Your guess: is this kernel faster than the one with mma.sync, whose lanes load fragments?"),
             "gemm/mma-sync", "real",
             mark("It takes {real_time}. {real_against_mma_sync} It still waits for each tile before it multiplies."),
         ),
@@ -139,7 +139,7 @@ CHAPTERS = (
         loop=(0, LAST_SHOWN),
         readable=("producer0", "stages0", "consumers0"),
         question=faster(
-            mark("Your guess: is it faster than the kernel before, where the block waits for each tile?"),
+            mark("Your guess: is it faster than the kernel before, whose block waits for each tile?"),
             "gemm/wgmma", "stage",
             mark("It takes {stage_time}. {stage_against_wgmma} No barrier stops all threads any more."),
         ),

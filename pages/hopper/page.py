@@ -40,7 +40,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.GEMM, link, more=controls.rate_card, sizes=controls.sizes(query))
+    run.run_section(settings, story.HOPPER, link, more=controls.rate_card, sizes=controls.sizes(query))
 if "kernel" in parts:
     sources.draw_tabs(LADDER, query.shape, query.tiles_of, first=query.rung.name)
 lesson.load_deferred(parts)

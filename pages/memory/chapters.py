@@ -87,7 +87,7 @@ CHAPTERS = (
     Chapter(
         mark("A stride wastes bytes"),
         (
-            mark("Now lane i reads x[8 · i]. Each float lies in a sector of its own."),
+            mark("Now lane i reads x[8 · i]. Each float is in a sector of its own."),
             mark("The memory system still moves whole sectors. Of the 32 bytes of each, only 4 are used."),
         ),
         COALESCING | {"stride": "8"},
@@ -105,7 +105,7 @@ CHAPTERS = (
         mark("The same sum, turned by 90°"),
         (
             mark("Back to the sum of two matrices, now in blocks of 16 × 16 threads."),
-            mark("Here neighbouring threads take neighbouring rows. Their elements lie a whole row apart in memory."),
+            mark("Here neighbouring threads take neighbouring rows. Their elements are a whole row apart in memory."),
         ),
         THREADS | {"mapping": "matrix-transposed"},
         size="real",
@@ -157,7 +157,7 @@ CHAPTERS = (
         loop=(0, 12),
         size="real",
         question=faster(
-            mark("Your guess: is it faster than with neighbours along c, where only stores are coalesced?"),
+            mark("Your guess: is it faster than with neighbours along c, which coalesces only the stores?"),
             "layout/along-c", "real",
             mark("It takes {real_time}. {real_against_along_c} A scattered load can hit the L1 cache. A store goes to L2."),
         ),

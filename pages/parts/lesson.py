@@ -24,9 +24,9 @@ from contextlib import contextmanager
 import streamlit as st
 
 from kernels.i18n import tr
-from pages.parts import address, chapters
+from pages.parts import address, chapters, later
 from pages.parts.chapters import OpenChapter
-from pages.parts.query import is_story, url_is_stale, wrong_choices
+from pages.parts.query import in_browser, is_story, url_is_stale, wrong_choices
 from pages.parts.text import heading, note, note_in_place
 
 # -- the parts of a page ---------------------------------------------------------------------------
@@ -73,12 +73,17 @@ def begin(
 
 @contextmanager
 def controls(visible: bool) -> Iterator[None]:
-    """Draws a lesson's controls in one line that wraps. On a phone they are folded under one word."""
+    """Reads a lesson's controls, and keeps a line that wraps for them. What the block gives to `later` is drawn in it after
+    the stage. On a phone the controls are folded under one word."""
+    later.forget()
     if not visible:
+        later.no_controls()
         yield
         st.session_state[_NOTES] = st.empty()
         return
-    with st.container(key="controls", horizontal=True, vertical_alignment="center"):
+    line = st.container(key="controls", horizontal=True, vertical_alignment="center")
+    later.begin(line)
+    with line:
         label = tr("Controls")
         st.html(f'<details class="kt-fold"><summary>{label}</summary></details>')
         yield
@@ -91,13 +96,14 @@ def deferred_loaded() -> bool:
     Charts and code listings load megabytes of script, which would delay the stage's first paint. They are drawn in the
     second run, which `settle` starts.
     """
-    return st.context.url is None or "_settled" in st.session_state
+    return not in_browser() or "_settled" in st.session_state
 
 
 def load_deferred(parts: frozenset[str]) -> None:
     """Starts the second run of a page, at its end. The stage alone has no deferred parts.
 
     Under the controls it names the choices of the URL that the page does not have: all are read by then."""
+    later.draw_controls()  # of a page without a stage
     if wrong := wrong_choices():
         with st.session_state[_NOTES].container():
             note(*wrong)

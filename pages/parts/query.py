@@ -8,7 +8,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts import address, sizes
+from pages.parts import address, later, sizes
 from pages.parts.address import Fields, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
@@ -55,6 +55,7 @@ def begin_page(page: str) -> None:
     if page != state.get(_PAGE):
         state[_LAST_MODE] = None
         sizes.forget()
+        later.no_controls()
     elif last:
         state[_LAST_MODE] = last
     state[_PAGE] = page
@@ -140,6 +141,15 @@ def _unchanged(previous: Values, values: Values) -> Values:
     return values
 
 
+def in_browser() -> bool:
+    """Returns whether a browser shows the page. Without one (tests) the controls are ahead of the URL.
+
+    It is `st.context.url is not None`, without the URL, whose path Streamlit computes at each look.
+    """
+    context = get_script_run_ctx(suppress_warning=True)
+    return bool(context and context.context_info and context.context_info.url)
+
+
 def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -> tuple[Values, list[str]]:
     """Returns the current values of the parameters, and a note for each one that is not valid.
 
@@ -153,7 +163,7 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
     changed = bool(visible and previous) and any(
         (widget_values[n] if n in widget_values else state.get(n)) != v for n, v in previous["values"].items()
     )
-    values, notes = fields.read(widget_values if changed and st.context.url is None else given)
+    values, notes = fields.read(widget_values if changed and not in_browser() else given)
     if visible and previous:
         values = follow(previous["values"], values)
     if previous is None:
@@ -184,7 +194,7 @@ def url_is_stale() -> bool:
     may have been pressed.
     """
     context = get_script_run_ctx()
-    if context is None or st.context.url is None:
+    if context is None or not in_browser():
         return False
     given = url_values()
     url_changed = st.session_state.get(_NUMBER, _number()) != _number() or any(
@@ -198,7 +208,7 @@ def chosen(name: str, choices: Iterable[str]) -> str:
 
     The URL is read and not the control, because a control in a closed popover misses changes by a link or Back.
     """
-    in_url = st.context.url or name not in st.session_state  # without a browser a control is ahead of the URL
+    in_url = in_browser() or name not in st.session_state  # without a browser a control is ahead of the URL
     value = url_values().get(name) if in_url else st.session_state.get(name)
     choices = tuple(choices)
     if value and value not in choices and value not in _ELSEWHERE.get(name, ()):

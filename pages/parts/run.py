@@ -18,6 +18,7 @@ from kernels.model.rung import Ladder
 from kernels.records import unsupported
 from pages.parts import cards, lesson, machine_choice, why
 from pages.parts.controls import Link, option
+from pages.parts.later import later
 from pages.parts.query import chosen, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.sizes import Shown, Sizes, shown
@@ -136,15 +137,19 @@ def head(ladder: Ladder, shape: Any, rung_tiles, title: str) -> RunSettings:
 def options(
     ladder: Ladder, shape: Any, rung_tiles: tuple[str, Mapping[str, int]] | None = None, visible: bool = True
 ) -> RunSettings:
-    """Draws the options of Run as a popover in a line of controls, and returns the settings. If not `visible`, only the URL
-    is read.
+    """Draws the options of Run as a popover in a line of controls, after the stage, and returns the settings. If not
+    `visible`, only the URL is read.
 
     `rung_tiles` is a rung's name and its tile sizes if the page has controls for them; else the options have such controls.
     """
-    if not visible:
-        return _settings(ladder, shape, rung_tiles, _read)
-    with st.container(key="chips_run", width="content"), st.popover(tr("options"), key="run_options"):
-        return _options(ladder, shape, rung_tiles)
+
+    def draw() -> None:
+        with st.container(key="chips_run", width="content"), st.popover(tr("options"), key="run_options"):
+            _options(ladder, shape, rung_tiles)
+
+    if visible:
+        later(draw)
+    return _settings(ladder, shape, rung_tiles, chosen)
 
 
 def notes(settings: RunSettings) -> None:
@@ -182,10 +187,6 @@ Option = Callable[[str, Sequence[str]], str]  # (name, choices) -> the choice
 
 def _ready_engines() -> list[str]:
     return [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
-
-
-def _read(name: str, choices: Sequence[str]) -> str:
-    return chosen(name, choices)
 
 
 def _settings(ladder: Ladder, shape: Any, rung_tiles, choose: Option) -> RunSettings:

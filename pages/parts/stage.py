@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from kernels.model.rung import Rung
 from pages.parts import counts, every_step, run
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
-from pages.parts.query import write
+from pages.parts.later import draw_controls
+from pages.parts.query import in_browser, write
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
 from pages.parts.turns import TURNS
@@ -26,7 +27,7 @@ from visuals.strip.strip import Size
 
 ORDER = "order"  # the URL parameter
 _WATCHED = "_watched_job"  # in the session: the job and its Watch
-PAUSES, PAUSE_S = 2, 0.04  # between the stage and the cards
+PAUSE_S, LOOK_S = 0.08, 0.04  # between the stage and the cards; between two looks for a newer change
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class Stage:
         by_size = self.by_size()
         show(by_size, self.first_size(by_size), self.sizes)
         draw_stage(_draw, self, self.key, self.chapter, None)
-        _let_the_browser_paint()
+        drawn = time.monotonic()
+        draw_controls()
+        _let_the_browser_paint(drawn)
 
     def by_size(self) -> dict[str, RunSettings]:
         """Returns the settings of Run for each size of the strip."""
@@ -71,16 +74,17 @@ class Stage:
         return REAL if size == STAGE and timed == [REAL] else size
 
 
-def _let_the_browser_paint() -> None:
-    """Waits until the browser has painted the stage, before the cards are sent. A newer change ends the wait.
+def _let_the_browser_paint(drawn: float) -> None:
+    """Waits until the browser has painted the stage, before the cards are sent. A newer change ends the wait. `drawn`:
+    time.monotonic() when the stage was sent.
 
     The browser draws all that comes within 10 ms at once, and charts before the stage: together they took 110 ms longer.
     """
-    if st.context.url is None:  # there is no browser
+    if not in_browser():
         return
     with TURNS.paused():
-        for _ in range(PAUSES):
-            time.sleep(PAUSE_S)
+        while (left := drawn + PAUSE_S - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_S))
             st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
 
 
@@ -156,9 +160,14 @@ def _every_step(on_stage: Stage) -> tuple[bool, str] | None:
 
 def _without(size: Size, hidden: Set[str]) -> Size:
     """Returns a size without the times of these rungs, by short name. Those of libraries stay."""
+
+    def of_ours(names: Iterable[str]) -> list[float]:
+        return [found.rows[name]["median_ms"] for name in names if not found.ladder.rung(name).library]
+
     found = size.evidence
     rows = {n: row for n, row in found.rows.items() if short(n) not in hidden or found.ladder.rung(n).library}
-    return replace(size, evidence=replace(found, rows=rows))
+    hides = min(of_ours(found.rows), default=0) < min(of_ours(rows), default=0)
+    return replace(size, evidence=replace(found, rows=rows, hides_fastest=hides))
 
 
 def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSettings]) -> None:

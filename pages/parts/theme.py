@@ -1,4 +1,8 @@
-"""The styles that Streamlit's theme cannot express: one block of CSS with the colours of the palette."""
+"""The styles that Streamlit's theme cannot express: one block of CSS with the colours of both palettes.
+
+A system can change from light to dark while a page is open. The browser then takes the other palette at once. Charts have
+their colours from the server, so a component runs the page again.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -19,6 +23,19 @@ ALONE = """
 [data-testid="stHeader"], [data-testid="stToolbar"], [data-testid="stStatusWidget"] { display: none; }
 """
 
+# Streamlit calls it when the component is drawn, and again when the theme changes.
+SCHEME = """
+const sent = new WeakMap();
+export default function ({ data, parentElement, setStateValue }) {
+  const dark = getComputedStyle(parentElement).colorScheme === "dark";
+  if (dark === data.dark) sent.delete(parentElement);
+  else if (sent.get(parentElement) !== dark) {
+    sent.set(parentElement, dark);
+    setStateValue("dark", dark);
+  }
+}
+"""
+
 
 def tokens() -> dict[str, str]:
     """Returns the palette of the current theme."""
@@ -27,14 +44,30 @@ def tokens() -> dict[str, str]:
 
 def draw(alone: bool = False) -> None:
     """Sends the styles. Streamlit looks through 37 KB for indents and tags each time, so they are sent again as they were."""
-    dark = st.context.theme.type == "dark"
-    replayed(lambda: st.html(css(alone)), "css", alone, dark, bool(st.context.is_embedded), styles=True)
+    replayed(lambda: st.html(css(alone)), "css", alone, bool(st.context.is_embedded), styles=True)
+    if st.context.url is not None and not alone:  # the stage alone has its colours from the player
+        dark = st.context.theme.type == "dark"
+        replayed(lambda: _watch_scheme(dark), "scheme", dark)
 
 
 def css(alone: bool = False) -> str:
-    variables = "".join(f"--kt-{name}:{colour};" for name, colour in tokens().items())
+    """Returns the styles as an element of HTML. A colour follows the `color-scheme` of the element that uses it.
+
+    That is Streamlit's theme inside the app, and the system's outside of it.
+    """
+    variables = "".join(f"--kt-{name}:light-dark({colour},{DARK[name]});" for name, colour in LIGHT.items())
     frame = ALONE if alone else EMBEDDED if st.context.is_embedded else ""
-    return f"<style>:root{{{variables}}} {_rules()}{frame}</style>"
+    return f"<style>:root{{color-scheme:light dark;{variables}}} {_rules()}{frame}</style>"
+
+
+def _watch_scheme(dark: bool) -> None:
+    """Draws nothing. Runs the page again if the browser's theme is not `dark`."""
+    _component()(key="scheme", data={"dark": dark})
+
+
+@cache
+def _component():
+    return st.components.v2.component("scheme", js=SCHEME, isolate_styles=False)
 
 
 @cache

@@ -8,6 +8,7 @@ that wait.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,9 @@ class Turns:
     def __init__(self, patience_s: float = PATIENCE_S):
         self._patience_s, self._lock = patience_s, threading.Lock()
         self._drawing: int | None = None  # the thread
-        self._waiting: tuple[deque[tuple[int, threading.Event]], ...] = deque(), deque()  # stages, cards
+        self._since = 0.0  # time.monotonic() when its turn began
+        # Of each thread that waits: when it is due, its number and what begins its turn. Stages, cards.
+        self._waiting: tuple[deque[tuple[float, int, threading.Event]], ...] = deque(), deque()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -34,7 +37,8 @@ class Turns:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Lets other threads draw during the block. What follows it comes after all stages that wait."""
+        """Lets other threads draw during the block. What follows it comes after the stages that wait by then, and after those
+        that come in the next PATIENCE_S."""
         had_turn = self._pass_on()
         try:
             yield
@@ -43,27 +47,36 @@ class Turns:
                 self._take(1)
 
     def _take(self, rank: int) -> None:
-        thread, begins = threading.get_ident(), threading.Event()
+        begins = threading.Event()
         with self._lock:
+            due = time.monotonic() + rank * self._patience_s
+            self._waiting[rank].append((due, threading.get_ident(), begins))
             if self._drawing is None:
-                self._drawing = thread
-                return
-            self._waiting[rank].append((thread, begins))
-        if begins.wait(self._patience_s):
-            return
-        with self._lock:
-            if not begins.is_set():
-                self._waiting[rank].remove((thread, begins))  # draws beside the one that takes so long
+                self._begin_next()
+            left = self._left_s()
+        while not begins.wait(left):
+            with self._lock:
+                if self._left_s() <= 0:  # the page that draws takes long; it goes on beside the next one
+                    self._begin_next()
+                left = self._left_s()
+
+    def _left_s(self) -> float:
+        """Returns the seconds until the turn goes on to the next thread in any case."""
+        return self._since + self._patience_s - time.monotonic()
+
+    def _begin_next(self) -> None:
+        first = min(filter(None, self._waiting), key=lambda queue: queue[0][0], default=None)
+        _, self._drawing, begins = first.popleft() if first else (0.0, None, None)
+        self._since = time.monotonic()
+        if begins:
+            begins.set()
 
     def _pass_on(self) -> bool:
         """Returns whether this thread had the turn, and gives it to the next."""
         with self._lock:
             if self._drawing != threading.get_ident():
                 return False
-            queue = next((queue for queue in self._waiting if queue), None)
-            self._drawing, begins = queue.popleft() if queue else (None, None)
-            if begins:
-                begins.set()
+            self._begin_next()
             return True
 
 

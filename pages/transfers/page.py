@@ -2,6 +2,7 @@
 
 from kernels.i18n import tr
 from pages.parts import lesson, query
+from pages.parts.later import later
 from pages.parts.text import idea, note
 from pages.transfers import address, cards, controls, stage
 from pages.transfers.chapters import STORY
@@ -15,7 +16,7 @@ values, notes = query.current_values(address.FIELDS, visible)
 query.follow_link("_scenario", values["scenario"])
 with lesson.controls(visible):
     if visible:
-        controls.draw(PAGE, address.FIELDS, values)
+        later(lambda: controls.draw(PAGE, address.FIELDS, values))
 note(*notes)
 if "watch" in parts:
     stage.draw(values, chapter)

@@ -12,7 +12,7 @@ import pytest
 
 from kernels import records
 from kernels.records import Card, files, folder, unsupported
-from visuals.charts import roofline
+from visuals.charts import products, roofline
 
 Row = Mapping[str, Any]
 
@@ -22,6 +22,7 @@ def forget() -> None:
     records.forget()
     unsupported.forget()
     roofline.recorded_roofs.cache_clear()
+    products.fastest_products.cache_clear()
 
 
 @contextmanager

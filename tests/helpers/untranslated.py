@@ -13,9 +13,9 @@ from babel.messages.jslexer import tokenize, unquote_string
 from visuals.stage.texts import FUNCTIONS
 
 TRANSLATING = {"tr", "trn", "mark"}
-# Errors for programmers, and calls whose texts are names of things.
+# Errors for programmers, options of a command line, and calls whose texts are names of things.
 FOR_PROGRAMMERS = {
-    "SceneError", "ValueError", "TypeError", "KeyError", "AssertionError", "RuntimeError", "NotImplementedError",
+    "SceneError", "ValueError", "AttributeError", "add_argument", "TypeError", "KeyError", "AssertionError", "RuntimeError", "NotImplementedError",
     "compile", "sub", "match", "search", "fullmatch", "findall", "finditer", "split", "partition", "rpartition",
     "splitlines", "startswith", "endswith", "removeprefix", "removesuffix", "strip", "lstrip", "rstrip", "find", "index",
     "open", "getLogger", "TypeVar", "only", "getattr", "Work",
@@ -78,6 +78,7 @@ def _exempt(tree: ast.AST) -> Iterator[ast.AST]:
             isinstance(node, ast.Call) and _name(node.func) in FOR_PROGRAMMERS
         ):
             yield from node.args
+            yield from (option.value for option in node.keywords if _name(node.func) == "add_argument")
         elif isinstance(node, ast.Compare):
             yield node
         elif isinstance(node, ast.Dict):
@@ -93,8 +94,8 @@ def _name(function: ast.expr) -> str:
 
 
 def _is_code(text: str) -> bool:
-    """Returns whether a text is CSS, CUDA or a list of names rather than a sentence."""
-    return bool(re.search(r"[{};]\s*$|[a-z-]+: [^.]*;|==|\+=|->|\bextern\b|\bconst\b", text))
+    """Returns whether a text is CSS, code or a list of names rather than a sentence."""
+    return bool(re.search(r"[{};]\s*$|[a-z-]+: [^.]*;|==|\+=|->|\bextern\b|\bconst\b|\bnew [A-Z]\w*\(", text))
 
 
 def untranslated_in_script(path: Path) -> list[tuple[int, str]]:

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { HEAD_LINE, MAX_CELL, NUMBERS_FROM, cellAt, cellPosition, cellXY, hitTest, layOut, rangeOf, tileXY, withView } from "../../visuals/stage/layout.js";
+import { HEAD_LINE, MAX_CELL, NUMBERS_FROM, cellAt, cellPosition, cellXY, hitTest, layOut, rangeOf, tileXY, wideOf, withView } from "../../visuals/stage/layout.js";
 
 const MIN_CELL = 2, HEAD = 25;
 const SIZES = [[930, 448, 1], [600, 448, 1], [358, 600, 1], [1880, 900, 1.6], [1200, 520, 1]];
@@ -67,6 +67,13 @@ function flash(queries, keys, width) {
   return scene;
 }
 
+// A ring of stages: rows of lanes over the same steps, then two small tensors beside each other.
+function ring(lanes, steps) {
+  const timed = (name, rows, cols, note) => tensor(name, rows, cols, { title: `row ${name}`, note, timed: true });
+  const rows = lanes.map((count, n) => [timed(`r${n}`, count, steps, n % 2 ? "" : "filling, read")]);
+  return sceneOf([["shared", "one block", ...rows, [timed("p", 2, 4, "full, empty"), timed("q", 2, 4, "full, empty")]]]);
+}
+
 // mulberry32
 function random(seed) {
   return () => {
@@ -101,6 +108,7 @@ const cases = [];
 for (const [what, scene] of Object.entries({
   toy: im2col(1, 8, 2), "32 x 32": im2col(1, 32, 2), ring: im2col(3, 8, 4, 1), gemm: gemm(), twelve: twelve(), one: one(), flash: flash(4, 8, 4),
   product: product(16, 16, 16), deep: product(8, 8, 40, "part 0–7, 0–39 of 4,096 × 4,096"), wide: product(64, 64, 16), one_by_one: product(1, 1, 1),
+  lanes: ring([3, 1, 4, 4, 4, 4, 4], 58), few: ring([3, 1, 2, 2, 2], 31), single: ring([1, 1, 1, 1], 12),
   vectors: sceneOf([["global", "", [tensor("x", 1, 997)]], ["shared", "s", [tensor("s", 1, 256)]], ["registers", "", [tensor("r", 60, 1)]]]),
 }))
   for (const size of SIZES) cases.push([`${what} at ${size}`, scene, ...size]);
@@ -116,9 +124,9 @@ const blocksOf = (layout) => Object.values(layout.blocks);
 const apart = (a, b) => a.x + a.w <= b.x + 1e-6 || b.x + b.w <= a.x + 1e-6 || a.y + a.h <= b.y + 1e-6 || b.y + b.h <= a.y + 1e-6;
 
 function headBox(block, scale) {
-  const measure = measured(scale), { t, x, headY, beside, below, titleWidth } = block;
-  const line = titleWidth + (beside ? 8 * scale + measure(beside) : 0);
-  return { x, y: headY, w: Math.max(line, ...below.map((text) => measure(text))), h: (HEAD + HEAD_LINE * below.length) * scale, name: t.name };
+  const measure = measured(scale), { t, x, headY, beside, below, titleWidth, leftHeight, way } = block;
+  const line = titleWidth + (beside ? 8 * scale + measure(beside) : 0), w = Math.max(line, ...below.map((text) => measure(text)));
+  return { x: leftHeight ? x - way.label : x, y: headY, w, h: leftHeight || (HEAD + HEAD_LINE * below.length) * scale, name: t.name };
 }
 
 test("each tensor and ground of the scene is in the layout", () => {
@@ -219,7 +227,7 @@ test("tensors keep their order, and titles of a row have one height", () => {
       const blocks = row.map((t) => layout.blocks[t.name]);
       blocks.slice(1).forEach((b, n) => {
         const left = blocks[n];
-        if (b.x > left.x && b.headY < left.y) assert.deepEqual([b.headY, b.y], [left.headY, left.y], what);
+        if (b.x > left.x && b.headY < left.y + (b.leftHeight ? left.h : 0)) assert.deepEqual([b.headY, b.y], [left.headY, left.y], what);
         else assert.ok(b.headY >= left.y + left.h, what);
       });
     }
@@ -248,7 +256,7 @@ test("tiles are inside their grid and do not overlap", () => {
   for (const { what, layout } of layouts)
     for (const block of blocksOf(layout)) {
       const { way, cell } = block, tiles = [];
-      for (let tile = 0; tile < way.across * way.down; tile++) tiles.push({ ...tileXY(block, tile), w: way.tileCols * cell, h: way.tileRows * cell });
+      for (let tile = 0; tile < way.across * way.down; tile++) tiles.push({ ...tileXY(block, tile), w: way.tileCols * wideOf(block), h: way.tileRows * cell });
       const right = Math.max(...tiles.map((at) => at.x + at.w)), bottom = Math.max(...tiles.map((at) => at.y + at.h));
       assert.deepEqual([Math.round(right - block.x), Math.round(bottom - block.y)], [Math.round(block.w), Math.round(block.h)], what);
       tiles.forEach((a, n) => tiles.slice(n + 1).forEach((b) => assert.ok(apart({ ...a, w: a.w + 1, h: a.h + 1 }, b), what)));
@@ -265,7 +273,7 @@ test("hitTest finds a cell at its drawn position, under any view", () => {
         for (let i = 0; i < block.t.size; i++) {
           const at = cellXY(block, i);
           for (const part of [0.05, 0.95]) {
-            const hit = hitTest(zoomed, at.x + part * block.cell, at.y + part * block.cell);
+            const hit = hitTest(zoomed, at.x + part * wideOf(block), at.y + part * block.cell);
             if (hit?.name !== block.t.name || hit.index !== i) assert.fail(`${what}: ${block.t.name} ${i} under ${JSON.stringify(view)}`);
           }
         }
@@ -434,6 +442,16 @@ test("rows of a timeline stay in one piece, with cells of one size", () => {
     const [a, b] = blocks({ timed: true }, height);
     assert.deepEqual([a.way.down, b.way.down, a.cell, a.x], [1, 1, b.cell, b.x]);
   }
+});
+
+test("lanes of a timeline have the whole width, with their titles on the left if the window is wide", () => {
+  for (const lanes of [[3, 1, 4, 4, 4, 4, 4], [3, 1, 2, 2, 2, 2, 2]])
+    for (const [width, height, scale] of [[816, 272, 0.7], [885, 366, 1], [591, 326, 0.8], [714, 420, 1], [358, 330, 0.7]]) {
+      const { blocks } = layOut(ring(lanes, 58), width, height, measured(scale), scale), rows = lanes.map((_, n) => blocks[`r${n}`]);
+      for (const b of rows) assert.deepEqual([b.x, b.w, Boolean(b.leftHeight)], [rows[0].x, rows[0].w, width > 560]);
+      assert.ok(width - rows[0].x - rows[0].w < 58 + 40, `${width - rows[0].x - rows[0].w} of ${width} are empty`);
+      assert.equal(blocks.p.stretch, 1);
+    }
 });
 
 test("cells of readable tensors grow first, and the rest shares what is left", () => {

@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime import metrics_util
 from streamlit.runtime.state.safe_session_state import SafeSessionState
-from streamlit.runtime.state.session_state import SessionState
+from streamlit.runtime.state.session_state import SessionState, Value
 
 from pages import _cheaper_streamlit as cheaper
 from tests.helpers.page_runner import open_part
@@ -138,3 +138,18 @@ def test_elements_that_are_called_directly_are_those_of_streamlit(request):
     own = open_part(elements_of_a_page, {})
     assert not own.exception and repr(own._tree) == repr(streamlits._tree)
     assert own.number_input(key="n").set_value(3.0).run().number_input(key="n").value == 3.0
+
+
+@pytest.mark.parametrize("presses", [{}, {"presses": Value(None)}])
+def test_the_state_of_a_component_is_its_value_until_something_is_pressed(presses):
+    session = SessionState()
+    session._new_widget_state.states.update(presses)
+    assert cheaper._presenter("presses", "stage")({"step": 3}, session) == {"step": 3}
+
+
+def test_a_press_is_part_of_the_state_of_a_component():
+    session = SessionState()
+    session._new_widget_state.states["presses"] = Value([{"event": "press", "value": {"do": "run"}}])
+    session._new_widget_state.widget_metadata["presses"] = SimpleNamespace(value_type="json_trigger_value")
+    shown = cheaper._presenter("presses", "stage")({"step": 3}, session)
+    assert shown == {"step": 3, "press": {"do": "run"}}

@@ -60,7 +60,7 @@ def test_a_phone_shows_picture_play_and_caption_together(phone, server, path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "size", "shown"), [
     ("im2col?view=explore", (1440, 900), True), ("im2col?embed=true&view=watch", (900, 600), False),
-    ("tiling?view=explore&rung=double-buffer", (1440, 900), False),
+    ("tiling?view=explore&rung=double-buffer", (1440, 900), False), ("hopper?view=explore", (1440, 900), False),
 ])  # fmt: skip
 def test_the_transport_is_one_line(page, server, path, size, shown):
     page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))

@@ -39,6 +39,10 @@ from visuals.scene.source import resources, source_of
 TURNS_NOTE = mark(
     "In the emulator, consumers compute softmax at the same step. On the GPU, one multiplies while the other computes softmax."
 )
+ALTERNATING_NOTE = mark(
+    "The columns show order, not duration. The emulator runs one warpgroup until it waits or passes its turn. Then copies "
+    "arrive. On the GPU, warpgroups and copies run at the same time."
+)
 # A block that computes a short loop after a long one: its warpgroups do not fall into one pattern (tests/visuals/attention).
 INTERLEAVED_NOTE = mark(
     "In a run of all tiles, the warpgroups take the same steps. Which one is first can differ."
@@ -78,9 +82,7 @@ class RingScene:
             key=f"{plan.rung} {plan.s} {sizes} ring",
             title=tr(find(plan.rung).title),
             tensors=(*self._tensors(), *self._parities()),
-            groups=(
-                Group(self._layout(), "shared", tr("one block, from left to right: one column per step")),
-            ),
+            groups=(Group(self._layout(), "shared", self._group_title()),),
             steps=steps,
             step_name=tr("step"),
             order_name=tr(ORDER),
@@ -93,8 +95,9 @@ class RingScene:
         )
 
     def _note(self) -> str:
-        notes, plan = [tr(NOTE)], self.plan
-        if plan.kind.turns:
+        plan = self.plan
+        notes = [tr(ALTERNATING_NOTE if plan.ring.alternates else NOTE)]
+        if plan.kind.turns and not plan.ring.alternates:
             notes.append(tr(TURNS_NOTE))
         if plan.run < plan.count:
             notes.append(tr(CUT_NOTE, run=whole(plan.run), all=whole(plan.count)))
@@ -153,14 +156,15 @@ class RingScene:
         return COMPUTED[O if what == V else S], group
 
     def _tensors(self) -> Iterator[Tensor]:
+        held = tr("filling, full, read")
         titles = {
-            "copies": (tr("producer") if self.plan.kind.producer else tr("thread 0, copies"), "input", tr("rows: Q, K, V; tile copied or waited for")),
-            f"stages_{Q}": (tr("Q in shared memory"), "input", tr("being filled, full, read")),
-            f"stages_{K}": (tr("stages of K"), "input", tr("being filled, full, read") + self._fold_note()),
-            f"stages_{V}": (tr("stages of V"), "input", tr("being filled, full, read")),
-            "scores": (tr("S = Q Kᵀ"), "output", tr("one row for each consumer")),
-            "softmax": (tr("softmax"), "filter", tr("one row for each consumer")),
-            "values": (tr("O += P V"), "output", tr("one row for each consumer")),
+            "copies": (tr("producer") if self.plan.kind.producer else tr("thread 0, copies"), "input", tr("Q, K, V")),
+            f"stages_{Q}": (tr("Q"), "input", ""),
+            f"stages_{K}": (tr("stages of K"), "input", held),
+            f"stages_{V}": (tr("stages of V"), "input", held),
+            "scores": (tr("S = Q Kᵀ"), "output", tr("by consumer")),
+            "softmax": (tr("softmax"), "filter", tr("by consumer")),
+            "values": (tr("O += P V"), "output", tr("by consumer")),
         }  # fmt: skip
         for name, row in self.rows.items():
             yield row.tensor(*titles[name])
@@ -168,27 +172,28 @@ class RingScene:
     def _barriers(self, what: str) -> list[tuple[str, str, int]]:
         """Returns the barriers of K or V, in the order of their cells."""
         found = [at for at in self.plan.ring.barriers if at[0] == what]
-        return sorted(found, key=lambda at: (at[2], at[1] != ON_FULL))
+        return sorted(found, key=lambda at: (at[1] != ON_FULL, at[2]))
 
     def _parities(self) -> Iterator[Tensor]:
         for what in (K, V):
-            rows = self.plan.ring.regions[what].stages
+            stages = self.plan.ring.regions[what].stages
             zeros = np.zeros(len(self._barriers(what)), np.float32)
-            title = tr("full, empty") if len(zeros) > rows else tr("full")
+            note = tr("full, empty") if len(zeros) > stages else tr("full")
+            title = tr("parities, {what}", what=what)
             yield Tensor(
-                f"barriers_{what}", title, title, WAITS, 1, rows, len(zeros) // rows, zeros, note=tr("parity"), timed=True
+                f"barriers_{what}", title, title, WAITS, 1, len(zeros) // stages, stages, zeros, note=note, timed=True
             )  # fmt: skip
 
     def _layout(self) -> tuple[tuple[str, ...], ...]:
-        stages = ((f"stages_{what}", f"barriers_{what}") for what in (K, V))
-        return (("copies",), (f"stages_{Q}",), *stages, ("scores",), ("softmax",), ("values",))
+        lanes = ("copies", *(f"stages_{what}" for what in LANE), *COMPUTED.values())
+        return (*((name,) for name in lanes), tuple(f"barriers_{what}" for what in (K, V)))
 
-    def _fold_note(self) -> str:
-        found = [(n, slot.folded) for n, slot in enumerate(self.slots, 1) if slot.kind == FOLDED]
-        if not found:
-            return ""
-        n, (first, last) = found[0]
-        return tr("; column {n}: tiles {first} to {last}", n=n, first=whole(first), last=whole(last))
+    def _group_title(self) -> str:
+        for n, slot in enumerate(self.slots, 1):
+            if slot.kind == FOLDED:
+                first, last = map(whole, slot.folded)
+                return tr("one block: one column per step. Column {n}: tiles {first} to {last}", n=n, first=first, last=last)  # fmt: skip
+        return tr("one block: one column per step")
 
     def _writes(self) -> Iterator[Write]:
         yield from (row.write() for row in self.rows.values() if row.cells)

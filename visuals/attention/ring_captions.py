@@ -38,39 +38,77 @@ class RingTexts:
                 return tr("The producer starts the copies of {names}: {bytes}.", names=names, bytes=nbytes)
             return tr("Thread 0 starts the copies of {names}: {bytes}.", names=names, bytes=nbytes)
         if slot.kind == ARRIVED:
-            return tr("All bytes of {names} are in shared memory. Its barrier ends a phase.", names=names)
+            return trn(
+                "All bytes of {names} are in shared memory. The barrier of this stage ends a phase.",
+                "All bytes of {names} are in shared memory. The barriers of these stages end a phase.",
+                len(slot.tiles), names=names,
+            )  # fmt: skip
         if slot.kind == FREE:
             return self._free(slot, names)
-        return trn("The consumer stores its rows of [O](output).", "The consumers store their rows of [O](output).", len(slot.doers))  # fmt: skip
+        return trn(
+            "{who} stores its rows of [O](output).", "{who} store their rows of [O](output).",
+            len(slot.doers), who=self._who(slot),
+        )  # fmt: skip
 
     def _products(self, slot: Slot) -> str:
         who = self._who(slot)
         s, o = (whole(slot.tiles.get(what, 0)) for what in (S, O))
+        count = len(slot.doers)
         if S in slot.tiles and O in slot.tiles:
-            return tr("{who}: products of scores of tile {s}, and of weights and [V](filter) of tile {o}, begin.", who=who, s=s, o=o)  # fmt: skip
+            return trn(
+                "{who} begins the products of [Q](input) and [K](input) of tile {s}, and of weights and [V](input) of tile {o}.",
+                "{who} begin the products of [Q](input) and [K](input) of tile {s}, and of weights and [V](input) of tile {o}.",
+                count, who=who, s=s, o=o,
+            )  # fmt: skip
         if S in slot.tiles:
-            return tr("{who}: the products of [Q](input) and [K](filter) of tile {s} begin.", who=who, s=s)
-        return tr("{who}: the products of weights and [V](filter) of tile {o} begin.", who=who, o=o)
+            return trn(
+                "{who} begins the products of [Q](input) and [K](input) of tile {s}.",
+                "{who} begin the products of [Q](input) and [K](input) of tile {s}.",
+                count, who=who, s=s,
+            )  # fmt: skip
+        return trn(
+            "{who} begins the products of weights and [V](input) of tile {o}.",
+            "{who} begin the products of weights and [V](input) of tile {o}.",
+            count, who=who, o=o,
+        )  # fmt: skip
 
     def _softmax(self, slot: Slot) -> str:
         who, tile = self._who(slot), whole(slot.tiles[P])
         running = {slot.running[at, what] for at, what in slot.running if what == O and at in slot.doers}
-        text = tr("{who}: scores of tile {tile} become weights (softmax).", who=who, tile=tile)
+        text = trn(
+            "{who} computes [softmax](filter): scores of tile {tile} become weights.",
+            "{who} compute [softmax](filter): scores of tile {tile} become weights.",
+            len(slot.doers), who=who, tile=tile,
+        )  # fmt: skip
         if not running:
             return text
-        still = tr("The product with [V](filter) of tile {tile} is still under way.", tile=whole(min(running)))  # fmt: skip
+        still = tr("The product with [V](input) of tile {tile} is still under way.", tile=whole(min(running)))  # fmt: skip
         return f"{text} {still}"
 
     def _free(self, slot: Slot, names: str) -> str:
         left = {(what, tile) for (what, _), (_, tile) in slot.stages.items()}
         if left & {*slot.tiles.items()}:
-            return tr("{who}: {names} is no longer needed. Other consumers still need it.", who=self._who(slot), names=names)  # fmt: skip
-        return tr("{names}: all consumers have read it. The stage is empty.", names=_capital(names))
+            return trn(
+                "{who} has read {names}. Other consumers have not.",
+                "{who} have read {names}. Other consumers have not.",
+                len(slot.doers), who=self._who(slot), names=names,
+            )  # fmt: skip
+        if self.ring.consumers == 1:
+            return trn(
+                "The warpgroup has read {names}. The stage is empty.",
+                "The warpgroup has read {names}. These stages are empty.",
+                len(slot.tiles), names=names,
+            )  # fmt: skip
+        return trn(
+            "All consumers have read {names}. The stage is empty.",
+            "All consumers have read {names}. These stages are empty.",
+            len(slot.tiles), names=names,
+        )  # fmt: skip
 
     def _who(self, slot: Slot) -> str:
         """Returns the consumers that execute a slot."""
         if self.ring.consumers == 1:
-            return tr("Warpgroup")
+            return tr("The warpgroup")
         numbers = [group for _, group in slot.doers]
         if len(numbers) == self.ring.consumers:
             return tr("All consumers")

@@ -64,18 +64,31 @@ class Region:
 @dataclass(frozen=True)
 class Ring:
     """What is where in a block's shared memory. The producer is the warpgroup after the `consumers`, if there is one.
-    `softmax` and `turns`: the source lines that compute weights and that wait for a turn."""
+    `softmax` and `turns`: the source lines that compute weights and that wait for a turn. `alternates`: one warpgroup runs
+    at a time in the emulator, so that two consumers alternate. More of them would have too many columns."""
 
     regions: Mapping[str, Region]
     consumers: int
     producer: bool
     softmax: frozenset[Line]
     turns: frozenset[Line]
+    alternates: bool
     lines: tuple[str, ...]  # of the kernel's file
 
     @property
     def stages(self) -> int:
         return self.regions[K].stages
+
+    @cached_property
+    def _marked(self) -> dict[str, list[int]]:
+        return {}
+
+    def marked(self, what: str) -> list[int]:
+        """Returns the lines of the kernel's file that have the mark of `what`."""
+        if what not in self._marked:
+            text = next(text for text in MARKS[what] if any(text in line for line in self.lines))
+            self._marked[what] = [n for n, line in enumerate(self.lines, 1) if text in line]
+        return self._marked[what]
 
     @cached_property
     def barriers(self) -> dict[Barrier, int]:
@@ -89,10 +102,13 @@ class Ring:
 
     def barrier(self, byte: int) -> Barrier:
         """Returns the barrier at a byte. ValueError if none begins there."""
-        for barrier, at in self.barriers.items():
-            if at == byte:
-                return barrier
-        raise ValueError(f"no barrier of the ring begins at byte {byte}")
+        if byte not in self._at:
+            raise ValueError(f"no barrier of the ring begins at byte {byte}")
+        return self._at[byte]
+
+    @cached_property
+    def _at(self) -> dict[int, Barrier]:
+        return {byte: barrier for barrier, byte in self.barriers.items()}
 
     def place(self, first: int, stop: int) -> Place:
         """Returns the stage that has these bytes of shared memory. ValueError if none has them all."""
@@ -189,7 +205,7 @@ class _Reader:
     def _step(self, at: int) -> None:
         """Reads a step: the end of a wait for a turn, weights, a barrier, stores of O."""
         line = self.trace.lines[self.trace.line[at]]
-        here = _groups(self.trace.block, np.flatnonzero(self.trace.masks[at]))
+        here = self.here[at]
         for who in here:
             if who in self.waiting and self.waiting[who].on == ON_TURN:
                 del self.waiting[who]
@@ -202,6 +218,14 @@ class _Reader:
             self._block_barrier(at, line)
         if who := self.stores.get(at):
             self._note(STORE, O, max(self.scores.values(), default=0), self._lit(STORE, who[0]), who)
+
+    @cached_property
+    def here(self) -> list[tuple[Actor, ...]]:
+        """The warpgroups of each step."""
+        active = self.trace.masks != 0
+        known = {row.tobytes(): row for row in active}
+        groups = {key: _groups(self.trace.block, np.flatnonzero(row)) for key, row in known.items()}
+        return [groups[row.tobytes()] for row in active]
 
     @cached_property
     def ring_barriers(self) -> dict[int, int]:
@@ -341,6 +365,10 @@ class _Reader:
         warpgroup waited for arrive in slots of their own, and so do products after a turn."""
         if slot.kind != kind or slot.tiles.get(what, tile) != tile:
             return False
+        if kind == FREE and what not in slot.tiles and not {*doers} <= {*slot.doers}:
+            return False
+        if kind in (MULTIPLY, SOFTMAX) and self.ring.alternates and {*doers} != {*slot.doers}:
+            return False
         if what in slot.tiles:
             return not any(slot.waits.get(who, NOTHING).on == ON_TURN for who in doers)
         if kind == ARRIVED:
@@ -351,8 +379,7 @@ class _Reader:
 
     def _lit(self, what: str, who: Actor) -> int:
         """Returns the line of the kernel's file at which a warpgroup begins `what`: the next one after its last wait."""
-        pattern = next(text for text in MARKS[what] if any(text in line for line in self.ring.lines))
-        found = [n for n, line in enumerate(self.ring.lines, 1) if pattern in line]
+        found = self.ring.marked(what)
         return next((n for n in found if n >= self.line_of.get(who, 0)), found[0])
 
     def _awaited_line(self, what: str, tile: int) -> int:

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from kernels import sources
 from kernels.attention import hopper
 from kernels.attention.shape import AttentionShape
@@ -20,7 +18,7 @@ from kernels.engines.emulator.ptx.kernel import Line
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.ladders import find
 from kernels.model.launch import ceil
-from kernels.model.program import INPUT, Launch, Program, Tiles
+from kernels.model.program import Launch, Program, Tiles
 from visuals.attention.ring_order import K, Q, Region, Ring, Slot, V, folded, ring_order, whole_loop
 from visuals.scene.ring import ARRIVED
 from visuals.scene.why_not import broken_rule
@@ -94,7 +92,8 @@ class RingPlan:
         softmax = _lines_of(STEPS_FILE, SOFTMAX_MARK)
         turns = _lines_of(kind.file, TURN_MARK) if kind.turns else frozenset()
         lines = tuple(line.partition("//")[0] for line in sources.text(kind.file).splitlines())
-        return Ring(regions, Br // hopper.WM, kind.producer, softmax, turns, lines)
+        consumers = Br // hopper.WM
+        return Ring(regions, consumers, kind.producer, softmax, turns, kind.turns and consumers == 2, lines)
 
     # -- the cut -------------------------------------------------------------------------------------
     @cached_property
@@ -172,16 +171,22 @@ class RingPlan:
 
     @cached_property
     def trace(self) -> BlockTrace:
-        """The trace of block 0. The order does not depend on values: all are zero."""
-        zeros = {b.name: np.zeros(b.shape, b.dtype) for b in self.program.of_role(INPUT)}
-        return emulator.trace_launch(self.program, 0, zeros, values=False)[0]
+        """The trace of block 0, until a tile of keys arrives that is not shown. The order does not depend on values."""
+        until = K, self.ring.regions[K].nbytes * (self._last + 1)
+        return emulator.order_of_launch(self.program, until, "turns" if self.ring.alternates else "forward")
+
+    @property
+    def _last(self) -> int:
+        """The last tile of keys that is shown, as the emulator counts."""
+        return sum(run for run, _ in self.loops)
 
     @cached_property
     def order(self) -> tuple[Slot, ...]:
         """The slots of block 0 until a tile of keys arrives for a tile of queries that is not shown, or all."""
         slots = ring_order(self.trace, self.ring)
-        last = sum(run for run, _ in self.loops)
-        later = [n for n, slot in enumerate(slots) if slot.kind == ARRIVED and slot.tiles.get(K, 0) > last]
+        later = [
+            n for n, slot in enumerate(slots) if slot.kind == ARRIVED and slot.tiles.get(K, 0) > self._last
+        ]
         return slots[: later[0]] if later else slots
 
     @cached_property

@@ -10,16 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels import records
 from kernels.i18n import tr
-from kernels.ladders import find, ladder_of
+from kernels.ladders import ladder_of
 from kernels.machine import ceilings as measured_ceilings
-from kernels.model.rung import FP32, TENSOR_CORES
 from kernels.records import files
 from visuals import units
-from visuals.charts import bars
+from visuals.charts import bars, products
+from visuals.charts.products import other_units as other_units
+from visuals.charts.products import row_units
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -90,21 +91,6 @@ def defined_flops(row: Row) -> int:
 def as_defined(rows: Iterable[Row]) -> bool:
     """Returns whether the FLOPs of all rows are those of the definition: then executed and effective rates are equal."""
     return all(row["flops"] == defined_flops(row) for row in rows)
-
-
-SIXTEEN_BITS = ("fp16", "bf16")  # here only tensor cores multiply them
-
-
-def row_units(row: Row) -> str:
-    """Returns the units of a row's rung if they are not the FP32 units of the roof, else "". The cpu engine has no
-    others."""
-    return other_units(row["rung"], row["shape"]) if row["engine"] == "cuda" else ""
-
-
-def other_units(rung: str, params: Mapping[str, Any]) -> str:
-    """Returns the same for a rung on a GPU, at a shape with these parameters."""
-    used = TENSOR_CORES if params.get("dtype") in SIXTEEN_BITS else find(rung).units
-    return "" if used == FP32 else used
 
 
 def is_opaque(row: Row) -> bool:
@@ -209,11 +195,18 @@ def _below_roof(dot: Dot, roof: Roof) -> str:
     fields = _fields(dot)
     if other := row_units(dot.row):
         over, fields["units"] = dot.rate / roof.flops_per_s, tr(other)
+        if best := products.beside(dot.row):
+            share = units.share(dot.rate / best.flops_per_s)
+            return tr(
+                "{title} does {rate} on {device}: {share} of the fastest {format} product recorded there, {best}. "
+                "The peak of {units} was not measured.",
+                share=share, format=best.format, best=best.text, **fields,
+            )  # fmt: skip
         return (
-            tr("{title} does {rate} on {device}, {ratio}× the FP32 peak. It uses {units}: their peak was not measured.",
+            tr("{title} does {rate} on {device}, {ratio}× the FP32 peak. The peak of {units} was not measured.",
                ratio=units.ratio(over), **fields)
             if over > 1
-            else tr("{title} does {rate} on {device}, {share} of the FP32 peak. It uses {units}: their peak was not measured.",
+            else tr("{title} does {rate} on {device}, {share} of the FP32 peak. The peak of {units} was not measured.",
                     share=units.share(over), **fields)
         )  # fmt: skip
     launching = bars.launch_ms(dot.row) / dot.row["median_ms"]

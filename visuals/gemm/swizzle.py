@@ -15,7 +15,7 @@ from kernels.engines.emulator.bulk_copies import PIECE
 from kernels.engines.emulator.swizzle import swizzled
 from kernels.gemm import hopper
 from kernels.gemm.shape import GemmShape
-from kernels.i18n import mark, tr
+from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.launch import WARP
@@ -180,20 +180,21 @@ def _places(cells: np.ndarray, row: np.ndarray, piece: np.ndarray) -> Annotation
 # -- captions --------------------------------------------------------------------------------------
 def _captions(kind: np.ndarray, passes: list, expected: int, launch: Launch, swizzle: int) -> Captions:
     args = np.zeros((len(kind), 6), int)
-    args[0, :3] = copying_thread(launch), dict(launch.defines)["BM"], expected
+    args[0, :2] = copying_thread(launch), dict(launch.defines)["BM"]
     args[1 : 1 + ROWS, 0] = np.arange(ROWS)
-    args[1 + ROWS, 0] = expected
     for n, one in enumerate(passes):
         r, piece, column = one[0]
         args[len(kind) - len(passes) + n] = n + 1, r, 8 * piece, 8 * piece + 7, 4 * column, 4 * column + 3
-    return Captions(_templates(swizzle), kind, args)
+    return Captions(_templates(swizzle, expected), kind, args)
 
 
-def _templates(swizzle: int) -> tuple[str, ...]:
+def _templates(swizzle: int, expected: int) -> tuple[str, ...]:
+    size = decimal(f"{expected:,}")
     start = (
         tr(
-            "Thread {0} starts the copy of one box of [A](input): {1} rows, k 0 to 63. It sets the barrier to expect {2} "
-            "bytes, with those of [B](filter)."
+            "Thread {0} starts the copy of one box of [A](input): {1} rows, k 0 to 63. It sets the barrier to expect {bytes} "
+            "bytes, with those of [B](filter).",
+            bytes=size,
         ),
         "" if swizzle else tr("Here the box is stored without swizzle. No kernel of this ladder does that."),
     )
@@ -204,8 +205,9 @@ def _templates(swizzle: int) -> tuple[str, ...]:
         " ".join(filter(None, start)),
         " ".join((tr("Row {0} of [A](input) arrives: 128 bytes, 8 pieces of 16 bytes."), place)),
         tr(
-            "The other rows and the boxes of [B](filter) arrive in the same way. The barrier has counted {0} bytes. Its phase "
-            "ends, and the threads that wait go on."
+            "The other rows and the boxes of [B](filter) arrive in the same way. The barrier has counted {bytes} bytes. "
+            "Its phase ends, and the threads that wait go on.",
+            bytes=size,
         ),
         tr(
             "Pass {0}: row {1}, k {2} to {3}. All 8 rows have this piece in banks {4} to {5}, so one pass delivers one piece."

@@ -30,7 +30,7 @@ CAPTIONS = {
     "negative": mark("x = {0}. The sign bit is 1: x is negative."),
     "zero": mark("x is 0. All bits of the exponent and of the mantissa are 0."),
     "exponent": mark("x is at least 2^{0} and below 2^{1}, apart from its sign. So its exponent is {0}. The format stores {0} + {2} = {3}: {2} is its bias."),
-    "subnormal": mark("x is below 2^{0}, the smallest normal number. The exponent is stored as 0, and no 1 stands before the point: x becomes subnormal."),
+    "subnormal": mark("x is below 2^{0}, the smallest normal number. The exponent is stored as 0, and no 1 is before the point: x becomes subnormal."),
     "too_large": mark("x is 2^{0} or more. The largest exponent of this format is {1}."),
     "bits": mark("The first {0} bits after the point go into the mantissa. The 1 before the point is not stored."),
     "bits_subnormal": mark("The first {0} bits after the point go into the mantissa. {1} of them are zeros in front: as many digits are lost."),
@@ -161,7 +161,7 @@ def _stored_group(f: Format) -> Group:
 def _binary(p: Parts) -> Tensor:
     """Returns the bits of |x|, some more than the mantissa holds."""
     shown = p.f.mantissa_bits + REST
-    note = tr("× 2^{exponent}, the first bit stands before the point", exponent=p.unit_exponent)
+    note = tr("× 2^{exponent}, the first bit is before the point", exponent=p.unit_exponent)
     return Tensor("x", "x", tr("x in binary"), "input", 1, 1, 1 + shown, p.significand(shown), note=note)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernels.i18n import tr
 from kernels.jobs import counts as jobs
 from kernels.jobs.counts import Count
 from kernels.jobs.job import Job, JobError
@@ -51,7 +52,8 @@ class CountsHere:
         self._known[key] = _count(rung, shape, full)
 
     def request(self, rungs: Iterable[Rung], *_: Any) -> Job:
-        raise JobError(f"the emulator cannot run {', '.join(rung.name for rung in rungs)} here")
+        names = ", ".join(rung.name for rung in rungs)
+        raise JobError(tr("the emulator cannot run {rungs} here", rungs=names))
 
     def drop(self, job: Job) -> None:
         """There are no jobs."""

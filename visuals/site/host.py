@@ -163,7 +163,8 @@ def install(host: Host) -> None:
     ends |= {"navigation": {}, "navigation.page": {"StreamlitPage": Page}}
     sys.modules["streamlit"] = module
     for name, members in ends.items():
-        sys.modules[f"streamlit.{name}"] = part = ModuleType(f"streamlit.{name}")
+        full = ".".join((module.__name__, name))
+        sys.modules[full] = part = ModuleType(full)
         part.__dict__.update(members)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from kernels.i18n import tr
 from visuals.site.files import Files, name_of
 from visuals.site.host import SHELL
 
@@ -59,8 +60,13 @@ class Pyodide:
             missing.append(f"NumPy ({f'the npm package {NPM_NUMPY}' if npm else NUMPY})")
         if missing:
             raise PyodideError(
-                f"{folder} lacks {', '.join(missing)}. Pyodide's release, pyodide-<version>.tar.bz2, has all of them; "
-                f"npm has the packages pyodide and {NPM_NUMPY}."
+                tr(
+                    "{folder} lacks {files}. Pyodide's release, pyodide-<version>.tar.bz2, has all of them; npm has the "
+                    "packages pyodide and {numpy}.",
+                    folder=folder,
+                    files=", ".join(missing),
+                    numpy=NPM_NUMPY,
+                )
             )
         self._numpy = found[-1]
 

@@ -174,7 +174,7 @@ class _Recorder:
         try:
             return Made(key, params, self.host.record(self.path, params))
         except Switch as away:
-            return Made(key, params, failed=f"leads to {away.path}")
+            return Made(key, params, failed=tr("leads to {page}", page=away.path))
         except Exception as error:  # one address that fails is named, the others are built
             return Made(key, params, failed=f"{type(error).__name__}: {error}")
 

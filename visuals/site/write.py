@@ -16,6 +16,7 @@ from typing import Any
 
 from rjsmin import jsmin
 
+from kernels.i18n import tr
 from visuals.palette import DARK, LIGHT
 from visuals.site.files import FOLDER, Files, name_of, plain
 from visuals.site.host import SHELL
@@ -221,7 +222,9 @@ def html(title: str, shell: Mapping[str, Any], root: str, path: str | None) -> s
     preloads = "\n".join(
         f'<link rel="preload" as="fetch" crossorigin href="{FOLDER}/{name}.bin">' for name in first
     )
-    name = title if title == "Kernel Theatre" else f"{title} · Kernel Theatre"
+    app = tr("Kernel Theatre")
+    name = title if title == app else f"{title} · {app}"
+    script_off = tr("This site draws its pages with JavaScript, which is switched off in this browser.")
     data = plain(config | {"root": root}).replace("<", "\\u003c")
     return f"""<!doctype html>
 <html lang="{LANGUAGE}" data-static>
@@ -238,7 +241,7 @@ def html(title: str, shell: Mapping[str, Any], root: str, path: str | None) -> s
 </head>
 <body>
 <div data-testid="stApp"><main data-testid="stMain" tabindex="-1"><div data-testid="stMainBlockContainer">
-<noscript><p class="kt-note">This site draws its pages with JavaScript, which is switched off in this browser.</p></noscript>
+<noscript><p class="kt-note">{script_off}</p></noscript>
 </div></main></div>
 <script type="application/json" id="site">{data}</script>
 <script id="boot" data-script="{shell["script"]}">
@@ -276,9 +279,10 @@ def _plain_files(out: Path) -> None:
 def on_site(talk: str) -> str:
     """Returns the deck with the stages of this site in place of those of an app on this machine."""
     here = 'RevealStage({ app: new URL("..", location.href).href.replace(/[/]$/, "") })'
-    return talk.replace("RevealStage()", here).replace(
-        "make run, or ?app= with its address", "it is being loaded"
-    )
+    texts = {"RevealStage()": here, "make run, or ?app= with its address": tr("it is being loaded")}
+    for text, replacement in texts.items():
+        talk = talk.replace(text, replacement)
+    return talk
 
 
 # -- what is left over, and what there is ----------------------------------------------------------
@@ -307,7 +311,7 @@ def _summary(
     if python:
         report(f"and Python: {len(of_python)} of the files, {size_of_python / 1e6:.1f} MB")
     for address, why in failed.items():
-        report(f"missing: {address}: {why}")
+        report(tr("missing: {address}: {why}", address=address, why=why))
     if total > MAX_BYTES:
-        report(f"larger than {MAX_BYTES / 1e6:.0f} MB: record fewer addresses")
+        report(tr("larger than {mb} MB: record fewer addresses", mb=f"{MAX_BYTES / 1e6:.0f}"))
     return {"bytes": total, "files": len(files), "addresses": addresses, "failed": failed}

@@ -5,7 +5,7 @@ import { styleOf } from "./colour.js";
 import { drawDiagram, markBoxes } from "./diagram.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
 import { decimal, tr } from "./texts.js";
-import { ARROW, HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY } from "./layout.js";
+import { ARROW, HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY, wideOf } from "./layout.js";
 import { clamp } from "./view.js";
 
 const SMALLEST = 6.8; // px: of a number
@@ -40,7 +40,7 @@ function numbersOf(ctx, block, font, scale) {
   if (cell < NUMBERS_FROM) return null;
   t.longest ??= valuesOf(t).map(narrow).reduce((a, b) => (widthOf(b) > widthOf(a) ? b : a), "0");
   ctx.font = font(100 / scale);
-  const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 1.5)) / ctx.measureText(t.longest).width);
+  const px = Math.min(13 * scale, cell * 0.56, (100 * (wideOf(block) - 1.5)) / ctx.measureText(t.longest).width);
   return px >= SMALLEST ? { font: font(px / scale) } : null;
 }
 
@@ -53,17 +53,17 @@ function dashed(ctx, x, y, w, h, colour) {
 }
 
 // Ghosts have no ink, so they print no number.
-function drawCell(ctx, x, y, size, style, value, numbers) {
-  const inner = size >= SMALL ? size - 1 : size;
+function drawCell(ctx, x, y, size, style, value, numbers, width = size) {
+  const gap = size >= SMALL ? 1 : 0, inner = size - gap, wide = width - gap;
   ctx.fillStyle = style.css;
-  ctx.fillRect(x, y, inner, inner);
-  if (style.padding && size >= SMALL) dashed(ctx, x, y, inner, inner, style.line);
+  ctx.fillRect(x, y, wide, inner);
+  if (style.padding && size >= SMALL) dashed(ctx, x, y, wide, inner, style.line);
   if (!numbers || !style.ink) return;
   ctx.font = numbers.font;
   ctx.fillStyle = style.ink;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
-  ctx.fillText(narrow(value), x + inner / 2, y + inner / 2 + 0.5);
+  ctx.fillText(narrow(value), x + wide / 2, y + inner / 2 + 0.5);
 }
 
 // Cells that do not move, on a context. With dpr 0 only shapes are drawn and no pixels set, so any context works.
@@ -144,12 +144,11 @@ export class Still {
   }
 
   drawHead(block) {
-    const { tokens } = this.theme;
-    this.print(block.t.title, block.x, block.headY, 14, true, tokens[block.t.role]);
-    if (block.beside) this.print(block.beside, block.x + block.titleWidth + 8 * this.scale, block.headY, 13, false, tokens.dim);
-    const { way, cell } = block;
+    const { tokens } = this.theme, { way, cell } = block, x = block.x - (block.leftHeight ? way.label : 0);
+    this.print(block.t.title, x, block.headY, 14, true, tokens[block.t.role]);
+    if (block.beside) this.print(block.beside, x + block.titleWidth + 8 * this.scale, block.headY, 13, false, tokens.dim);
     way.labels?.forEach((text, band) => this.print(text, block.x - way.label, tileXY(block, band).y + cell / 2 - 9.5 * this.scale, 13, false, tokens.dim));
-    block.below.forEach((line, k) => this.print(line, block.x, block.headY + HEAD_LINE * this.scale * (k + 1), 13, false, tokens.dim));
+    block.below.forEach((line, k) => this.print(line, x, block.headY + HEAD_LINE * this.scale * (k + 1), 13, false, tokens.dim));
   }
 
   // The padding around the planes is not stored: cells of air, or one dashed line if cells are small.
@@ -175,12 +174,12 @@ export class Still {
     for (let n = 0; n < count; n++) {
       const i = cells ? cells[n] : n;
       const at = cellXY(block, i);
-      if (at.x > layout.width || at.y > layout.height || at.x + block.cell < 0 || at.y + block.cell < 0) continue;
+      if (at.x > layout.width || at.y > layout.height || at.x + wideOf(block) < 0 || at.y + block.cell < 0) continue;
       if (cells) { // a ghost and the value that replaces it must not show through each other
         ctx.fillStyle = theme.grounds[block.ground].css;
-        ctx.fillRect(at.x, at.y, block.cell, block.cell);
+        ctx.fillRect(at.x, at.y, wideOf(block), block.cell);
       }
-      drawCell(ctx, at.x, at.y, block.cell, styleOf(theme, block, i, step), valueAt(block.t, i, step), block.numbers);
+      drawCell(ctx, at.x, at.y, block.cell, styleOf(theme, block, i, step), valueAt(block.t, i, step), block.numbers, wideOf(block));
     }
   }
 
@@ -199,7 +198,7 @@ export class Still {
       const i = cells ? cells[n] : n;
       const colour = styleOf(theme, block, i, step).packed;
       const at = cellXY(block, i);
-      const l = Math.round(at.x * dpr) - left, r = Math.round((at.x + block.cell) * dpr) - left;
+      const l = Math.round(at.x * dpr) - left, r = Math.round((at.x + wideOf(block)) * dpr) - left;
       const t = Math.round(at.y * dpr) - top, b = Math.round((at.y + block.cell) * dpr) - top;
       for (let y = t; y < b; y++) pixels.fill(colour, y * data.width + l, y * data.width + r);
       x0 = Math.min(x0, l); y0 = Math.min(y0, t); x1 = Math.max(x1, r); y1 = Math.max(y1, b);
@@ -231,7 +230,7 @@ export function drawMoving(ctx, still, t) {
   for (const { to, computed } of blocks)
     for (const e of fade > 0 ? computed : []) {
       const i = to.t.cell[e], at = cellXY(to, i);
-      drawCell(ctx, at.x, at.y, to.cell, styleOf(theme, to, i, step), to.t.value[e], to.numbers);
+      drawCell(ctx, at.x, at.y, to.cell, styleOf(theme, to, i, step), to.t.value[e], to.numbers, wideOf(to));
     }
   ctx.globalAlpha = 1;
 }
@@ -318,7 +317,7 @@ function drawArrow(ctx, path, colour, width, size) {
 // Rectangles around cells: neighbours of a row share one, and so do equal parts of rows below each other; with `each`
 // every cell has its own.
 export function outlines(block, cells, each) {
-  const { cell } = block, runs = [], parts = new Map();
+  const { cell } = block, wide = wideOf(block), runs = [], parts = new Map();
   const positions = Array.from(cells, (i) => cellPosition(block, i)).sort((a, b) => a.tile - b.tile || a.row - b.row || a.col - b.col);
   for (const { tile, row, col } of positions) {
     const last = runs.at(-1);
@@ -332,6 +331,6 @@ export function outlines(block, cells, each) {
     return true;
   }).map(({ tile, row, col, rows, cols }) => {
     const at = tileXY(block, tile);
-    return { x: at.x + col * cell, y: at.y + row * cell, w: cols * cell, h: rows * cell };
+    return { x: at.x + col * wide, y: at.y + row * cell, w: cols * wide, h: rows * cell };
   });
 }

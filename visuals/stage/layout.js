@@ -4,11 +4,12 @@
 // tiles with parts of its rows. Tensors are in rows, rows in groups, groups in lines, lines in columns. Cells are as
 // large as width and height allow, smallest first: nothing is hidden, and no tensor is large while another is
 // needlessly small. A local search changes one fold, row break or group position at a time, and keeps the best.
+// Titles of many rows of steps are above or left of them. Their cells may be wider than high, up to MAX_STRETCH.
 
 import { boxAt, layOutDiagram, viewDiagram } from "./diagram.js";
 
 export const MAX_CELL = 28, NUMBERS_FROM = 13, HEAD_LINE = 18, ARROW = 16;
-const MIN_CELL = 2, READABLE_CELL = 18, ALIGNED_CELL = 20, MIN_GOAL = 16, MIN_REST = 4, ROW_BREAK = 0.5;
+const MIN_CELL = 2, READABLE_CELL = 18, ALIGNED_CELL = 20, MIN_GOAL = 16, MIN_REST = 4, ROW_BREAK = 0.5, MAX_STRETCH = 2, NARROW = 560;
 const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
 // What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines.
 // COSTS are penalties for breaking a row and for changing the order of reading.
@@ -18,8 +19,15 @@ const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0,
 // tensors named in `readable` become large enough for their numbers before any other cell grows.
 export function layOut(scene, width, height, measure, scale = 1, readable = []) {
   if (scene.diagram) return layOutDiagram(scene, width, height, measure, scale);
+  const { groups: [{ rows }, other] } = scene, lanes = !other && rows.length > 4 && rows.flat().every((t) => t?.timed);
+  const found = [false, ...(lanes && width >= NARROW ? [true] : [])].map((left) => search(scene, width, height, measure, scale, readable, lanes, left));
+  return found.sort((a, b) => b.score - a.score)[0].layout;
+}
+
+// The best layout and its score. `lanes`: columns are steps. `left`: titles are left of their rows.
+function search(scene, width, height, measure, scale, readable, lanes, left) {
   const margin = (width < 640 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
-  const plan = { scale, gap, pad, readable, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap, scores: new Map() };
+  const plan = { scale, gap, pad, readable, lanes, left, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap, scores: new Map() };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
   plan.byTensor = [...new Set(Object.values(scene.tensors).flatMap((t) => boxes.filter((b) => b.t === t || b.table?.flat().some((m) => m?.t === t))))]; // in this order they take the space that is left
   let best = -Infinity, layout, fits;
@@ -38,11 +46,11 @@ export function layOut(scene, width, height, measure, scale = 1, readable = []) 
       layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [], fits: fits && (!readable.length || boxes.every((b) => b.cell >= MIN_REST)) };
       placePart(page, margin, gap, plan.width, page.h, plan, layout);
     }
-  return layout;
+  return { layout, score: best };
 }
 
 function boxesOf(scene, measure, plan) {
-  const boxes = [], { scale, pad, gap } = plan;
+  const boxes = [], { scale, pad, gap, left } = plan;
   // The size that a box's cells get before others grow; 0: none.
   const goalOf = (tensors, aligned) => Math.ceil((aligned ? ALIGNED_CELL : tensors.some((t) => plan.readable.includes(t?.name)) ? READABLE_CELL : 0) * Math.max(1, scale));
   for (const [group, { title, memorySpace, rows, aligned, table, column = true }] of scene.groups.entries()) {
@@ -60,13 +68,16 @@ function boxesOf(scene, measure, plan) {
       const mates = []; // the boxes of an aligned row: one line, one size of cells
       for (const t of row) {
         const begins = t !== row[0] ? (aligned ? [NOTHING] : [NOTHING, ROW]) : row !== rows[0] ? [ROW] : first;
-        const ways = waysOf(scene, t, measure, plan), box = { t, frame, options: { way: aligned ? ways.slice(0, 1) : ways, begins }, ...headsOf(t, measure, scale), goal: goalOf([t], aligned && row[1]) };
+        const ways = waysOf(scene, t, measure, plan), box = { t, frame, options: { way: aligned ? ways.slice(0, 1) : ways, begins }, ...(left ? leftHeadOf : headsOf)(t, measure, scale), goal: goalOf([t], aligned && row[1]) };
         box.mates = aligned ? mates : [box];
         if (aligned) mates.push(box);
         boxes.push(box);
       }
     }
   }
+  // All rows of a timeline begin at one left edge.
+  const label = left && Math.max(...boxes.map((b) => b.heads[0].leftWidth)) + gap;
+  if (left) for (const b of boxes) for (const way of b.options.way) way.label = label;
   return boxes;
 }
 
@@ -102,7 +113,7 @@ function sizeTable(box) {
 // bands of a single row have labels with their columns.
 function waysOf(scene, t, measure, { scale, width }) {
   const rows = t.pad[0] + t.rows + t.pad[2], cols = t.pad[1] + t.cols + t.pad[3], ways = [];
-  const gap = (t.planes > 1 ? GAP : BAND_GAP) * scale, narrow = width < 560;
+  const gap = (t.planes > 1 ? GAP : BAND_GAP) * scale, narrow = width < NARROW;
   const fold = scene.matmuls.some(({ out, right }) => cols <= 96 && out === t && right.cols === cols) ? 0.9 : 0.06; // the columns of a product stay under those of its right factor
   const add = (across, down, tileRows, tileCols) => {
     const labels = t.rows * t.planes > 1 || down < 2 ? [] : Array.from({ length: down }, (_, n) => rangeOf(t, n * tileCols, tileCols, narrow));
@@ -132,14 +143,26 @@ export function rangeOf({ cols, origin }, first, count, narrow) {
   return narrow ? `${at + first}` : `${at + first}–${at + Math.min(first + count, cols) - 1}`;
 }
 
-// Ways to write title and note, lowest first: the note beside the title, under it, wrapped at words.
-function headsOf(t, measure, scale) {
-  const titleWidth = measure(t.title, true), lines = [];
-  for (const word of t.note.split(/(?<!×) (?!×)/)) {
+// A note in lines, wrapped at words.
+function wrapped(note, measure, width) {
+  const lines = [];
+  for (const word of note.split(/(?<!×) (?!×)/)) {
     const longer = `${lines.at(-1)} ${word}`;
-    if (lines.length && measure(longer) <= 130 * scale) lines[lines.length - 1] = longer;
+    if (lines.length && measure(longer) <= width) lines[lines.length - 1] = longer;
     else lines.push(word);
   }
+  return lines;
+}
+
+// Title and note left of a tensor.
+function leftHeadOf(t, measure, scale) {
+  const titleWidth = measure(t.title, true), below = t.note ? wrapped(t.note, measure, 130 * scale) : [];
+  return { titleWidth, heads: [{ below, beside: "", headHeight: 0, headWidth: 0, leftHeight: HEAD_LINE * (1 + below.length) * scale, leftWidth: Math.max(titleWidth, ...below.map((line) => measure(line))) }] };
+}
+
+// Ways to write title and note, lowest first: the note beside the title, under it, wrapped at words.
+function headsOf(t, measure, scale) {
+  const titleWidth = measure(t.title, true), lines = wrapped(t.note, measure, 130 * scale);
   const heads = (t.note ? [[], [t.note], lines] : [[]]).map((below) => ({
     below, beside: below.length ? "" : t.note, headHeight: (HEAD + HEAD_LINE * below.length) * scale,
     headWidth: below.length ? Math.max(titleWidth, ...below.map((line) => measure(line))) : titleWidth + 8 * scale + measure(t.note),
@@ -226,7 +249,7 @@ function partOf(boxes, level, plan) {
   boxes.forEach((b, n) => (n && b.begins < level ? runs.at(-1).push(b) : runs.push([b])));
   return {
     members: level ? runs.map((run) => partOf(run, level - 1, plan)) : boxes,
-    across, aligned, gap: across && !aligned ? plan.sideGap : plan.gap, frame: level === ROW ? boxes[0].frame : NO_FRAME,
+    across, aligned, gap: across && !aligned ? plan.sideGap : plan.gap / (plan.left ? 2 : 1), frame: level === ROW ? boxes[0].frame : NO_FRAME,
   };
 }
 
@@ -242,7 +265,8 @@ function size(part) {
       const { way, cell, head } = m;
       m.gridWidth = way.across * (way.tileCols * cell + way.gap) - way.gap;
       m.w = way.label + Math.max(m.gridWidth, head.headWidth);
-      m.h = way.down * (way.tileRows * cell + way.gap) - way.gap;
+      m.gridHeight = way.down * (way.tileRows * cell + way.gap) - way.gap;
+      m.h = Math.max(m.gridHeight, head.leftHeight || 0);
       heads = Math.max(heads, head.headHeight);
     } else size(m);
     along += gap + (across ? m.w : m.h);
@@ -268,7 +292,10 @@ function placePart(part, x, y, w, h, plan, layout) {
             layout.blocks[t.name] = { ...b, ...b.head, way, cell: m.cell, ground: m.frame.ground, gap: 0, x: x + dx, y: y + dy, headY: y + dy - top, w: t.cols * m.cell, h: t.rows * m.cell };
           }
     } else if (m.t) {
-      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x: x + m.way.label, y, headY: y - heads, w: m.gridWidth };
+      const { leftHeight } = m.head;
+      const wide = plan.lanes && members.length < 2 ? Math.floor((plan.width - m.way.label) / m.way.tileCols) : 0;
+      const stretch = Math.max(1, Math.min(wide / m.cell, MAX_STRETCH));
+      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x: x + m.way.label, y: leftHeight ? Math.round(y + (m.h - m.gridHeight) / 2) : y, headY: leftHeight ? y + (m.h - leftHeight) / 2 : y - heads, w: m.gridWidth * stretch, h: m.gridHeight, stretch };
       x += m.w + gap + Math.floor(Math.min((aligned ? 24 : 150) * scale, slack / (members.length - 1)));
     } else {
       const wide = across ? m.w + Math.floor(slack / members.length) : w;
@@ -309,16 +336,20 @@ export function cellAt({ t, way: { across, tileRows, tileCols } }, tile, row, co
   return r < 0 || c < 0 || r >= t.rows || c >= t.cols || plane >= t.planes ? null : (plane * t.rows + r) * t.cols + c;
 }
 
-export function tileXY({ x, y, way, cell, gap }, tile) {
+// The width of a cell; `cell` is its height.
+export const wideOf = ({ cell, stretch = 1 }) => cell * stretch;
+
+export function tileXY(block, tile) {
+  const { x, y, way, cell, gap } = block;
   return {
-    x: x + (tile % way.across) * (way.tileCols * cell + gap),
+    x: x + (tile % way.across) * (way.tileCols * wideOf(block) + gap),
     y: y + Math.floor(tile / way.across) * (way.tileRows * cell + gap),
   };
 }
 
 export function cellXY(block, i) {
   const { tile, row, col } = cellPosition(block, i), at = tileXY(block, tile);
-  return { x: at.x + col * block.cell, y: at.y + row * block.cell };
+  return { x: at.x + col * wideOf(block), y: at.y + row * block.cell };
 }
 
 // The cell under a point of the canvas, or null.
@@ -327,7 +358,7 @@ export function hitTest(layout, x, y) {
   for (const block of Object.values(layout.blocks)) {
     const { t, way, cell } = block;
     for (let tile = 0; tile < way.across * way.down; tile++) {
-      const at = tileXY(block, tile), col = Math.floor((x - at.x) / cell), row = Math.floor((y - at.y) / cell);
+      const at = tileXY(block, tile), col = Math.floor((x - at.x) / wideOf(block)), row = Math.floor((y - at.y) / cell);
       const index = cellAt(block, tile, row, col);
       if (index !== null) return { name: t.name, index };
     }

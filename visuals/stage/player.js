@@ -9,7 +9,7 @@ import { explain, stepMarks } from "./explain.js";
 import { render, update } from "./controls.js";
 import { embedded, pagePart, report } from "./frame.js";
 import { listen } from "./input.js";
-import { cellXY, layOut, withView } from "./layout.js";
+import { cellXY, layOut, wideOf, withView } from "./layout.js";
 import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
 import { REVEALED, fillChapter, remember } from "./chapter.js";
 import { fillStrip, sizeOf } from "./strip.js";
@@ -255,6 +255,8 @@ class Player {
     const fills = fits || (this.fills && (!stacked || getComputedStyle(root.querySelector(".side-panel")).display === "none"));
     root.style.height = fits ? `${fittingHeight(root)}px` : fills ? `${innerHeight - root.getBoundingClientRect().top - scrollY}px` : "";
     if (fits) this.reserveCaption();
+    part.transport.classList.remove("tight");
+    part.transport.classList.toggle("tight", part.transport.scrollWidth > part.transport.clientWidth);
     const width = Math.floor(box.clientWidth), dpr = devicePixelRatio || 1;
     if (width < 60) return;
     const bars = this.data.still ? 0 : 112; // transport and a caption of one line
@@ -537,7 +539,7 @@ class Player {
       return { x: box.left + x / shrink, y: box.top + y / shrink, width: w / shrink, height: h / shrink };
     }
     const block = inView.blocks[name], at = cellXY(block, index);
-    return { x: box.left + at.x / shrink, y: box.top + at.y / shrink, width: block.cell / shrink, height: block.cell / shrink };
+    return { x: box.left + at.x / shrink, y: box.top + at.y / shrink, width: wideOf(block) / shrink, height: block.cell / shrink };
   }
 
   close() {

@@ -91,10 +91,12 @@ function barsList(bars, className) {
       spread.style.setProperty("--high", bar.high);
       track.append(spread);
     }
-    if (bar.hint) row.title = bar.hint;
+    row.title = [bar.title, bar.hint].filter(Boolean).join(". ");
     const number = element("span", "strip-number", bar.text);
     if (bar.day) number.append(" ", element("span", "strip-day", bar.day));
-    row.append(element("span", "strip-label", bar.title ?? bar.label), track, number);
+    const label = element("span", "strip-label", bar.title ?? bar.label);
+    if (bar.tag) label.prepend(element("span", "strip-tag", bar.tag), " ");
+    row.append(label, track, number);
     return row;
   }));
   return list;

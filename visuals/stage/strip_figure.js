@@ -9,7 +9,7 @@ const PX = 13, ROW = 19, CURVE = 82, NARROW = 560; // px, at the default font si
 // The parts of the strip as columns of items: a text, a bar, or the bar of memory by role.
 function columnsOf({ stale, disturbed, shape, time, memory, limits, curve }) {
   const text = (value, options = {}) => ({ text: value, ...options });
-  const bars = (rows, hue) => rows.map((row) => ({ bar: { ...row, text: [row.text, row.day].filter(Boolean).join(" · ") }, label: row.title ?? row.label, hue: row.current || row.main ? hue : "dim" }));
+  const bars = (rows, hue) => rows.map((row) => ({ bar: { ...row, text: [row.text, row.day].filter(Boolean).join(" · ") }, label: [row.tag, row.title ?? row.label].filter(Boolean).join(": "), hue: row.current || row.main ? hue : "dim" }));
   const badge = time.badge ? [text(time.badge.text, { hue: "workspace" })] : [];
   return [
     [text(time.value, { px: 22, bold: true }), ...badge, ...[stale, disturbed].filter(Boolean).map((words) => text(words, { hue: "write" })), text(`${time.name} · ${shape}`, { bold: true }),

@@ -1,6 +1,6 @@
 // Zoom and pan. A view is {scale, x, y}: the magnification, and the layout's point at the canvas's top left. Pure.
 
-import { cellAt, cellXY, tileXY } from "./layout.js";
+import { cellAt, cellXY, tileXY, wideOf } from "./layout.js";
 
 export const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
 
@@ -42,7 +42,7 @@ function pointOf({ blocks }, cell, dx, dy) {
   const [name, index] = cell.split(":"), block = Object.hasOwn(blocks, name) && +index < blocks[name].t.size && blocks[name];
   if (!block) return null;
   const at = cellXY(block, +index);
-  return [at.x + dx * block.cell, at.y + dy * block.cell];
+  return [at.x + dx * wideOf(block), at.y + dy * block.cell];
 }
 
 // The cell nearest to a point of the layout: {name, index}, and {dx, dy} from its top left to the point, in cells.
@@ -52,7 +52,7 @@ function nearestCell(layout, x, y) {
   for (const block of Object.values(layout.blocks)) {
     const { t, way: { across, down, tileRows, tileCols }, cell } = block;
     for (let tile = 0; tile < across * down; tile++) {
-      const at = tileXY(block, tile), band = t.planes > 1 ? 0 : tile, u = (x - at.x) / cell, v = (y - at.y) / cell;
+      const at = tileXY(block, tile), band = t.planes > 1 ? 0 : tile, u = (x - at.x) / wideOf(block), v = (y - at.y) / cell;
       const col = within(u, t.pad[1], Math.min(tileCols, t.cols - Math.floor(band / across) * tileCols));
       const row = within(v, t.pad[0], Math.min(tileRows, t.rows - (band % across) * tileRows));
       const index = cellAt(block, tile, row, col), dx = u - col, dy = v - row;

@@ -28,6 +28,7 @@ class Evidence:
     stale: bool = False  # the rows are of other settings
     totals: Totals | None = None  # counted at this shape; None if it was not
     counting: str = ""  # why there are no counts, or how far they are
+    hides_fastest: bool = False  # whether our fastest row was left out, as one of a later chapter
     not_here: str = ""  # why the engine of Run does not run this kernel
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 
 from kernels.i18n import mark, tr
 from visuals import units
-from visuals.charts import bars, roofline
+from visuals.charts import bars, products
 from visuals.strip.evidence import Evidence
 
 LAUNCH, ROOF = 0.2, 0.6  # shares from which launch overhead, or a ceiling, is what limits a kernel
@@ -17,6 +17,10 @@ OF_MEMORY = mark(
 OF_ARITHMETIC = mark(
     "The operations of the kernel, per second, as a share of what FP32 arithmetic reaches on this GPU."
 )
+OF_PRODUCT = mark(
+    "The kernel's operations per second, as a share of the fastest {format} product recorded on this GPU: {rate}. "
+    "The peak of its tensor cores was not measured."
+)
 OF_NO_LOADS = mark("No warp loads from global memory. The copy engine (TMA) may copy from it.")
 LANES = 32  # of a warp: a load of one float each needs 4 sectors at best and 32 at worst
 
@@ -26,17 +30,43 @@ def limits(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any
 
     `watched`: what is known at the shape on the stage, whose sectors are shown where this shape is too large to count.
     """
-    found = shares(evidence)
+    found, product = shares(evidence), _product(evidence)
     rows = [
         {"label": tr("launch overhead"), "hint": tr(OF_LAUNCH), **_share(found.get("launch"))},
         {"label": tr("memory bandwidth"), "hint": tr(OF_MEMORY), **_share(found.get("memory"))},
-        {"label": tr("arithmetic (FP32)"), "hint": tr(OF_ARITHMETIC), **_share(found.get("arithmetic"))},
+        _arithmetic(found, product, evidence),
         sectors(evidence, watched),
     ]
     limit = limiting(found)
     for name, line in zip(("launch", "memory", "arithmetic"), rows, strict=False):
         line["main"] = name == limit
-    return {"title": tr("What limits it"), "rows": rows, "text": _sentence(evidence, found, limit)}
+    if product and not limit:
+        rows[2]["main"] = _of_product(evidence, product) >= ROOF
+    return {"title": tr("What limits it"), "rows": rows, "text": _sentence(evidence, found, limit, product)}
+
+
+def _product(evidence: Evidence) -> products.Product | None:
+    """Returns the fastest recorded product with which a kernel on tensor cores is compared."""
+    return products.beside(evidence.row) if evidence.row and evidence.row["flops"] else None
+
+
+def _of_product(evidence: Evidence, product: products.Product) -> float:
+    return products.rate(evidence.row) / product.flops_per_s
+
+
+def _arithmetic(
+    found: dict[str, float], product: products.Product | None, evidence: Evidence
+) -> dict[str, Any]:
+    """Returns the share of the FP32 peak; of a kernel on tensor cores that of the fastest product in its format."""
+    if product is None:
+        return {
+            "label": tr("arithmetic (FP32)"),
+            "hint": tr(OF_ARITHMETIC),
+            **_share(found.get("arithmetic")),
+        }
+    hint = tr(OF_PRODUCT, format=product.format, rate=product.text)
+    share = _share(_of_product(evidence, product))
+    return {"label": tr("arithmetic ({format})", format=product.format), "hint": hint, **share}
 
 
 def shares(evidence: Evidence) -> dict[str, float]:
@@ -49,7 +79,7 @@ def shares(evidence: Evidence) -> dict[str, float]:
         found["launch"] = overhead / row["median_ms"]
     if roof and row.get("predicted_bytes"):
         found["memory"] = row["predicted_bytes"] / row["median_ms"] * 1e3 / roof.bytes_per_s
-    if roof and row["flops"] and not roofline.row_units(row):
+    if roof and row["flops"] and not products.row_units(row):
         found["arithmetic"] = row["flops"] / row["median_ms"] * 1e3 / roof.flops_per_s
     return found
 
@@ -87,7 +117,9 @@ def sectors(evidence: Evidence, watched: Evidence | None = None) -> dict[str, An
     return {"label": label, "share": min(1.0, per_load / LANES), "text": units.ratio(per_load), "hint": hint}
 
 
-def _sentence(evidence: Evidence, shares: dict[str, float], limit: str) -> str:
+def _sentence(
+    evidence: Evidence, shares: dict[str, float], limit: str, product: products.Product | None
+) -> str:
     if evidence.row is None:
         return tr("Unknown until it is measured.")
     if limit == "launch":
@@ -98,8 +130,24 @@ def _sentence(evidence: Evidence, shares: dict[str, float], limit: str) -> str:
         return tr("Memory bandwidth limits it.")
     if limit == "arithmetic":
         return tr("Arithmetic limits it.")
+    if product:
+        return _beside_product(evidence, product)
     if not shares:
         return tr("No ceilings were measured on this device.")
-    if units_of := roofline.row_units(evidence.row):
-        return tr("It uses {units}: their peak was not measured.", units=tr(units_of))
+    if units_of := products.row_units(evidence.row):
+        return tr("It uses {units}. The peak of {units} on this GPU was not measured.", units=tr(units_of))
     return tr("It is far from every ceiling.")
+
+
+def _beside_product(evidence: Evidence, product: products.Product) -> str:
+    if evidence.row is product.row:
+        return tr(
+            "No faster {format} product is recorded on this GPU: {rate}.",
+            format=product.format,
+            rate=product.text,
+        )
+    share = units.share(_of_product(evidence, product))
+    return tr(
+        "It reaches {share} of the fastest {format} product recorded on this GPU ({rate}).",
+        share=share, format=product.format, rate=product.text,
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels.i18n import mark, tr, trn
-from kernels.records.statistics import within_spread
+from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.story import fastest_library
 from visuals.strip.evidence import Evidence, Row
@@ -117,10 +117,13 @@ def _compared_with(evidence: Evidence) -> Row | None:
 
 def _bars(evidence: Evidence) -> list[dict[str, Any]]:
     """Returns the bars of the kernel and its neighbours. If they were recorded on different days, each names its day."""
-    rows = neighbours(evidence)
+    rows, tags = neighbours(evidence), _tags(evidence)
     longest = max((row["p80_ms"] for row in rows), default=1.0)
     dated = evidence.kind == "recorded" and len({row["date"] for row in rows}) > 1
-    return [_bar(row, longest, evidence) | (_dated(row) if dated else {}) for row in rows]
+    return [
+        _bar(row, longest, evidence) | (_dated(row) if dated else {}) | {"tag": tags.get(row["rung"], "")}
+        for row in rows
+    ]
 
 
 def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
@@ -139,17 +142,35 @@ def _dated(row: Row) -> dict[str, str]:
     return {"day": units.day(row["date"]), "hint": tr("Recorded on {date}.", date=row["date"])}
 
 
+def _fastest(evidence: Evidence) -> tuple[Row | None, Row | None]:
+    """Returns the fastest row of our kernels and that of the libraries; None if there is none."""
+    rows = _timed(evidence)
+    ours = fastest(row for row in rows if not evidence.ladder.rung(row["rung"]).library)
+    return ours, fastest_library(rows)
+
+
+def _tags(evidence: Evidence) -> dict[str, str]:
+    """Returns what a bar is beside the kernel, in a word or two, by rung name. A kernel of ours alone has no tag, and no
+    library whose name is in its title."""
+    ours, library = _fastest(evidence)
+    tags = {}
+    if ours and sum(not evidence.ladder.rung(name).library for name in evidence.rows) > 1:
+        tags[ours["rung"]] = tr("fastest so far") if evidence.hides_fastest else tr("our fastest")
+    if library and (rung := evidence.ladder.rung(library["rung"])).library not in rung.title:
+        tags[library["rung"]] = tr("library")
+    return tags
+
+
 def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
-    """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, those of our kernels beside it, the fastest
-    library's."""
-    rows, row = _timed(evidence), evidence.row
+    """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, our fastest kernel's, the fastest library's,
+    those of our kernels beside it."""
+    rows = _timed(evidence)
     if len(rows) <= MAX_BARS:
         return rows
-    row, library = row or rows[0], fastest_library(rows)
-    others = [r for r in rows if r is row or not evidence.ladder.rung(r["rung"]).library]
-    at, last = others.index(row), len(others)
-    beside = [others[n] for n in (at, at - 1, at + 1) if 0 <= n < last]
-    beside += [library] if library else []
-    beside += [others[n] for n in (at - 2, at + 2, at - 3) if 0 <= n < last]
-    kept = list({id(r): r for r in (*beside, *rows)})[:MAX_BARS]
+    row = evidence.row or rows[0]
+    ours = [r for r in rows if r is row or not evidence.ladder.rung(r["rung"]).library]
+    at, last = ours.index(row), len(ours)
+    beside = [ours[n] for n in (at - 1, at + 1, at - 2, at + 2, at - 3) if 0 <= n < last]
+    chosen = [r for r in (row, *_fastest(evidence), *beside, *rows) if r]
+    kept = list({id(r): r for r in chosen})[:MAX_BARS]
     return [r for r in rows if id(r) in kept]

@@ -103,7 +103,7 @@ def memory(evidence: StepEvidence) -> dict[str, Any]:
             {"role": HUES[r], "label": tr(NAMES[r]), "text": units.bytes_(sizes[r]), "share": sizes[r] / total, "faint": r in FAINT}
             for r in ROLES if sizes[r]
         ],
-        "text": tr("Launch {n} of {all}, {node}: the {role} are {share} of it.", n=p.peak + 1, all=len(p.parts),
+        "text": tr("Launch {n} of {all}, {node}: the {role} are {share} of the peak.", n=p.peak + 1, all=len(p.parts),
                    node=p.node(p.peak).name, role=tr(NAMES[role]), share=units.share(sizes[role] / total)),
     }  # fmt: skip
 

@@ -18,7 +18,17 @@ from kernels.machine.status import Status
 from kernels.model import values
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, refuse_steps
 
-__all__ = ["MEASURES", "Session", "check", "check_threads", "free_bytes", "open", "status", "trace_launch"]
+__all__ = [
+    "MEASURES",
+    "Session",
+    "check",
+    "check_threads",
+    "free_bytes",
+    "open",
+    "order_of_launch",
+    "status",
+    "trace_launch",
+]
 
 MEASURES = False  # its times say nothing about a GPU
 MAX_THREADS = 1 << 22  # of one launch: with more, one register takes 16 MB and a kernel gigabytes
@@ -116,6 +126,18 @@ def trace_launch(
     session.options = Options(trace_block=block, trace_values=values, seconds=math.inf)
     run = session._launch(program.steps[n])
     return run.trace, run.counters
+
+
+def order_of_launch(
+    program: Program, until: tuple[str, int] | None = None, order: str = "forward"
+) -> BlockTrace:
+    """Returns the trace of block 0 of a program's only step, a launch, with all inputs zero: the order of what it does, if
+    this does not depend on values. `until` and `order` as in Options."""
+    zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
+    session = Session(
+        program, zeros, Options(True, 0, False, order=order, seconds=math.inf, until=until, zeros=True)
+    )
+    return session._launch(program.steps[0]).trace
 
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: int | None = None) -> Session:

@@ -110,6 +110,7 @@ class EventLog:
         self._lines: dict[Line | None, int] = {}
         self._copies: list[Copy] = []
         self._products: list[Product] = []
+        self._brought: dict[str, int] = {}  # bytes by buffer
         self._waiting = np.zeros(m.slots, bool)
 
     def result(self) -> Events:
@@ -129,6 +130,12 @@ class EventLog:
         """Add that the bytes of a copy are in place: in this block, or from it in global memory."""
         if copy != NONE:
             self._add(Kind.COPIED, pc, block, 0, copy)
+            of = self._copies[copy]
+            self._brought[of.buffer] = self._brought.get(of.buffer, 0) + of.nbytes * of.load
+
+    def brought(self, buffer: str, nbytes: int) -> bool:
+        """Returns whether copies have brought so many bytes of a buffer to shared memory."""
+        return self._brought.get(buffer, 0) >= nbytes
 
     # -- barriers ----------------------------------------------------------------------------------
     def arrivals(
@@ -191,8 +198,14 @@ class EventLog:
     ) -> None:
         """Add an event for each block, number and barrier."""
         found: dict[tuple[int, int, int], int] = {}
-        rows = np.stack([slots // LANES, numbers, offsets], axis=1)
-        for row, number, offset in np.unique(rows, axis=0).tolist():
+        if not len(slots):
+            return
+        if (numbers == numbers[0]).all() and (offsets == offsets[0]).all():
+            number, offset = int(numbers[0]), int(offsets[0])
+            rows = [(row, number, offset) for row in np.unique(slots // LANES).tolist()]
+        else:
+            rows = np.unique(np.stack([slots // LANES, numbers, offsets], axis=1), axis=0).tolist()
+        for row, number, offset in rows:
             key = int(self.m.block_of[row * LANES]), number, offset
             found[key] = found.get(key, 0) | 1 << int(self.m.thread_of[row * LANES]) // LANES
         for (block, number, offset), warps in found.items():

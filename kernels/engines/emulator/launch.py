@@ -24,21 +24,25 @@ from kernels.engines.emulator.ptx.kernel import Kernel
 from kernels.engines.emulator.ptx.parse import parse
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.register_pool import RegisterPool
-from kernels.engines.emulator.scheduler import RankByRank, Scheduler
+from kernels.engines.emulator.scheduler import InTurns, RankByRank, Scheduler
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.trace import BlockTrace, Trace
 from kernels.model.program import Arg
 from kernels.model.tensor_map import TensorMap
 
 Dim = tuple[int, int, int]
+TURNS = "turns"  # one warpgroup after the other (scheduler.InTurns)
 
 
 @dataclass(frozen=True)
 class Options:
     """What to record besides the result.
 
-    `order`: "forward", "reversed" or a seed for a shuffle of the warps and of the GPUs. `trace_block`: linear index of
-    the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after which a launch that is still in a loop ends with an error.
+    `order`: "forward", "reversed", a seed for a shuffle of the warps and of the GPUs, or TURNS. `trace_block`: linear index of
+    the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after
+    which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
+    once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
+    zero, so wgmma's sums are zero. Its operands are checked, and nothing is multiplied.
     """
 
     count: bool = True
@@ -47,6 +51,8 @@ class Options:
     races: bool = False
     order: str | int = "forward"
     seconds: float = SECONDS
+    until: tuple[str, int] | None = None
+    zeros: bool = False
 
     def tracing(self, block: int) -> Options:
         return replace(self, trace_block=block)
@@ -117,13 +123,14 @@ def launch_ranks(
         name=name or entry,
     )
     machine.links = links and links.of(machine)
+    machine.zeros = options.zeros
     machine.frames = Frames(machine) if kernel.functions else None
     _add_asynchronous_units(machine)
     machine.races = Races(machine) if options.races and machine.shared.size else None
     if options.trace_block is not None:
         machine.trace = Trace(machine, options.trace_block, options.trace_values)
     scheduler = _scheduler(machine, options)
-    scheduler.run()
+    scheduler.run((lambda: machine.trace.events.brought(*options.until)) if options.until else None)
     return Run(
         tally.counters() if tally else None,
         machine.trace.result() if machine.trace else None,
@@ -201,6 +208,8 @@ def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]
 def _scheduler(machine: Machine, options: Options) -> Scheduler:
     """Returns the scheduler of a launch. Several GPUs run side by side in the order "forward", else one after the other."""
     ranks = machine.threads.ranks
+    if options.order == TURNS:
+        return InTurns(machine, options.seconds)
     if ranks == 1 or options.order == "forward":
         return Scheduler(machine, options.seconds)
     order = np.arange(ranks)[::-1]
@@ -211,7 +220,7 @@ def _scheduler(machine: Machine, options: Options) -> Scheduler:
 
 def _order(order: str | int, grid: Sequence[int], block: Dim) -> np.ndarray | None:
     """Returns a permutation of the warps for an order, None for "forward". A block's warps may be apart in it."""
-    if order == "forward":
+    if order in ("forward", TURNS):
         return None
     warps = math.prod(grid) * -(-math.prod(block) // 32)
     if order == "reversed":

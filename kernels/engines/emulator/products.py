@@ -42,16 +42,16 @@ class Products:
         self._accumulators = {name for i in products for name in names(i.operands[0])}
         self._sources = {n for i in products if i.operands[1].kind == "vector" for n in names(i.operands[1])}
         tracked = self._accumulators | self._sources
-        self._of_group = {name: np.full(rows, _NONE) for name in tracked}  # the last product that uses it
-        self._changed = {name: np.zeros(rows, bool) for name in tracked}  # since the warp's last wgmma.fence
+        self._row_of = {name: n for n, name in enumerate(sorted(tracked))}  # of the next two arrays
+        self._of_group = np.full((len(tracked), rows), _NONE)  # the last product that uses a register
+        self._changed = np.zeros((len(tracked), rows), bool)  # since the warp's last wgmma.fence
         self._reading: list[_Reading] = []
 
     # -- groups ------------------------------------------------------------------------------------
     def fence(self) -> None:
         rows = self._rows()
         self._fenced[rows] = True
-        for changed in self._changed.values():
-            changed[rows] = False
+        self._changed[:, rows] = False
 
     def commit(self) -> None:
         self.group[self._rows()] += 1
@@ -62,22 +62,23 @@ class Products:
         self.done[rows] = np.maximum(self.done[rows], self.group[rows] - pending)
         self._reading = [r for r in self._reading if r.group >= self.done[r.row]]
 
-    def issue(self, pc: int, i: Instruction, rows: np.ndarray) -> None:
+    def registers_of(self, i: Instruction) -> np.ndarray:
+        """Returns the numbers of a product's registers, as `issue` needs them."""
+        found = names(i.operands[0]) | (names(i.operands[1]) if i.operands[1].kind == "vector" else set())
+        return np.array([self._row_of[name] for name in sorted(found)])
+
+    def issue(self, pc: int, registers: np.ndarray, rows: np.ndarray) -> None:
         """Note a product of the warps in these rows. EmulatorError if a wgmma.fence is missing before it."""
-        registers = names(i.operands[0]) | (names(i.operands[1]) if i.operands[1].kind == "vector" else set())
-        bad = ~self._fenced[rows]
-        for name in registers:
-            bad |= self._changed[name][rows]
+        at = np.ix_(registers, rows)
+        bad = ~self._fenced[rows] | self._changed[at].any(axis=0)
         if bad.any():
             slot = int(rows[np.flatnonzero(bad)[0]]) * LANES
             message = "no wgmma.fence is between this product and the threads' last access to its registers"
             self._fail(pc, message, slot)
-        for name in registers:
-            self._of_group[name][rows] = self.group[rows]
+        self._of_group[at] = self.group[rows]
 
-    def reads(self, pc: int, offsets: np.ndarray, row: int) -> None:
-        """Note that a warp's product reads shared memory at byte offsets."""
-        units = np.unique(offsets.reshape(-1) >> np.uint64(4))
+    def reads(self, pc: int, units: np.ndarray, row: int) -> None:
+        """Note that a warp's product reads units of 16 bytes of shared memory."""
         self._reading.append(_Reading(units, row, int(self.group[row]), str(self.m.kernel.code[pc].line)))
 
     def check_overwritten(self, pc: int, offsets: np.ndarray, slot: int) -> None:
@@ -94,32 +95,33 @@ class Products:
         way. A product itself may use the accumulators of the one before."""
         if i.parts[0] == "wgmma":
             return run
-        changes = sorted(written(i) & self._of_group.keys())
+        changes = sorted(written(i) & self._row_of.keys())
         touches = sorted((read(i) & self._accumulators) | set(changes))
         if not touches:
             return run
+        touches, changes = ([self._row_of[name] for name in found] for found in (touches, changes))
 
         def checked() -> object:
             rows = self._rows()
             self._check(pc, touches, rows)
-            for name in changes:
-                self._changed[name][rows] = True
+            for register in changes:
+                self._changed[register, rows] = True
             return run()
 
         return checked
 
-    def _check(self, pc: int, touched: Iterable[str], rows) -> None:
+    def _check(self, pc: int, touched: Iterable[int], rows) -> None:
         done = self.done[rows]
-        for name in touched:
-            bad = np.flatnonzero((self._of_group[name][rows] >= done) & (self._of_group[name][rows] >= 0))
-            if bad.size:
-                all_rows = np.arange(len(self.group))[rows]
+        for register in touched:
+            of_group = self._of_group[register, rows]
+            bad = (of_group >= done) & (of_group >= 0)
+            if bad.any():
+                bad, all_rows = np.flatnonzero(bad), np.arange(len(self.group))[rows]
                 message = "this touches a register of a wgmma product that may still run: no wgmma.wait_group for its group"
                 self._fail(pc, message, int(all_rows[bad[0]]) * LANES)
 
     def _rows(self):
-        active = self.m.active_mask
-        return slice(None) if active is None else np.flatnonzero(active.reshape(-1, LANES).any(axis=1))
+        return slice(None) if self.m.active_mask is None else self.m.active_rows()
 
     def _fail(self, pc: int, message: str, slot: int) -> None:
         self.m.fail(pc, f"{message} (warp {int(self.m.thread_of[slot]) // LANES})", slot)

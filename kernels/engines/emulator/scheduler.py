@@ -9,10 +9,13 @@ whose other lanes have not arrived, for a phase of an mbarrier, or in a loop tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kernels.engines.emulator import instructions
 from kernels.engines.emulator.barriers import Barriers
+from kernels.engines.emulator.events import WARPS
 from kernels.engines.emulator.iterations import Iterations, Loops
 from kernels.engines.emulator.lanes import Lanes
 from kernels.engines.emulator.state import Machine
@@ -29,6 +32,8 @@ class Scheduler:
         self.pending: Groups = {m.kernel.start: m.live}
         self.yielded: Groups = {}
         self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
+        self._until: Callable[[], bool] | None = None
+        self._stopped = False
         self._had_turn = False  # whether only threads that had yielded ran since the last turn
         self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
         self.waits = Waits(m, self.closures, instructions.reasons(m))
@@ -45,12 +50,14 @@ class Scheduler:
         self._live_count = np.count_nonzero(m.live)
         self._warps_lanes = self._count(m.live)
 
-    def run(self) -> None:
-        """Run the launch to its end. EmulatorError for a fault in the kernel."""
+    def run(self, until: Callable[[], bool] | None = None) -> None:
+        """Run the launch to its end, or until `until` returns true after bulk copies. EmulatorError for a fault in the
+        kernel."""
+        self._until = until
         with np.errstate(all="ignore"):
-            while self.pending or self._resume():
+            while not self._stopped and (self.pending or self._resume()):
                 self._step(*self._next())
-        if self.m.register_pool is not None:
+        if self.m.register_pool is not None and not self._stopped:
             self.m.register_pool.check()
         if self.m.tally is not None:
             self._add_to_tally()
@@ -164,7 +171,9 @@ class Scheduler:
         """Do bulk copies that are under way, unless threads that yielded have had no turn since. Return whether any were."""
         if self.m.copies is None or (self.yielded and not self._had_turn):
             return False
-        return self.m.copies.complete()
+        done = self.m.copies.complete()
+        self._stopped = bool(done and self._until and self._until())
+        return done
 
     def _release(self) -> None:
         """Let threads continue whose barrier, lanes, phase or cluster no longer hold them."""
@@ -307,3 +316,49 @@ class RankByRank(Scheduler):
         if not self.pending:
             self.pending, self._held = self._held, {}
         return bool(self.pending) or super()._resume()
+
+
+class InTurns(Scheduler):
+    """Runs one warpgroup at a time, until it waits or arrives at a named barrier without waiting (bar.arrive), which is the
+    turn of the next one. Between them, copies under way are done and the last warpgroup runs, which starts copies."""
+
+    def __init__(self, m: Machine, seconds: float):
+        super().__init__(m, seconds)
+        group = m.thread_of // (WARPS * LANES)
+        *self._consumers, self._producer = (group == n for n in range(int(group.max()) + 1))
+        self._turn = 0  # which of the consumers is next
+        self._running: np.ndarray | None = (
+            None  # the threads of the warpgroup that runs, None: another one is next
+        )
+
+    def _next(self) -> tuple[int, np.ndarray]:
+        if self._running is None or not self._pending_of(self._running):
+            self._running = self._choose()
+        pc = min(self._pending_of(self._running))
+        threads = self.pending.pop(pc)
+        if (others := threads & ~self._running).any():
+            self.pending[pc] = others
+        return pc, self._canonical(threads & self._running)
+
+    def _choose(self) -> np.ndarray:
+        """Returns the threads of the warpgroup that runs next, after what works by itself."""
+        self._release()
+        while self._complete_copies():
+            self._release()
+        order = self._consumers[self._turn :] + self._consumers[: self._turn]
+        return next(of for of in (self._producer, *order) if self._pending_of(of))
+
+    def _branch_to(self, pc: int, target: int, take: np.ndarray) -> None:
+        super()._branch_to(pc, target, take)
+        for at, threads in self.yielded.items():  # no other warpgroup has to run between two iterations
+            self._join(at, threads)
+        self.yielded, self.waiting_loops = {}, []
+
+    def _pending_of(self, threads: np.ndarray) -> list[int]:
+        return [pc for pc, pending in self.pending.items() if (pending & threads).any()]
+
+    def _at_barrier(self, pc: int, here: np.ndarray) -> None:
+        super()._at_barrier(pc, here)
+        if "arrive" in self.code[pc].parts:
+            group = int(self.m.thread_of[np.flatnonzero(here)[0]]) // (WARPS * LANES)
+            self._turn, self._running = (group + 1) % len(self._consumers), None

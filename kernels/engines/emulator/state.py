@@ -59,8 +59,11 @@ class Machine:
         self.carry = np.bool_(False)
         # The active threads and those whose registers are written (bool, one a slot); None: all.
         self.active_mask = self.write_mask = None
+        self._all_rows = np.arange(self.slots // LANES)
+        self._rows_of: tuple[np.ndarray | None, np.ndarray] = (None, self._all_rows)  # a mask, and its rows
         # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
         self.frames = self.races = self.trace = None
+        self.zeros = False  # whether all inputs are zero
         self.links = None  # counts the bytes between the memories of several GPUs
         # Of kernels that have such instructions: bulk copies and wgmma products under way, stores that these do not see
         # yet, clusters of blocks, registers that warpgroups hand over.
@@ -250,6 +253,15 @@ class Machine:
         out = np.zeros(self.slots, values.dtype)
         out[self.active_mask] = values
         return out
+
+    def active_rows(self) -> np.ndarray:
+        """Returns the rows of 32 slots, warps, that have an active thread."""
+        mask = self.active_mask
+        if mask is None:
+            return self._all_rows
+        if self._rows_of[0] is not mask:  # a mask is not changed once it is used
+            self._rows_of = mask, np.flatnonzero(mask.reshape(-1, LANES).any(axis=1))
+        return self._rows_of[1]
 
     def slot_of(self, at: int) -> int:
         """Returns the slot of the at-th active thread."""

@@ -109,9 +109,9 @@ CHAPTERS = (
         mark("What decided it"),
         (
             mark(
-                "Winograd needs 16 multiplications for 4 [outputs](output) where direct needs 36. Additions take their place."
+                "Winograd needs 16 multiplications for 4 [outputs](output); direct needs 36. Additions take their place."
             ),
-            mark("{real_against_implicit_gemm} Stride 1 and a small filter are what it needs."),
+            mark("{real_against_implicit_gemm} Winograd needs stride 1 and a small filter."),
         ),
         _layer("resnet50-res3-3x3-n32", "winograd"),
         step=3,

@@ -106,7 +106,7 @@ CHAPTERS = (
         (
             mark("Now the spectra have the same size: Y = X · conj(W), element by element."),
             mark("The magnitudes are multiplied. The phase of W is subtracted from the phase of X."),
-            mark("Each product stands for one wave in the whole image: no window slides."),
+            mark("Each product belongs to one wave of the whole image: no window slides."),
         ),
         SMALL,
         readable=("X", "W", "Y"),
@@ -119,7 +119,7 @@ CHAPTERS = (
         mark("And back"),
         (
             mark("The inverse transform turns the waves into pixels. Its last rows and columns are wrong: there the filter ran over the edge and came in on the other side."),
-            mark("The kernel keeps only the pixels where the filter lies inside the image."),
+            mark("The kernel keeps only the pixels where the filter is inside the image."),
         ),
         SMALL,
         readable=("d", "y"),

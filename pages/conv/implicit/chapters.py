@@ -106,7 +106,7 @@ CHAPTERS = (
             mark("How many bytes leave L2 for each byte from HBM?"),
             TIMES,
             within((5, 30), _times_from_l2),
-            mark("{map_times}: the SMs load {map_l2} from L2. The L2 cache serves what im2col would store."),
+            mark("{map_times}: the SMs load {map_l2} from L2. The L2 cache delivers what im2col would store."),
         ),
     ),
     Chapter(

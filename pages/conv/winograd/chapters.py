@@ -154,7 +154,7 @@ CHAPTERS = (
     Chapter(
         mark("Larger tiles"),
         (
-            mark("With 4 × 4 outputs a tile takes {products_large} products where the direct sum takes 144. A pixel is read only {reads_large} times."),
+            mark("With 4 × 4 outputs a tile takes {products_large} products; the direct sum takes 144. A pixel is read only {reads_large} times."),
             mark("But the transforms need more additions and more registers."),
         ),
         {"kernel": "4x4"},

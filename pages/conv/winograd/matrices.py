@@ -70,8 +70,8 @@ def derivation(m: int, r: int) -> str:
     )
     origin = (
         trn(
-            "The matrices use {n} point: {points} (∞ stands for the leading coefficient).",
-            "The matrices use {n} points: {points} (∞ stands for the leading coefficient).",
+            "The matrices use {n} point: {points} (∞ means the leading coefficient).",
+            "The matrices use {n} points: {points} (∞ means the leading coefficient).",
             t.n,
             points=f'<span class="kt-math">{", ".join(points)}</span>',
         ),

@@ -185,6 +185,16 @@ def test_warp_order_changes_nothing_and_no_races(name):
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wgmma-ping-pong", "wgmma-persistent"])
+def test_one_warpgroup_at_a_time_changes_nothing(name):
+    """Also no copy or turn comes too early for another warpgroup."""
+    same_in_any_order(
+        lambda options: verified_output(emulator, RUNGS[name], RAGGED, SMALL[name], options=options),
+        ("forward", "turns"),
+    )
+
+
 # -- waits ----------------------------------------------------------------------------------------------
 FAULTS = {  # what is wrong: (rung, original code, faulty code, message)
     "K not waited for": ("wgmma-consumers", "wait(full_k + stage, parity);", ";", "before the copy that writes it"),

@@ -36,6 +36,16 @@ def three_by_three(draw) -> ConvShape:
     )  # fmt: skip
 
 
+@settings(max_examples=25)
+@given(s=layer_shapes(max_extent=6))
+def test_the_reference_of_a_gpu_is_that_of_numpy(s):
+    """The sums of the products and of their absolute values, in float64."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal(s.x_shape), rng.standard_normal(s.w_shape)
+    for one, other in zip(reference._on_gpu(cuda.load(), s, x, w), reference._sums(s, x, w, np), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
     """Returns a bound on the relative L2 errors measured in float32.
 

@@ -74,10 +74,10 @@ def test_counts_of_a_rung_with_many_tile_sizes(counts):
 
 def test_counts_of_changed_kernels_are_not_returned(counts, monkeypatch):
     counts.request([DIRECT], SHAPE, {}).result(60)
-    counts_module._digest.cache_clear()
+    counts_module._key.cache_clear()
     monkeypatch.setattr(counts_module, "kernel_digest", lambda program: "changed")
     assert counts.get(DIRECT, SHAPE, {}) is None
-    counts_module._digest.cache_clear()
+    counts_module._key.cache_clear()
 
 
 def test_cached_counts_are_bounded_and_the_least_recently_used_is_dropped(counts, monkeypatch):

@@ -174,11 +174,7 @@ def recorded_rungs(monkeypatch):
 def test_missing_counts_rows_of_older_kernels(tmp_path):
     softmax = Sweep("cuda", modes=("cold",), ladders=("softmax",))
     whole = missing(H200, softmax)
-    assert (
-        whole.rungs.keys() <= {"softmax/cluster", "softmax/split", "softmax/one-launch"}
-        and whole.total > 50
-        and whole.file == records.FOLDER / "nvidia-h200.jsonl"
-    )
+    assert not whole.rungs and whole.total > 50 and whole.file == records.FOLDER / "nvidia-h200.jsonl"
     first, second, *others = on_other(row for row in SOFTMAX if row["mode"] == "cold")
     with own_recordings(tmp_path, other=[first | {"kernels": "0" * 16}, *others]) as folder:
         found = missing(OTHER, softmax)
@@ -188,12 +184,13 @@ def test_missing_counts_rows_of_older_kernels(tmp_path):
 
 @pytest.mark.usefixtures("recorded_rungs")
 def test_missing_names_the_command_for_each_card(tmp_path, capsys):
-    with own_recordings(tmp_path, other=on_other(SOFTMAX[1:])) as folder:
+    cold = [row for row in SOFTMAX if row["mode"] == "cold"]
+    with own_recordings(tmp_path, other=on_other(cold[1:])) as folder:
         assert main(["record", "--missing", "--ladders", "softmax", "--modes", "cold"]) == 0
         text = capsys.readouterr().out
     whole = Counter(missing(H200, Sweep("cuda", modes=("cold",), ladders=("softmax",))).rungs)
     lines = text[text.index(f"{OTHER.device} (") :].splitlines()
-    lacks = whole + Counter([SOFTMAX[0]["rung"]])
+    lacks = whole + Counter([cold[0]["rung"]])
     assert f"): {lacks.total()} of " in lines[0]
     listed = [line.split() for line in lines[1 : 1 + len(lacks)]]
     assert {rung: int(rows) for rung, rows in listed} == lacks

@@ -88,6 +88,42 @@ def test_a_page_that_takes_long_does_not_stop_the_others():
     assert waiting(turns) == (0, 0) and turns._drawing is None
 
 
+def test_a_long_queue_draws_one_after_the_other():
+    turns, threads, drawing, most = Turns(0.05), [], [], []
+
+    def page():
+        with turns.turn():
+            drawing.append(1)
+            most.append(len(drawing))
+            threading.Event().wait(0.02)
+            drawing.pop()
+
+    for _ in range(8):
+        in_thread(page, threads)
+    for thread in threads:
+        thread.join(LONG_S)
+    assert most == [1] * 8 and turns._drawing is None
+
+
+def test_cards_wait_for_stages_that_come_in_the_time_of_patience_and_no_longer():
+    turns, events, threads = Turns(LONG_S), [], []
+
+    def page(rank, name):
+        turns._take(rank)
+        events.append(name)
+        turns._pass_on()
+
+    with turns.turn():
+        for n, (rank, name) in enumerate(((1, "cards"), (0, "stage"), (0, "late stage")), 1):
+            in_thread(lambda rank=rank, name=name: page(rank, name), threads)
+            until(lambda n=n: sum(waiting(turns)) == n)
+        stages = turns._waiting[0]
+        stages[1] = (stages[1][0] + 2 * LONG_S, *stages[1][1:])
+    for thread in threads:
+        thread.join(LONG_S)
+    assert events == ["stage", "cards", "late stage"]
+
+
 def test_a_part_of_a_page_that_runs_alone_takes_no_turn():
     turns = Turns(LONG_S)
     with turns.paused():

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels import sources
 from kernels.attention.shape import AttentionShape
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.compiler import compile
+from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.events import Kind
+from kernels.engines.emulator.launch import Options, device_memory, launch
 from kernels.ladders import find
+from kernels.model.program import INPUT, OUTPUT
+from tests.helpers.emulated import needs_nvrtc
 from visuals.attention.ring import RingScene, ring_scene
-from visuals.attention.ring_order import ON_TURN, SOFTMAX, K, O, P, Q, S, V, folded
+from visuals.attention.ring_order import ON_TURN, SOFTMAX, K, O, P, Q, S, V, folded, ring_order
 from visuals.attention.ring_plan import RINGS, RingPlan
 from visuals.scene.payload import payload
 from visuals.scene.ring import ARRIVED, FOLDED, FREE, ISSUE, MULTIPLY, STATES, STORE
 
 SMALL = {"Br": 128, "Bc": 64, "STAGES": 2}
 SHAPE = AttentionShape(1, 1, 256, 64, dtype="fp16")
+PING_PONG = "attention/wgmma-ping-pong"
 MAX_WORDS = 36
 every_rung = pytest.mark.parametrize("rung", RINGS)
 
@@ -121,15 +131,33 @@ def test_the_picture_shows_the_slots(rung):
 
 
 def test_each_rung_shows_its_idea():
-    slots = {rung.rpartition("/")[2]: plan_at(rung).order for rung in RINGS}
-    turns = {
-        rung: any(w.on == ON_TURN for slot in of for w in slot.waits.values()) for rung, of in slots.items()
+    plans = {rung.rpartition("/")[2]: plan_at(rung) for rung in RINGS}
+    weighing = {rung: [s for s in plan.order if s.kind == SOFTMAX] for rung, plan in plans.items()}
+    rungs = dict.fromkeys(plans, False)
+    own = {rung: any(who in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()}
+    assert own == rungs | dict.fromkeys(("wgmma-overlap", "wgmma-balanced", "wgmma-persistent"), True)
+    other = {
+        rung: any(who not in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()
     }
-    assert turns == dict.fromkeys(slots, True) | {"wgmma": False, "wgmma-consumers": False}
-    during = {rung: any(s.kind == SOFTMAX and s.running for s in of) for rung, of in slots.items()}
-    assert during == dict.fromkeys(slots, False) | dict.fromkeys(
-        ("wgmma-overlap", "wgmma-balanced", "wgmma-persistent"), True
-    )
+    assert other == rungs | {rung: plan.kind.turns for rung, plan in plans.items()}
+
+
+@pytest.mark.parametrize("rung", [rung for rung, kind in RINGS.items() if kind.turns])
+def test_two_consumers_alternate(rung):
+    """From the second tile on, each computes softmax while products of the other are under way, one after the other."""
+    weighing = [s for s in plan_at(rung, SHAPE.with_(N=512)).slots if s.kind == SOFTMAX]
+    assert [s.doers[0][1] for s in weighing] == [0, 1] * (len(weighing) // 2)
+    for slot in weighing[:-1]:
+        ((_, group),) = slot.doers
+        assert 1 - group in {other for (_, other), _ in slot.running}
+
+
+def test_more_consumers_wait_for_their_turn_and_compute_softmax_at_one_step():
+    slots = RingPlan(SHAPE, PING_PONG, find(PING_PONG).default_tiles).order
+    assert {len(s.doers) for s in slots if s.kind == SOFTMAX} == {4}
+    assert any(wait.on == ON_TURN for s in slots for wait in s.waits.values())
+    assert "softmax at the same step" in ring_scene(SHAPE, PING_PONG, {}).order_note
+    assert "one warpgroup" in ring_scene(SHAPE, PING_PONG, SMALL).order_note
 
 
 def whole_run(plan):
@@ -162,3 +190,79 @@ def steps_of(slots):
             if slot.kind in (ISSUE, MULTIPLY, SOFTMAX):
                 found.setdefault((slot.kind, what), {})[tile] = None
     return {key: list(tiles) for key, tiles in found.items()}
+
+
+# -- other kernels ----------------------------------------------------------------------------------
+
+
+def changed(*changes, rung=PING_PONG):
+    """Returns the plan of a rung, and the trace of its block with the kernel's source changed."""
+
+    def change(text):
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        return text
+
+    plan = plan_at(rung)
+    (step,) = plan.program.steps
+    file = step.source.rpartition("/")[2]
+    text = change(sources.translation_unit(step.source))
+    ptx = compile.compile_ptx(text, file, precompiled.options(step.defines, step.source))
+    inputs = {b.name: np.zeros(b.shape, b.dtype) for b in plan.program.of_role(INPUT)}
+    outputs = {b.name: np.zeros(b.shape, b.dtype) for b in plan.program.of_role(OUTPUT)}
+    memory = device_memory(inputs | outputs, list(inputs))
+    options = Options(trace_block=0, trace_values=False)
+    return plan, launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options).trace
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("wait(empty_k + stage, parity ^ 1);", "wait(empty_k + stage, parity);", "deadlock"),
+    ("wait(empty_v + stage, parity ^ 1);", "", "overwrites|still|arrivals|number of bytes|before the copy"),
+    ("  wait(full_v + stage, parity);\n  wait_turn", "  wait_turn", "before the copy that writes it was waited for"),
+    ("load_tile<Bc>(tile_v + stage * TILE_K,", "load_tile<Bc>(tile_v + (stage ^ 1) * TILE_K,", "before the copy that writes it was waited for"),
+    ("    wait(full_k + stage, parity);\n", "    wait(full_k + stage, parity ^ 1);\n", "before the copy that writes it was waited for"),
+    ("    if (signals) arrive(empty_k + stage), arrive(empty_v + last);\n", "", "deadlock"),
+    ("    wait_sums<0>(s);\n    pin(o);\n    if (signals)", "    if (signals)", "wgmma"),
+    ("    pass_turn(warpgroup);\n    wait_sums<0>(s);\n    pin(o)", "    wait_sums<0>(s);\n    pin(o)", "deadlock|barrier"),
+])  # fmt: skip
+def test_a_missing_or_wrong_wait_is_an_error(old, new, message):
+    with pytest.raises(EmulatorError, match=message):
+        changed((old, new))
+
+
+@needs_nvrtc
+def test_a_copy_to_another_stage_than_its_barrier_is_refused():
+    """Products that read it there are right, so only the scene finds it."""
+    plan, trace = changed(*((f"{begin}tile_v + {stage} * TILE_K", f"{begin}tile_v + ({stage} ^ 1) * TILE_K") for begin, stage in (
+        ("load_tile<Bc>(", "stage"), ("begin_values(o, p, ", "last"), ("begin_values(o, p, ", "stage"))))  # fmt: skip
+    with pytest.raises(ValueError, match="reported to the barrier of another stage"):
+        ring_order(trace, plan.ring)
+
+
+@needs_nvrtc
+def test_a_product_with_the_tile_of_another_stage_is_another_picture():
+    """The rounds of both stages change places: tile 2 of V is multiplied before tile 1."""
+    plan, trace = changed(("begin_values(o, p, tile_v + last * TILE_K);", "begin_values(o, p, tile_v + stage * TILE_K);"),
+                          ("wait(full_v + last, last_parity);", "wait(full_v + last, last_parity), wait(full_v + stage, parity);"))  # fmt: skip
+    multiplied = [s.tiles[O] for s in ring_order(trace, plan.ring) if s.kind == MULTIPLY and O in s.tiles]
+    own = [s.tiles[O] for s in plan.order if s.kind == MULTIPLY and O in s.tiles]
+    assert own == sorted(own) and multiplied != own
+
+
+@needs_nvrtc
+def test_without_turns_all_consumers_begin_at_one_step():
+    plan, trace = changed(("    wait_turn(warpgroup);\n", ""), ("  wait_turn(warpgroup);\n", ""),
+                          ("    pass_turn(warpgroup);\n", ""), ("  pass_turn(warpgroup);\n", ""),
+                          (" pass_turn(warpgroup);  // to 0", ";"), (" wait_turn(0);", ";"))  # fmt: skip
+    ring = replace(plan.ring, alternates=False)
+    doers = {len(slot.doers) for slot in ring_order(trace, ring) if slot.kind == MULTIPLY}
+    assert doers == {2} and {len(slot.doers) for slot in plan.order if slot.kind == MULTIPLY} == {1}
+
+
+@needs_nvrtc
+def test_a_consumer_that_waits_for_each_product_shows_no_softmax_beside_one():
+    plan, trace = changed(("wait_sums<1>(s);", "wait_sums<0>(s);"), rung="attention/wgmma-overlap")
+    beside = [slot for slot in ring_order(trace, plan.ring) if slot.kind == SOFTMAX and slot.running]
+    assert not beside and any(slot.kind == SOFTMAX and slot.running for slot in plan.order)

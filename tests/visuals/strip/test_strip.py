@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from kernels import records
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
+from kernels.records import files
 from kernels.records.statistics import within_spread
 from visuals import units
+from visuals.charts import products
 from visuals.strip.evidence import Evidence
 from visuals.strip.limits import LAUNCH, ROOF, limiting
 from visuals.strip.strip import Run, Size, strip
@@ -80,12 +82,46 @@ def test_comparison_is_never_against_the_rows(shape: GemmShape, name: str) -> No
         assert any(own["median_ms"] < row["median_ms"] for row in named)
 
 
-def test_neighbours_keep_the_ladders_order_and_hold_the_library() -> None:
+OURS_FP32 = [rung.name for rung in LADDER.rungs if not rung.library]
+
+
+def test_neighbours_keep_the_ladders_order_and_hold_our_fastest_and_the_library() -> None:
     known = evidence(SHAPES[2], "gemm/vectorized")
     names = [row["rung"] for row in neighbours(known)]
     order = [rung.name for rung in LADDER.rungs]
+    ours = min((known.rows[name]["median_ms"], name) for name in OURS_FP32 if name in known.rows)[1]
     assert names == sorted(names, key=order.index)
-    assert {"gemm/vectorized", "gemm/register-tile-2d", "gemm/bank-free", "gemm/cublas"} == set(names)
+    assert {"gemm/vectorized", "gemm/register-tile-2d", ours, "gemm/cublas"} == set(names)
+
+
+def test_our_fastest_is_named_as_such() -> None:
+    known = evidence(GemmShape(4096, 4096, 4096, dtype="fp16"), "gemm/mma-sync")
+    (size,) = strip([Size("real", known)], "real", Run())["sizes"]
+    tags = {bar["tag"]: bar["title"] for bar in size["time"]["bars"] if bar["tag"]}
+    ours = min((row["median_ms"], name) for name, row in known.rows.items() if not find(name).library)[1]
+    assert tags == {"our fastest": find(ours).title}  # cuBLAS has its name in the title
+
+
+def test_without_the_kernels_of_later_chapters_it_is_the_fastest_so_far() -> None:
+    known = replace(evidence(SHAPES[2], "gemm/naive"), hides_fastest=True)
+    (size,) = strip([Size("real", known)], "real", Run())["sizes"]
+    assert {bar["tag"] for bar in size["time"]["bars"] if bar["tag"]} == {"fastest so far"}
+
+
+def test_a_library_whose_title_is_a_function_is_named_as_such() -> None:
+    row = next(row for _, row in files.read() if row["rung"] == "gemm-8bit/torch-int8")
+    ladder = LADDERS["gemm-8bit"]
+    rung, shape = ladder.rung(row["rung"]), ladder.shape(**row["shape"])
+    known = Evidence(ladder, rung, shape, str(shape), {}, {rung.name: row})
+    (size,) = strip([Size("real", known)], "real", Run())["sizes"]
+    assert [(bar["tag"], bar["title"]) for bar in size["time"]["bars"]] == [("library", "torch._int_mm")]
+
+
+def test_a_kernel_of_ours_alone_is_not_named_the_fastest() -> None:
+    known = evidence(SHAPES[2], "gemm/naive")
+    rows = {name: known.rows[name] for name in ("gemm/naive", "gemm/cublas")}
+    (size,) = strip([Size("real", replace(known, rows=rows))], "real", Run())["sizes"]
+    assert [bar["tag"] for bar in size["time"]["bars"]] == ["", ""]
 
 
 def test_neighbours_of_our_last_kernel_are_ours_and_the_fastest_library() -> None:
@@ -126,15 +162,39 @@ def test_the_limit_is_the_largest_ceiling_that_is_near_else_launches(shares: dic
         assert limit == ""
 
 
-@pytest.mark.parametrize(("rung", "dtype", "sentence"), [
-    ("gemm/naive", "fp32", "It is far from every ceiling."),
-    ("gemm/mma-sync", "fp16", "It uses tensor cores: their peak was not measured."),
-])  # fmt: skip
-def test_units_without_a_measured_peak_are_named(rung, dtype, sentence) -> None:
+def limits_of(known: Evidence) -> dict:
+    return strip([Size("real", known)], "real", Run())["sizes"][0]["limits"]
+
+
+def test_a_kernel_on_tensor_cores_is_compared_with_the_fastest_recorded_product() -> None:
     """No ceiling of the strip is that of the tensor cores."""
-    shape = GemmShape(4096, 4096, 4096, dtype=dtype)
-    limits = strip([Size("real", evidence(shape, rung))], "real", Run())["sizes"][0]["limits"]
-    assert limits["text"] == sentence
+    shape = GemmShape(4096, 4096, 4096, dtype="fp16")
+    known = evidence(shape, "gemm/wgmma-turns")
+    product = products.beside(known.row)
+    share = units.share(products.rate(known.row) / product.flops_per_s)
+    found = limits_of(known)
+    assert (
+        found["text"]
+        == f"It reaches {share} of the fastest FP16 product recorded on this GPU ({product.text})."
+    )
+    line = found["rows"][2]
+    assert (line["label"], line["text"], line["main"]) == ("arithmetic (FP16)", share, True)
+    assert "was not measured" in line["hint"]
+    slow = replace(known, rows={known.rung.name: known.row | {"median_ms": 2 * known.row["median_ms"]}})
+    assert not limits_of(slow)["rows"][2]["main"]
+    best = replace(known, rows={known.rung.name: product.row})
+    assert limits_of(best)["text"] == f"No faster FP16 product is recorded on this GPU: {product.text}."
+
+
+@pytest.mark.parametrize(("rung", "device", "sentence"), [
+    ("gemm/naive", "NVIDIA H200", "It is far from every ceiling."),
+    ("gemm/cublas-tf32", "NVIDIA H200", "It uses tensor cores. The peak of tensor cores on this GPU was not measured."),
+    ("gemm/naive", "another GPU", "It is far from every ceiling."),
+])  # fmt: skip
+def test_units_without_a_measured_rate_are_named(rung, device, sentence) -> None:
+    known = evidence(GemmShape(4096, 4096, 4096), rung)
+    known = replace(known, rows={rung: known.row | {"device": device}})
+    assert limits_of(known)["text"] == sentence
 
 
 def test_tile_sizes_that_are_not_on_the_stage_are_named() -> None:

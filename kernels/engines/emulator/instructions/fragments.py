@@ -105,9 +105,11 @@ def reader(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray], np.ndar
     reads = [m.reader(r, word) for r in registers(o)]
 
     def read(warps: np.ndarray) -> np.ndarray:
-        return np.stack(
-            [np.broadcast_to(r(), m.slots).reshape(-1, 32)[warps].view(bits) for r in reads], axis=-1
-        )
+        out = np.empty((len(reads), len(warps), 32), bits)
+        for row, r in zip(out, reads, strict=True):
+            value = r().view(bits)
+            row[:] = value if value.ndim == 0 else value.reshape(-1, 32)[warps]
+        return out.transpose(1, 2, 0)
 
     return read
 
@@ -118,8 +120,10 @@ def writer(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray, np.ndarr
     puts = [m.writer(r, word) for r in registers(o)]
 
     def write(warps: np.ndarray, bits: np.ndarray) -> None:
-        for n, put in enumerate(puts):
-            put(spread(m, warps, bits[..., n]))
+        out = np.zeros((len(puts), m.slots // 32, 32), bits.dtype)  # zero in the other slots
+        out[:, warps] = bits.transpose(2, 0, 1)
+        for put, values in zip(puts, out.reshape(len(puts), -1), strict=True):
+            put(values)
 
     return write
 
@@ -132,11 +136,7 @@ def registers(o: Operand) -> tuple[Operand, ...]:
 # -- warps and products --------------------------------------------------------------------------------
 def active_warps(m: Machine) -> np.ndarray:
     """Returns the active warps. These instructions require whole warps."""
-    return (
-        np.arange(m.slots // 32)
-        if m.active_mask is None
-        else np.flatnonzero(m.active_mask.reshape(-1, 32).any(axis=1))
-    )
+    return m.active_rows()
 
 
 def spread(m: Machine, warps: np.ndarray, values: np.ndarray) -> np.ndarray:

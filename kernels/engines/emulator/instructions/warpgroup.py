@@ -7,6 +7,7 @@ type. The hardware's intermediate sums have fewer bits. Those of e4m3 with FP32 
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -19,6 +20,7 @@ from kernels.engines.emulator.instructions.fragments import (
     pack,
     positions,
     reader,
+    registers,
     shape_of,
     unpack,
     writer,
@@ -37,6 +39,7 @@ TYPES = {
     "f16": (2, 16, ("f16", "f32")), "bf16": (2, 16, ("f32",)), "tf32": (4, 8, ("f32",)),
     "e4m3": (1, 32, ("f16", "f32")), "e5m2": (1, 32, ("f16", "f32")), "s8": (1, 32, ("s32",)), "u8": (1, 32, ("s32",)),
 }  # fmt: skip
+ZERO, NOTHING = np.uint32(0), np.zeros((0, 0))  # an accumulator, and a factor, if all values are zero
 _ROW_BYTES = {0: 0, 1: 128, 2: 64, 3: 32}  # of a swizzled row, by the mode in a descriptor
 
 
@@ -62,6 +65,12 @@ def offsets(descriptor: int, extent: int, depth: int, item: int, transposed: boo
         outer, group = stride, leading
     at = start + along // 16 * outer + across // 8 * group
     return at + across % 8 * 16 + along % 16
+
+
+@lru_cache(maxsize=512)
+def _units(descriptor: int, extent: int, depth: int, item: int, transposed: bool) -> np.ndarray:
+    """Returns the units of 16 bytes of a matrix, in order."""
+    return np.unique(offsets(descriptor, extent, depth, item, transposed) >> 4).astype(np.uint64)
 
 
 def _values(bits: np.ndarray, type_: str) -> np.ndarray:
@@ -98,25 +107,39 @@ class _Product:
         self.transpose_a = transposes.pop() if transposes else False
         shape = (ROWS, self.columns, self.depth)
         self.read, self.write = reader(m, target, self.to), writer(m, target, self.to)
+        self.puts = [m.writer(r, "b32") for r in registers(target)]
         self.at = positions("c", shape, self.to)
         if self.a_in_registers:
             self.read_a, self.a_at = reader(m, a, self.a_type), positions("a", shape, self.a_type)
         else:
             self.a = m.reader(a, "u64")
         self.b, self.scale = m.reader(b, "u64"), m.reader(scale, "pred")
+        self.registers: np.ndarray | None = None  # their numbers
+        self.spans: dict[tuple[str, int], tuple[int, int]] = {}
         m.flops(pc, 2 * 64 * self.columns * self.depth // 128, "flops_mma")
 
     def run(self) -> None:
         m, warps = self.m, active_warps(self.m)
-        m.products.issue(self.pc, self.i, warps)
-        sums = np.zeros((len(warps), ROWS, self.columns))
-        scale = np.broadcast_to(self.scale(), m.slots)[warps * 32]
-        if scale.any():
-            old = unpack(self.read(warps), self.to)
-            sums[:, *self.at] = np.where(scale[:, None, None], old, 0)
+        if self.registers is None:
+            self.registers = m.products.registers_of(self.i)
+        m.products.issue(self.pc, self.registers, warps)
         a = None if self.a_in_registers else self._of_warps(self.a(), warps)
         b = self._of_warps(self.b(), warps)
-        fragments = self._fragments(warps) if self.a_in_registers else None
+        factors = self._factors(warps, a, b)
+        if m.zeros:
+            for put in self.puts:
+                put(ZERO)
+        else:
+            self.write(warps, pack(self._sums(warps, factors)[:, *self.at], self.to))
+        if m.trace is not None:
+            pairs = zip(a or [None] * len(b), b, strict=True)
+            m.trace.events.issued(self.pc, warps.tolist(), [self._event(*pair) for pair in pairs])
+
+    def _factors(
+        self, warps: np.ndarray, a: list[int] | None, b: list[int]
+    ) -> list[tuple[np.ndarray | None, np.ndarray]]:
+        """Returns each warp's rows of A, if they are in shared memory, and B. Their bytes are checked."""
+        m, found = self.m, []
         matrices: dict[tuple, np.ndarray] = {}
         for n, row in enumerate(warps.tolist()):
             block, warp = int(m.block_of[row * 32]), int(m.thread_of[row * 32]) // 32
@@ -129,14 +152,21 @@ class _Product:
                 return matrices[key]
 
             part = warp % WARPS * ROWS
-            left = fragments[n] if a is None else matrix("a", a[n])[part : part + ROWS]
-            sums[n] = self._added(sums[n], left, matrix("b", b[n]))
-        if self.to == "s32":
-            sums = self._whole(sums)
-        self.write(warps, pack(sums[:, *self.at], self.to))
-        if m.trace is not None:
-            pairs = zip(a or [None] * len(b), b, strict=True)
-            m.trace.events.issued(self.pc, warps.tolist(), [self._event(*pair) for pair in pairs])
+            left = None if a is None else matrix("a", a[n])[part : part + ROWS]
+            found.append((left, matrix("b", b[n])))
+        return found
+
+    def _sums(self, warps: np.ndarray, factors: list[tuple[np.ndarray | None, np.ndarray]]) -> np.ndarray:
+        """Returns the accumulators of each warp after the product: [warps, 16, columns]."""
+        sums = np.zeros((len(warps), ROWS, self.columns))
+        scale = np.broadcast_to(self.scale(), self.m.slots)[warps * 32]
+        if scale.any():
+            old = unpack(self.read(warps), self.to)
+            sums[:, *self.at] = np.where(scale[:, None, None], old, 0)
+        fragments = self._fragments(warps) if self.a_in_registers else [None] * len(warps)
+        for n, (left, right) in enumerate(factors):
+            sums[n] = self._added(sums[n], fragments[n] if left is None else left, right)
+        return self._whole(sums) if self.to == "s32" else sums
 
     def _added(self, sums: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Returns sums [16, columns] plus the product of a [16, depth] and b [columns, depth], as float64."""
@@ -150,8 +180,12 @@ class _Product:
         return Product(of_a, self._span("b", b), self.columns, self.depth)
 
     def _span(self, side: str, descriptor: int) -> tuple[int, int]:
-        inside = self._inside(side, descriptor)
-        return int(inside.min()), int(inside.max()) + self.item
+        """Returns the first byte of a factor in the block's shared memory, and the one after its last."""
+        found = self.spans.get((side, descriptor))
+        if found is None:
+            inside = self._inside(side, descriptor)
+            found = self.spans[side, descriptor] = int(inside.min()), int(inside.max()) + self.item
+        return found
 
     def _whole(self, sums: np.ndarray) -> np.ndarray:
         info = np.iinfo(np.int32)
@@ -175,15 +209,15 @@ class _Product:
 
     def _check_group(self, row: int, warp: int) -> None:
         m = self.m
-        threads = int(np.prod(m.block))
+        threads = math.prod(m.block)
         if (warp // WARPS + 1) * WARPS * 32 > threads:
             m.fail(self.pc, f"a block of {threads} threads has no whole warpgroup {warp // WARPS}", row * 32)
 
     def _matrix(self, side: str, descriptor: int, block: int, row: int) -> np.ndarray:
         """Returns a factor as float64 [64 or columns, depth]."""
-        m, inside = self.m, self._inside(side, descriptor)
-        if inside.max() + self.item > m.shared.size:
-            message = f"the matrix extends to byte {int(inside.max())} of the block's {m.shared.size:,} bytes of shared memory"
+        m, inside, (_, stop) = self.m, self._inside(side, descriptor), self._span(side, descriptor)
+        if stop > m.shared.size:
+            message = f"the matrix extends to byte {stop - self.item} of the block's {m.shared.size:,} bytes of shared memory"
             m.fail(self.pc, message, row * 32)
         at = (inside + block * m.shared.size).astype(np.uint64)
         try:
@@ -191,15 +225,22 @@ class _Product:
         except Fault as fault:
             m.fail(self.pc, fault.description, row * 32)
         m.proxies.check(self.pc, at, row * 32)
-        m.products.reads(self.pc, at, row)
+        m.products.reads(
+            self.pc, _units(descriptor, *self._extent(side)) + np.uint64(block * m.shared.size >> 4), row
+        )
+        if m.zeros:
+            return NOTHING
         return _values(m.shared.load(at, self.item), self.a_type if side == "a" else self.b_type)
+
+    def _extent(self, side: str) -> tuple[int, int, int, bool]:
+        extent, transposed = (64, self.transpose_a) if side == "a" else (self.columns, self.transpose_b)
+        return extent, self.depth, self.item, transposed
 
     def _inside(self, side: str, descriptor: int) -> np.ndarray:
         """Returns the bytes of a factor's elements in the block's shared memory."""
-        extent, transposed = (64, self.transpose_a) if side == "a" else (self.columns, self.transpose_b)
         if descriptor >> 49 & 7:
             raise Unknown("a base offset in a matrix descriptor is not emulated")
-        return offsets(descriptor, extent, self.depth, self.item, transposed)
+        return offsets(descriptor, *self._extent(side))
 
 
 def multiply(m: Machine, pc: int, i: Instruction) -> Run:

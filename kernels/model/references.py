@@ -1,0 +1,23 @@
+"""Float64 references on a GPU: the largest presets take minutes on a processor."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def on_gpu(compute: Callable[[Any], T]) -> T | None:
+    """Returns compute(cupy) if this process runs kernels on a GPU, so that CuPy is loaded; None if it does not, or if the
+    GPU's memory is too small. The memory is free again afterwards."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return None
+    try:
+        return compute(cupy)
+    except cupy.cuda.memory.OutOfMemoryError:
+        return None
+    finally:
+        cupy.get_default_memory_pool().free_all_blocks()
