@@ -29,8 +29,9 @@ STARTED = "site.python.started.then(() => performance.now() / 1000)"
 WARM = "site.python.warmed.then(() => performance.now() / 1000)"
 RECORD = """async ([path, params]) => {
   const start = performance.now();
-  const found = await site.python.record(path, { view: "explore", ...params });
-  return [performance.now() - start, Boolean(found.doc)];
+  let scene = 0;
+  const found = await site.python.record(path, { view: "explore", ...params }, () => { scene = performance.now() - start; });
+  return [scene, performance.now() - start, Boolean(found.doc)];
 }"""
 COUNT = """async () => {
   const start = performance.now();
@@ -47,12 +48,14 @@ def lesson(browser: Browser, address: str, path: str) -> Iterator[str]:
     page.wait_for_function(READY, timeout=120_000)
     started, warm = page.evaluate(STARTED), page.evaluate(WARM)
     yield f"{path}: Python ready after {started:.1f} s, with the lesson's code after {warm:.1f} s"
-    times = []
+    scenes, pages = [], []
     for params in LESSONS[path]:
-        ms, drawn = page.evaluate(RECORD, [path, params])
-        assert drawn, params
-        times.append(ms)
-    yield f"{path}: scene of a new shape {median(times):.0f} ms (median of {len(times)}, {min(times):.0f} to {max(times):.0f})"
+        scene_ms, page_ms, drawn = page.evaluate(RECORD, [path, params])
+        assert drawn and scene_ms, params
+        scenes.append(scene_ms)
+        pages.append(page_ms)
+    for what, times in (("scene", scenes), ("whole page", pages)):
+        yield f"{path}: {what} of a new shape {median(times):.0f} ms (median of {len(times)}, {min(times):.0f} to {max(times):.0f})"
     yield f"{path}: counts of all kernels of the last shape {page.evaluate(COUNT) / 1000:.1f} s"
     page.close()
 
