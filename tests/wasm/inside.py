@@ -36,6 +36,8 @@ def lacks(error):
     """Returns in words what WebAssembly lacks for a test that raised this error; "" if the error is the test's own."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ABSENT:
         return f"no {error.name.partition('.')[0]}"
+    if type(error).__name__ == "CompilerMissing":
+        return "no NVRTC"
     if isinstance(error, OSError | RuntimeError | AttributeError) and any(
         text in str(error) for text in REFUSALS
     ):

@@ -22,7 +22,7 @@ ORDER_NOTE = mark(
 
 def lanes_of(mask: int) -> np.ndarray:
     """Returns int64[n]: the lanes whose bit is set."""
-    return np.flatnonzero(int(mask) >> np.arange(LANES) & 1)
+    return np.flatnonzero(int(mask) >> np.arange(LANES, dtype=np.int64) & 1)
 
 
 def mask_of(lanes: np.ndarray) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from kernels import engines
 from visuals.site import counting
 from visuals.site.files import HeldFiles
-from visuals.site.host import Host, Switch, install
+from visuals.site.host import Element, Host, Switch, install
 from visuals.site.pack import Packer
 
 
@@ -29,22 +29,35 @@ class Recorder:
         engines.refusal = lambda *_: ""
         self.host = Host()
         install(self.host)
+        self.host.mounted = self._mounted
         self.files = HeldFiles()
+        self.early: Callable[[str], None] | None = None  # gets the page so far, as soon as its stage is drawn
+        self._is_early = False
 
     def record(self, path: str, params: str) -> str:
         """Returns JSON: the page at these parameters (a JSON object) with its files in base64; "to" if it leads to another
         address, "error" if it cannot be drawn. "counting": how many rungs are not counted yet, see `count`."""
         for counts in self._counts:
             counts.left.clear()
+        self._is_early = self.early is not None
         try:
             drawn = self.host.record(path, json.loads(params))
         except Switch as away:
             return json.dumps({"to": [away.path, away.params]})
         except Exception as error:  # the reader sees what is wrong; the site goes on
             return json.dumps({"error": _words(error)})
-        doc = {"params": drawn.params, "c": Packer(self.files).pack(drawn.elements)}
+        return self._packed(drawn.params, drawn.elements)
+
+    def _packed(self, params: Mapping[str, str], elements: Sequence[Element]) -> str:
+        doc = {"params": dict(params), "c": Packer(self.files).pack(elements)}
         files = {name: b64encode(data).decode() for name, data in self.files.taken().items()}
         return json.dumps({"doc": doc, "files": files, "counting": self._left()})
+
+    def _mounted(self, name: str) -> None:
+        """Sends the page so far when its stage is drawn: the cards below it may run kernels in the emulator."""
+        if name == "stage" and self._is_early:
+            self._is_early = False
+            self.early(self._packed(self.host.run.query, self.host.run.root))
 
     def count(self) -> str:
         """Counts a rung of the page that was recorded last. Returns JSON: "counting" is how many are left.

@@ -68,6 +68,9 @@ class Host:
         self.context = Context()
         self.run: _Run | None = None
         self.listed: list[Page] = []
+        self.mounted: Callable[[str], None] = lambda name: (
+            None
+        )  # called with the name of a component that was drawn
 
     # -- running ---------------------------------------------------------------------------------
     def record(
@@ -230,6 +233,7 @@ def _layout(host: Host) -> dict[str, Callable]:
             host.add("component", k=key, name=name)["data"] = (
                 parted(data) if isinstance(data, bytes) else data
             )
+            host.mounted(name)
 
         return mount
 

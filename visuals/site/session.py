@@ -45,6 +45,7 @@ class RunContext:
     """What a page asks its host about the run it is in."""
 
     fragment_ids_this_run: tuple[str, ...] = ()
+    context_info: None = None  # of a browser
 
 
 class Rerun(BaseException):

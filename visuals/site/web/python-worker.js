@@ -20,13 +20,19 @@ const TASKS = {
   start,
   // Loads the code of a lesson: its page is drawn once, and nobody sees it.
   warm: ({ path }) => (recorder.record(path, "{}"), "{}"),
-  record: ({ path, params }) => recorder.record(path, JSON.stringify(params)),
+  // Posts the page so far when its stage is drawn, then returns all of it.
+  record: ({ path, params }, id) => {
+    recorder.early = (text) => postMessage({ id, text, early: true });
+    const text = recorder.record(path, JSON.stringify(params));
+    recorder.early = undefined;
+    return text;
+  },
   count: () => recorder.count(),
 };
 
 onmessage = async ({ data: { id, task, ...rest } }) => {
   try {
-    postMessage({ id, text: await TASKS[task](rest) });
+    postMessage({ id, text: await TASKS[task](rest, id) });
   } catch (error) {
     postMessage({ id, text: JSON.stringify({ error: error.message }) });
   }

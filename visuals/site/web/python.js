@@ -5,10 +5,16 @@ import { bytes, provide } from "./load.js";
 // Whether this browser should load some megabytes without a request of the reader.
 const isCheap = () => !navigator.connection?.saveData;
 
+// Knows the files of an answer from then on.
+function keep(found) {
+  for (const [name, data] of Object.entries(found.files || {})) provide(name, Uint8Array.from(atob(data), (c) => c.charCodeAt(0)));
+  return found;
+}
+
 export class Python {
   constructor(site) {
     Object.assign(this, { site, names: site.python, worker: null, started: null, waiting: new Map(), count: 0 });
-    if (this.names && isCheap()) (globalThis.requestIdleCallback ?? setTimeout)(() => this.warm(site.path).catch(() => {}));
+    if (this.names && isCheap()) (globalThis.requestIdleCallback ?? setTimeout)(() => { this.warmed = this.warm(site.path).catch(() => {}); });
   }
 
   get canRun() {
@@ -21,9 +27,9 @@ export class Python {
       const url = (name) => new URL(name, this.site.root).href;
       const later = Object.fromEntries(Object.entries(this.names.later).map(([place, name]) => [place, url(name)]));
       this.worker = new Worker(url(this.names.worker), { type: "module" });
-      this.worker.onmessage = ({ data: { id, text } }) => {
-        this.waiting.get(id)?.(text);
-        this.waiting.delete(id);
+      this.worker.onmessage = ({ data: { id, text, early } }) => {
+        this.waiting.get(id)?.(text, early);
+        if (!early) this.waiting.delete(id);
       };
       this.worker.onerror = (event) => {
         const text = JSON.stringify({ error: event.message || "Python could not be started." });
@@ -36,10 +42,10 @@ export class Python {
     return this.started;
   }
 
-  async ask(task, rest) {
+  async ask(task, rest, onEarly) {
     const id = ++this.count;
     const text = await new Promise((resolve) => {
-      this.waiting.set(id, resolve);
+      this.waiting.set(id, (found, early) => (early ? onEarly?.(JSON.parse(found)) : resolve(found)));
       this.worker.postMessage({ id, task, ...rest });
     });
     const found = JSON.parse(text);
@@ -47,15 +53,13 @@ export class Python {
     return found;
   }
 
-  // The page at an address: {doc, counting} or {to}. Its files are known from then on.
-  async record(path, params) {
+  // The page at an address: {doc, counting} or {to}. onStage gets the page so far when its stage is drawn.
+  async record(path, params, onStage) {
     await this.start();
-    const found = await this.ask("record", { path, params });
-    for (const [name, data] of Object.entries(found.files || {})) provide(name, Uint8Array.from(atob(data), (c) => c.charCodeAt(0)));
-    return found;
+    return keep(await this.ask("record", { path, params }, (found) => onStage?.(keep(found).doc)));
   }
 
-  // Loads the code of a lesson in the background.
+  // Loads the code of a lesson in the background, unless the reader already wants a page.
   async warm(path) {
     await this.start();
     if (!this.waiting.size) await this.ask("warm", { path });

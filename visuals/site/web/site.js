@@ -131,14 +131,19 @@ class Site {
     this.say("Python in this browser computes this page …");
     try {
       // The scene first. The emulator's counts take longer: the page is drawn again with them.
-      for (let first = true; ; first = false) {
-        const { doc, to, counting } = await python.record(path, pageParams(params));
-        if (turn !== this.shown) return;
-        if (to) return void this.go(...to);
-        await Promise.all([...elements(doc.c)].filter((one) => one.scene).map((one) => bytes(one.scene)));
+      const drawn = async (doc, height = "") => {
         const bar = [...elements(doc.c)].find((one) => one.k === "nav" && one.ref);
         if (bar) this.ready.set(bar.ref, await json(bar.ref));
+        if (turn !== this.shown) return;
+        this.main.style.minHeight = height; // a page without its cards is shorter: what the reader sees stays in place
         this.draw(path, params, doc, { ...known, lost: [] });
+      };
+      for (let first = true; ; first = false) {
+        const onStage = first ? (doc) => drawn(doc, `${this.main.offsetHeight}px`) : null;
+        const { doc, to, counting } = await python.record(path, pageParams(params), onStage);
+        if (turn !== this.shown) return;
+        if (to) return void this.go(...to);
+        await drawn(doc);
         this.counting = counting;
         while (this.counting && turn === this.shown) this.counting = await python.countNext();
         if (!first || !counting || turn !== this.shown) return;
