@@ -206,3 +206,9 @@ def test_times_of_another_sweep_have_a_note():
     assert units.sweeps_note([("late", a_row(time=f"{day}5:00:01Z")), *rows]) == (
         "Measured in a separate run, at 2026-01-02 05:00 UTC: late."
     )
+
+
+def test_days_of_rows_are_the_first_and_the_last():
+    assert units.days([{"date": "2026-11-28"}] * 2) == "2026-11-28"
+    rows = [{"date": f"2026-11-{day}"} for day in (25, 28, 21)]
+    assert units.days(rows) == "2026-11-21 to 2026-11-28"

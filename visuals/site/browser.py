@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from kernels import engines
+from kernels.i18n import tr
 from visuals.site import counting
 from visuals.site.files import HeldFiles
 from visuals.site.host import Element, Host, Switch, install
@@ -75,7 +76,9 @@ class Recorder:
 def _words(error: Exception) -> str:
     """Returns an error in words."""
     if isinstance(error, TypeError) and any(name in str(error) for name in ("bfloat16", "float8")):
-        return "it needs numbers in BF16 or FP8, and the package for them, ml_dtypes, does not exist for browsers."
+        return tr(
+            "it needs numbers in BF16 or FP8, and the package for them, ml_dtypes, does not exist for browsers."
+        )
     return f"{type(error).__name__}: {error}"
 
 

@@ -57,7 +57,8 @@ class Pyodide:
         found = sorted((folder / NPM_NUMPY).glob(NPM_ARCHIVE) if npm else folder.glob(NUMPY))
         missing = [name for name in self.files if not (self.runtime / name).exists()]
         if not found:
-            missing.append(f"NumPy ({f'the npm package {NPM_NUMPY}' if npm else NUMPY})")
+            where = tr("the npm package {name}", name=NPM_NUMPY) if npm else NUMPY
+            missing.append(f"NumPy ({where})")
         if missing:
             raise PyodideError(
                 tr(

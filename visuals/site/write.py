@@ -309,7 +309,13 @@ def _summary(
     addresses = sum(len(unit.docs) for unit in units.values())
     report(f"{len(units)} pages, {addresses} addresses, {len(files)} files, {total / 1e6:.1f} MB")
     if python:
-        report(f"and Python: {len(of_python)} of the files, {size_of_python / 1e6:.1f} MB")
+        report(
+            tr(
+                "and Python: {n} of the files, {mb} MB",
+                n=len(of_python),
+                mb=f"{size_of_python / 1e6:.1f}",
+            )
+        )
     for address, why in failed.items():
         report(tr("missing: {address}: {why}", address=address, why=why))
     if total > MAX_BYTES:

@@ -1,7 +1,6 @@
 from types import SimpleNamespace
 
 import pytest
-import streamlit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,7 +103,7 @@ def poll_page():
 @pytest.fixture
 def poll(monkeypatch):
     """Returns a function that polls at a URL in a run of these fragments. The page was at ?N=2."""
-    monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
+    monkeypatch.setattr(query, "in_browser", lambda: True)
 
     def poll(address, fragments):
         at = open_part(poll_page, N="2")
@@ -137,7 +136,7 @@ def chapter_poll_page():
     ({"chapter": "2"}, {}, True), ({}, {"chapter": "1"}, False),
 ])  # fmt: skip
 def test_poll_of_another_chapter_than_the_page_is_stale(monkeypatch, page, now, stale):
-    monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
+    monkeypatch.setattr(query, "in_browser", lambda: True)
     at = open_part(chapter_poll_page, view="story", **page)
     monkeypatch.setattr(query, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=["one"]))
     at.session_state["poll"] = True

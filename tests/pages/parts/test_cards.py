@@ -108,13 +108,6 @@ def test_roofline_names_only_rungs_in_its_chart():
     assert "<b>15</b> cuBLAS TF32" in html and "<b>16</b>" not in html and "dp4a" not in html
 
 
-def test_badge_of_times_names_every_day():
-    rows = [row for row in records.recordings("gemm") if row["shape"]["M"] == 16 and row["mode"] == "cold"]
-    days = [min(row["date"] for row in rows), max(row["date"] for row in rows)]
-    html = texts(open_page("gemm/page.py", view="run", M="16", N="16", K="16"))
-    assert days[0] < days[1] and f"{days[0]} to {days[1]}" in html
-
-
 def test_rung_on_the_stage_without_a_recording_is_named():
     html = texts(open_page("softmax/page.py", view="run", BLOCK="4"))
     assert "No recording exists for “online: two passes” with these tile sizes. The nearest: " in html
