@@ -90,7 +90,7 @@ def random_indices(s: MaxPoolShape, inputs: Mapping[str, np.ndarray]) -> dict[st
 
 def max_pool_backward(s: MaxPoolShape, dy: np.ndarray, index: np.ndarray) -> Reference:
     """Returns dx, float64 [N, C, H, W]: each dy is added at the place of its maximum."""
-    at = (np.arange(s.planes)[:, None] * (s.H * s.W) + index.reshape(s.planes, -1)).ravel()
+    at = (np.arange(s.planes)[:, None] * (s.H * s.W) + index.reshape(s.planes, -1)).ravel().astype(np.intp)
     dy = dy.astype(np.float64).ravel()
     dx, scale = (np.bincount(at, values, s.pixels).reshape(s.x_shape) for values in (dy, np.abs(dy)))
     return dx, scale

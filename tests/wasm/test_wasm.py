@@ -10,7 +10,7 @@ WHY = "" if os.environ.get("CI") else wasm.lacking()
 # Indices and keys of the emulator, formats, costs, scenes: what 32-bit integers and a missing package broke.
 CHOICE = """
     tests/kernels/model/test_fast_division.py tests/kernels/precision/test_ladder.py tests/kernels/gemm/test_shape.py
-    tests/visuals/softmax/test_scene.py
+    tests/kernels/pooling/test_reference.py tests/visuals/softmax/test_scene.py tests/visuals/gemm/test_accumulator.py
 """.split()
 
 
