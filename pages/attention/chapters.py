@@ -169,7 +169,7 @@ CHAPTERS = (
             "attention/flash", "real",
             mark("It takes {real_time}. {real_against_flash} {real_against_cublas} Arithmetic is at {real_arithmetic} of its ceiling."),
         ),
-        nudge=mark("In Explore, “flash attention, variants”, “variants on tensor cores” and “variants, wgmma and TMA” have masks and shared heads; “decoding, keys in parts” and “decoding, rings of tiles” split one query’s keys."),
+        nudge=mark("In Explore, “flash attention, variants”, “variants on tensor cores” and “variants, wgmma and TMA” have masks; “decoding, keys in parts” and “decoding, rings of tiles” split the keys."),
     ),
     Chapter(
         mark("Tensor cores"),

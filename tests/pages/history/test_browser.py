@@ -69,21 +69,21 @@ def test_two_picked_runs_are_compared(history):
     page = history("device=cuda%3A+NVIDIA+H200&shape=8x8+N%3D1+C%3D1&caches=cold&rung=conv%2Fdirect")
     expect(page.locator(".kt-rows tbody tr")).to_have_count(TOYS)
     expect(page.locator(CARD)).to_contain_text("Choose a run as A")
-    # The oldest two differ in the block size alone.
-    pick_button(page, "A", -1).click()
+    # The newest two differ in the block size alone.
+    pick_button(page, "A", 0).click()
     expect(page.locator(f"{CARD} .kt-letter")).to_have_text(["A"])
     expect(page).to_have_url(re.compile(r"run=[0-9a-f]{20}"))
     expect(page.locator(".kt-dot")).to_have_count(100)
     expect(verdict(page)).to_have_count(0)
-    expect(pick_button(page, "A", -1)).to_have_attribute("aria-current", "true")
+    expect(pick_button(page, "A", 0)).to_have_attribute("aria-current", "true")
 
-    pick_button(page, "B", -2).focus()
+    pick_button(page, "B", 1).focus()
     page.keyboard.press("Enter")
     expect(verdict(page)).to_be_visible()
     expect(page).to_have_url(re.compile(r"run=[0-9a-f]{20}.*against=[0-9a-f]{20}"))
     expect(page.locator(f"{CARD} .kt-badge-recorded")).to_have_count(2)
     expect(page.get_by_role("region", name="What differs")).to_contain_text("tile sizes")
-    expect(pick_button(page, "B", -2)).to_be_focused()  # although the list was drawn anew
+    expect(pick_button(page, "B", 1)).to_be_focused()  # although the list was drawn anew
     assert "caches=cold" in page.url and "shape=" in page.url  # the filters stay
 
     verdict_text = verdict(page).inner_text()
@@ -93,7 +93,7 @@ def test_two_picked_runs_are_compared(history):
     expect(verdict(page)).to_have_count(0)
     page.go_forward()
     expect(verdict(page)).to_have_text(verdict_text)
-    pick_button(page, "A", -1).click()  # deselected: B alone is shown
+    pick_button(page, "A", 0).click()  # deselected: B alone is shown
     expect(verdict(page)).to_have_count(0)
     expect(page.locator(f"{CARD} .kt-letter")).to_have_count(1)
 
