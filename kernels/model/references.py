@@ -16,8 +16,10 @@ def on_gpu(compute: Callable[[Any], T]) -> T | None:
     if cupy is None:
         return None
     try:
-        return compute(cupy)
+        found = compute(cupy)
     except cupy.cuda.memory.OutOfMemoryError:
+        found = None
+    except cupy.cuda.runtime.CUDARuntimeError:  # CuPy was loaded, but there is no driver or no GPU
         return None
-    finally:
-        cupy.get_default_memory_pool().free_all_blocks()
+    cupy.get_default_memory_pool().free_all_blocks()
+    return found

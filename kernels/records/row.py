@@ -87,13 +87,16 @@ def is_disturbed(row_: Mapping[str, Any]) -> bool:
 
 
 def commit() -> str:
-    """Returns the commit of the checkout, "unknown" outside one."""
+    """Returns the commit of the checkout, "unknown" outside one or without git."""
     import subprocess
 
-    result = subprocess.run(
-        ["git", "rev-parse", "HEAD"],
-        capture_output=True, text=True, cwd=Path(__file__).parent, check=False,
-    )  # fmt: skip
+    try:
+        result = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            capture_output=True, text=True, cwd=Path(__file__).parent, check=False,
+        )  # fmt: skip
+    except OSError:  # a container has no git
+        return "unknown"
     return result.stdout.strip() if result.returncode == 0 else "unknown"
 
 

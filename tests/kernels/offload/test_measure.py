@@ -34,6 +34,7 @@ def fake(monkeypatch):
     """Puts the stand-in in CuPy's place. Its kernels compute what their CPU implementation does."""
     module = fake_cupy.module()
     monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setattr("kernels.conv.reference.on_gpu", lambda compute: None)  # it computes no reference
     for where in (cuda, device):
         monkeypatch.setattr(where, "load", lambda: module)
     monkeypatch.setattr(gpu, "MIN_FLUSH", 4096)

@@ -111,3 +111,9 @@ def test_an_undisturbed_recording_goes_before_a_disturbed_one_of_the_same_settin
         with own_recordings(tmp_path / str(n), card=pair):
             (own,) = [card for card in records.cards_of("softmax") if card.own]
             assert records.recorded(row["rung"], shape, row["tiles"], row["mode"], own) == again
+
+
+def test_commit_is_unknown_without_git(monkeypatch, tmp_path):
+    """A container has none, and its rows are stored all the same."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert records_row.commit() == "unknown"
