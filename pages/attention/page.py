@@ -33,7 +33,7 @@ if "watch" in parts:
     order, tiles = chosen("order", orders), tuple(query.tiles.items())
     scene, reason = address.scene(query.shape, query.rung.name, tiles, values, order)
     # A broken rule is already named beside the tile sizes.
-    note_in_place("" if query.broken else reason)
+    note_in_place("" if visible and query.broken else reason)
     offered = orders if len(orders) > 1 else {}
     Stage(
         "attention", scene, settings, query.rung, controls.sizes(query), link, offered, chapter=chapter

@@ -31,7 +31,7 @@ if "watch" in parts:
     tiles = tuple(query.tiles.items())
     scene, reason = gemm(shape, rung.name, tiles, chosen("order", orders), every_step())
     # A broken rule is already named beside the tile sizes.
-    note_in_place("" if query.broken else reason)
+    note_in_place("" if visible and query.broken else reason)
     opens = shown(controls.folds(shape, rung.name, query.tiles))
     Stage(
         "tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter, every_step=opens

@@ -29,7 +29,7 @@ if "watch" in parts:
     order, tiles = chosen("order", orders), tuple(query.tiles.items())
     scene, reason = address.scene(query.shape, query.rung.name, tiles, values, order)
     # A broken rule is already named beside the tile sizes.
-    note_in_place("" if query.broken else reason)
+    note_in_place("" if visible and query.broken else reason)
     Stage("attention_backward", scene, settings, query.rung, sizes, link, orders, chapter=chapter).draw()
 if whole:
     idea(

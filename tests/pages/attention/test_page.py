@@ -215,10 +215,11 @@ def test_invalid_parameters_are_named_and_escaped():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.library])
 def test_own_rungs_have_a_stage_or_a_reason(name):
-    shape = DEFAULT.with_(dtype="fp16" if "mma" in name else "fp32")
+    copied = "wgmma" in name or "ring" in name  # by the copy engine: rows of a multiple of 16 bytes
+    shape = DEFAULT.with_(dtype="fp16" if "mma" in name or copied else "fp32")
     if name in traffic.VARIANT_KERNELS:
         shape = shape.with_(M=40)
-    if "wgmma" in name:
+    if copied:
         shape = shape.with_(d=8)
     tiles = tile_sizes.default_tiles_for(RUNGS[name], shape)
     at = open_at(view="watch", **shape.params(), rung=name, **tiles)
@@ -227,6 +228,11 @@ def test_own_rungs_have_a_stage_or_a_reason(name):
     else:
         (scene,) = stages(at)
         assert scene.startswith(f"attention/{name} ") and all(f"{n}={v}" in scene for n, v in tiles.items())
+
+
+def test_a_stage_alone_says_why_its_kernel_cannot_run():
+    at = open_at(view="watch", **DEFAULT.with_(dtype="fp32").params(), rung="flash-mma")
+    assert not stages(at) and "dtype must be fp16 or bf16, got fp32" in texts(at)
 
 
 def test_unsupported_dtype_is_named_with_links_to_supported_rungs():
