@@ -16,6 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / ".venv" / "wasm"  # make wasm installs requirements-wasm.txt there
 NPM = ROOT / "node_modules"
 MARKS = "not gpu and not browser and not slow"
+UNITS = (
+    "tests/kernels",
+    "tests/visuals",
+    "--ignore=tests/visuals/site",
+)  # the site's fixtures drive a browser
 
 
 def lacking() -> str:
@@ -49,4 +54,4 @@ def main(arguments: list[str]) -> int:
     if why := lacking():
         sys.exit(why)
     with TemporaryDirectory() as folder:
-        return run(Path(folder), "-q", *(arguments or ["tests/kernels", "tests/visuals"])).returncode
+        return run(Path(folder), "-q", *(arguments or UNITS)).returncode
