@@ -118,7 +118,7 @@ def test_recorded_memory_is_used_without_one_measured_here(monkeypatch):
 
 @given(st.lists(st.lists(st.integers(0, 10**9), min_size=6, max_size=6), min_size=1, max_size=50))
 def test_a_column_is_as_high_as_its_bytes(sizes):
-    sizes = np.array(sizes)
+    sizes = np.array(sizes, np.int64)
     most = max(1, int(sizes.sum(axis=1).max()))
     for row in sizes:
         shares = [float(v) for v in re.findall(r"height:([\d.]+)%", "".join(timeline._column(row, most)))]
