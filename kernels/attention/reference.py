@@ -73,9 +73,8 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
     [heads of K, M, d], mask [N, M] or None. `asarray` is that of NumPy or CuPy, and its arrays are returned."""
     head, block = part
     queries, keys, shared = range(s.N)[block], k.shape[1], head * len(k) // s.heads
-    visible = (
-        queries.stop if s.causal and not s.variants else keys
-    )  # the others are hidden from all these queries
+    # The keys after these are hidden from all these queries.
+    visible = queries.stop if s.causal and not s.variants else keys
     q, k, v = (
         asarray(x.astype(np.float64)) for x in (q[head, block], k[shared, :visible], v[shared, :visible])
     )

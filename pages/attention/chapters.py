@@ -14,14 +14,8 @@ from visuals.strip.facts import Evidences, Facts, slower_than
 FLASH = {"rung": "flash"}
 NAIVE = {"rung": "naive", "N": "8", "BLOCK": "16"}  # few enough scores to print their numbers
 REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
-RING = {
-    "N": "256",
-    "d": "64",
-    "dtype": "fp16",
-    "Br": "128",
-    "Bc": "64",
-    "STAGES": "2",
-}  # two consumers, two stages
+# Two consumers, two stages
+RING = {"N": "256", "d": "64", "dtype": "fp16", "Br": "128", "Bc": "64", "STAGES": "2"}
 
 
 def _map(evidences: Evidences) -> GpuMap | None:

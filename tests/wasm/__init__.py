@@ -41,9 +41,8 @@ def run(folder: Path, *arguments: str, **options) -> subprocess.CompletedProcess
     numpy, cache = folder / "numpy.zip", folder / "bytecode"
     cache.mkdir(exist_ok=True)
     numpy.write_bytes(Pyodide(NPM).numpy())
-    shutil.copy(
-        find_spec("rjsmin").origin, PACKAGES
-    )  # PyPI has it with a compiled part, which it can do without
+    # PyPI has it with a compiled part, which it can do without.
+    shutil.copy(find_spec("rjsmin").origin, PACKAGES)
     command = ["node", str(ROOT / "tests/wasm/run.mjs"), str(numpy), str(PACKAGES), str(cache)]
     env = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
     return subprocess.run([*command, "-m", MARKS, *arguments], cwd=ROOT, env=env, **options)

@@ -36,9 +36,8 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import run  # noqa: E402  # a module of run.mjs
 
-EXAMPLES = (
-    5  # of a property, unless its test says how many: an example takes several times as long as elsewhere
-)
+# Of a property, unless its test says how many: an example takes several times as long as elsewhere.
+EXAMPLES = 5
 
 
 def lacks(error):

@@ -327,9 +327,8 @@ class InTurns(Scheduler):
         group = m.thread_of // (WARPS * LANES)
         *self._consumers, self._producer = (group == n for n in range(int(group.max()) + 1))
         self._turn = 0  # which of the consumers is next
-        self._running: np.ndarray | None = (
-            None  # the threads of the warpgroup that runs, None: another one is next
-        )
+        # The threads of the warpgroup that runs. None: another one is next.
+        self._running: np.ndarray | None = None
 
     def _next(self) -> tuple[int, np.ndarray]:
         if self._running is None or not self._pending_of(self._running):
