@@ -158,6 +158,6 @@ RUNGS = (
         last_capability=HOPPER,
         units=TENSOR_CORES,
         not_on_cpu=mark("NumPy has no copy engine; without it this is decoding with keys in parts"),
-        no_scene=mark("its parts and their merge are those of the rung before it, in one launch"),
+        no_scene=mark("its parts and their merge are those of “decoding, keys in parts”, in one launch"),
     ),
 )

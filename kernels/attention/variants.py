@@ -241,7 +241,9 @@ RUNGS = (
         capability=ampere,
         cpu_title=mark("flash attention with variants, in tiles"),
         cpu_tiles=("Br", "Bc"),
-        no_scene=mark("its steps are those of flash attention; the decoding rung shows a window of keys"),
+        no_scene=mark(
+            "its steps are those of flash attention; the kernel “decoding, keys in parts” shows a window of keys"
+        ),
     ),
     rung(
         "flash-mma-variants",
@@ -255,7 +257,9 @@ RUNGS = (
         {"WM": 16},
         capability=ampere,
         not_on_cpu=mark("NumPy has no tensor cores; without them this is flash attention with variants"),
-        no_scene=mark("its steps are those of flash attention; the decoding rung shows a window of keys"),
+        no_scene=mark(
+            "its steps are those of flash attention; the kernel “decoding, keys in parts” shows a window of keys"
+        ),
     ),
     rung(
         "flash-wgmma-variants",
@@ -271,7 +275,9 @@ RUNGS = (
         last_capability=HOPPER,
         units=TENSOR_CORES,
         not_on_cpu=mark("NumPy has no tensor cores; without them this is flash attention with variants"),
-        no_scene=mark("its steps are those of flash attention; the decoding rung shows a window of keys"),
+        no_scene=mark(
+            "its steps are those of flash attention; the kernel “decoding, keys in parts” shows a window of keys"
+        ),
     ),
     rung(
         "flash-decode",
