@@ -36,7 +36,7 @@ const rangePart = ({ range: [from, to], scene }) => (to - from + 1 === scene.ste
 
 // -- pictures --------------------------------------------------------------------------------------------------
 async function png(stage) {
-  const blob = await toPng(new Figure(stage, [stage.step]).canvas(stage.step, 2));
+  const blob = toPng(new Figure(stage, [stage.step]).canvas(stage.step, 2));
   return { blob, name: nameOf(stage, "png", stepPart(stage, stage.step)) };
 }
 
@@ -62,9 +62,10 @@ async function gif(stage) {
   const parts = [];
   for (const [k, step] of steps.entries()) {
     stage.signal?.throwIfAborted();
-    const frame = await toPng(figure.canvas(step, scale));
+    const frame = toPng(figure.canvas(step, scale));
     parts.push(Uint32Array.of(frame.size), frame); // little endian on every platform with browsers
     stage.progress?.((0.7 * (k + 1)) / steps.length);
+    await nextTask(); // between two pictures the page draws and reacts to keys
   }
   const ms = Math.round(Math.min(5000, Math.max(20, stage.msPerStep)));
   const response = await fetch(`${stage.assets.gif}?ms=${ms}&lang=${language()}`, { method: "POST", body: new Blob(parts), signal: stage.signal })
@@ -127,8 +128,21 @@ async function video(stage) {
   };
 }
 
-const toPng = (canvas) => new Promise((resolve, reject) =>
-  canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(tr("The picture is too large for this browser.")))), MIME.png));
+// Not toBlob: it waits until the page is idle, which at a page that draws is a second for each picture.
+function toPng(canvas) {
+  const text = atob(canvas.toDataURL(MIME.png).split(",")[1]);
+  if (!text) throw new Error(tr("The picture is too large for this browser."));
+  const bytes = new Uint8Array(text.length);
+  for (let k = 0; k < bytes.length; k++) bytes[k] = text.charCodeAt(k);
+  return new Blob([bytes], { type: MIME.png });
+}
+
+// Not setTimeout: in a hidden page each would wait for a second.
+const nextTask = () => new Promise((resolve) => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => { port1.close(); resolve(); };
+  port2.postMessage(null);
+});
 
 // -- the figure: the picture, under it the title, the caption of the step and the strip ------------------------------
 const MARGIN = 16, TITLE = 15, CAPTION = 14, LINE = 21; // px, at the default font size
