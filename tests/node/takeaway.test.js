@@ -289,11 +289,11 @@ test("base64 of any length", () => {
 });
 
 // Mocks a canvas, whose PNG is the last element drawn on it, and a server with this answer.
-function mock(t, answer) {
+function mock(t, answer, png = (text) => `data:image/png;base64,${Buffer.from(text).toString("base64")}`) {
   const sent = [];
   const canvas = () => {
     const ctx = new SvgContext(MEASURE);
-    return { width: 0, height: 0, getContext: () => ctx, toBlob: (done) => done(new Blob([ctx.out.at(-1)])) };
+    return { width: 0, height: 0, getContext: () => ctx, toDataURL: () => png(ctx.out.at(-1)) };
   };
   Object.assign(globalThis, { document: { createElement: canvas } });
   t.mock.method(globalThis, "fetch", async (url, { body }) => {
@@ -327,6 +327,12 @@ test("an error text of the server is shown, that of a proxy is not", async (t) =
   mock(t, () => answers[0][0]());
   for (; answers.length; answers.shift())
     await assert.rejects(makeFile("gif", stage({ assets: { gif: "/stage/gif" } })), { message: answers[0][1] });
+});
+
+test("a picture that the browser cannot encode is an error, and nothing is sent", async (t) => {
+  const sent = mock(t, () => new Response("GIF89a"), () => "data:,"); // what a canvas that is too large returns
+  await assert.rejects(makeFile("gif", stage({ assets: { gif: "/stage/gif" } })), { message: "The picture is too large for this browser." });
+  assert.deepEqual(sent, []);
 });
 
 test("a file that cannot be made throws a sentence", async () => {
