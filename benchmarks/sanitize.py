@@ -161,13 +161,6 @@ SOFTMAX_ONE_LAUNCH = (
 )
 SOFTMAX_LONG = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1)), ((2, 50257), (1, 128256))
-# Maps in each layout, whose rows are whole float4 or not; rows of both sorts. For the ladders of maps and of rows.
-NORM_MAPS = tuple(
-    (*extents, layout)
-    for layout in ("nchw", "nhwc")
-    for extents in ((3, 5, 7, 9), (2, 8, 4, 6), (1, 1, 1, 1))
-)
-NORM_ROWS = ((5, 77), (3, 36), (1, 1))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
 INSTRUCTION_RATE = (RateShape(13, 37),), (RateShape(1, 1),)
 EMBEDDING = ((61, 45, 37), (37, 9, 36)), ((1, 1, 1), (40, 6, 12, "equal"), (70, 300, 8, "zipf"))
