@@ -25,6 +25,7 @@ from kernels.records.folder import database
 from kernels.records.jsontext import RowError, canonical, id_of
 from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, newest_first, user_store
 from pages.parts import address
+from pages.parts.query import rerun
 from pages.parts.text import card_title, paragraph
 from visuals import units
 from visuals.charts import compare
@@ -583,6 +584,6 @@ def _import(archive: Archive) -> None:
             outcome = False, str(e)
         st.session_state["_imported"] = (file.file_id, *outcome)
         if outcome[0]:
-            st.rerun()  # the list and the filters know the new rows
+            rerun()  # the list and the filters know the new rows
     _, good, text = st.session_state["_imported"]
     st.html(f'<p class="{"kt-quiet" if good else "kt-note"}" role="status">{escape(text)}</p>')

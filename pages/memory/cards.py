@@ -18,7 +18,7 @@ from kernels.records import levels
 from pages.memory import address, sizes
 from pages.parts import card_choice, machine_choice
 from pages.parts.lesson import deferred_loaded
-from pages.parts.query import url_is_stale
+from pages.parts.query import rerun, url_is_stale
 from pages.parts.run import POLL_S, gpu_note
 from pages.parts.text import card_title, conclusion, details, note, paragraph, quiet, together
 from pages.parts.theme import tokens
@@ -76,7 +76,7 @@ def _button(topic: str, engine: str, stride: int) -> None:
             st.session_state["thread_topic"] = topic
         except JobError as e:
             st.session_state["thread_error"] = str(e)
-        st.rerun()
+        rerun()
 
 
 def _collect() -> None:
@@ -93,7 +93,7 @@ def _collect() -> None:
             st.session_state["thread_error"] = str(e)
     st.session_state.setdefault("thread_rows", {})[st.session_state["thread_topic"]] = rows
     st.session_state["thread_at"] = time.time()
-    st.rerun()
+    rerun()
 
 
 # -- drawing a set of rows -----------------------------------------------------------------------

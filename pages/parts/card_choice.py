@@ -10,7 +10,7 @@ from kernels.i18n import tr
 from kernels.records import cards, files
 from kernels.records.cards import PARAM, Card
 from pages.parts.address import quoted
-from pages.parts.query import note_on, write
+from pages.parts.query import note_on, rerun, write
 from pages.parts.text import note, quiet
 
 _PREFERRED = "_card_of_lesson"  # the key of the card that this page shows if the URL names none
@@ -66,7 +66,7 @@ def control(*ladders: str) -> None:
         note(*files.problems())
     wish = of_reader()
     if wish != st.session_state.get(_OF_PAGE, wish):  # chosen in a fragment: the rest of the page is old
-        st.rerun()
+        rerun()
     known, shown = records.cards_of(*ladders), records.shown(*ladders)
     if len(known) > 1:
         names = {card.key: card.name for card in known}

@@ -26,7 +26,7 @@ import streamlit as st
 from kernels.i18n import tr
 from pages.parts import address, chapters, later
 from pages.parts.chapters import OpenChapter
-from pages.parts.query import in_browser, is_story, url_is_stale, wrong_choices
+from pages.parts.query import in_browser, is_story, rerun, url_is_stale, wrong_choices
 from pages.parts.text import heading, note, note_in_place
 
 # -- the parts of a page ---------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _load_soon() -> None:
         "_waited" in st.session_state and not url_is_stale()
     ):  # not in the fragment's first run, which is part of the page's
         st.session_state["_settled"] = True
-        st.rerun()
+        rerun()
     st.session_state["_waited"] = True
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequestType
 
 from pages.parts import address, later, sizes
 from pages.parts.address import Fields, Values
@@ -185,6 +186,25 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
     state[key] = {"values": values, "notes": notes}
     state.setdefault(NOW, []).append((fields, values))
     return values, notes
+
+
+def rerun() -> NoReturn:
+    """Runs the page again. For a run that has written to the URL there is st.rerun.
+
+    If the browser has sent a change since this run began, its request runs the page. st.rerun would combine that change
+    with the URL of this run, so that the control gets its old value back.
+    """
+    context = get_script_run_ctx(suppress_warning=True)
+    requests = context.script_requests if context else None
+    if requests and requests._state is ScriptRequestType.RERUN:
+        sent = requests._rerun_data
+        requests.request_rerun(
+            RerunData(sent.query_string, page_script_hash=sent.page_script_hash, page_name=sent.page_name,
+                      cached_message_hashes=sent.cached_message_hashes,
+                      is_history_navigation=sent.is_history_navigation, context_info=sent.context_info)
+        )  # fmt: skip
+        st.empty()  # ends this run
+    st.rerun()
 
 
 def url_is_stale() -> bool:

@@ -19,7 +19,7 @@ from kernels.records import unsupported
 from pages.parts import cards, lesson, machine_choice, why
 from pages.parts.controls import Link, option
 from pages.parts.later import later
-from pages.parts.query import chosen, url_is_stale
+from pages.parts.query import chosen, rerun, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.sizes import Shown, Sizes, shown
 from pages.parts.text import card_title, note
@@ -119,7 +119,7 @@ def collect() -> None:
             )
     except JobError as e:
         st.session_state["run_error"] = str(e)
-    st.rerun()
+    rerun()
 
 
 def head(ladder: Ladder, shape: Any, rung_tiles, title: str) -> RunSettings:
@@ -245,7 +245,7 @@ def start(settings: RunSettings) -> None:
         st.session_state["run_error"] = tr(
             "No kernel can run here on the {engine} engine at this shape.", engine=settings.engine
         )
-        st.rerun()
+        rerun()
     failed = bool(st.session_state.get("run_error"))
     st.session_state["run_error"] = ""
     owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
@@ -257,7 +257,7 @@ def start(settings: RunSettings) -> None:
         st.session_state["job"] = job, settings
     except JobError as e:
         st.session_state["run_error"] = str(e)
-    st.rerun()
+    rerun()
 
 
 def watch_job(job: Job) -> Watch:

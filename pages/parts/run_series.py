@@ -13,7 +13,7 @@ from kernels import activity
 from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError, Request
 from pages.parts import machine_choice, run
-from pages.parts.query import url_is_stale
+from pages.parts.query import rerun, url_is_stale
 from pages.parts.worker import worker
 
 
@@ -46,7 +46,7 @@ def current_series(key: str) -> Series | None:
             _store_result(series)
             _next(series, key)
         if not series.job:
-            st.rerun()
+            rerun()
     return series
 
 
@@ -59,7 +59,7 @@ def poll_interval(key: str) -> float | None:
 def start(key: str, series: Series) -> None:
     st.session_state[key] = series
     _next(series, key)
-    st.rerun()
+    rerun()
 
 
 def stop(series: Series) -> None:
@@ -67,7 +67,7 @@ def stop(series: Series) -> None:
     series.todo.clear()
     series.stopped = True
     worker().cancel(job)
-    st.rerun()
+    rerun()
 
 
 def progress(series: Series | None) -> None:

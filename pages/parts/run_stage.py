@@ -11,7 +11,7 @@ import streamlit as st
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
 from pages.parts.one_run import POLL_S, OneRun, one_run
-from pages.parts.query import url_is_stale
+from pages.parts.query import rerun, url_is_stale
 from visuals import stage
 from visuals.scene.scene import Scene
 
@@ -55,7 +55,7 @@ def _draw(on_stage: RunStage, polled: bool) -> None:
         }  # fmt: skip
     stage.mount(shown.scene, on_stage.key, strip=shown.strip, fit=True, **options)
     if polled and not run.running and not url_is_stale():
-        st.rerun()  # the polling ends, and the cards show the result
+        rerun()  # the polling ends, and the cards show the result
 
 
 def _act(on_stage: RunStage, pressed: Mapping[str, Any], run: OneRun) -> None:
@@ -69,4 +69,4 @@ def _act(on_stage: RunStage, pressed: Mapping[str, Any], run: OneRun) -> None:
             on_stage.start(run)
         case _:
             return
-    st.rerun()
+    rerun()

@@ -14,7 +14,7 @@ from pages.parts import counts, every_step, run
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.later import draw_controls
-from pages.parts.query import in_browser, write
+from pages.parts.query import in_browser, rerun, write
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
 from pages.parts.turns import TURNS
@@ -184,7 +184,7 @@ def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSett
         case {"do": "put", "size": size} if size in by_size and on_stage.link:
             on_stage.link.put(by_size[size].shape)
         case {"do": "size", "size": size} if choose(size, on_stage.first_size(by_size)):
-            st.rerun()  # the cards follow
+            rerun()  # the cards follow
         case {"do": "stop"}:
             run.stop()
         case {"do": "run", "size": size} if size in by_size:

@@ -11,7 +11,7 @@ import streamlit as st
 from kernels.i18n import tr
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
-from pages.parts.query import url_is_stale
+from pages.parts.query import rerun, url_is_stale
 from pages.train import address, live
 from pages.train.live import Live
 from visuals import stage
@@ -66,7 +66,7 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     data = strip.strip(found, _curve(values, training), _run(values, training)) if scene else None
     stage.mount(scene, KEY, strip=data, fit=True, **options)
     if polled and not training.running and not url_is_stale():
-        st.rerun()  # the polling ends, and the cards show the result
+        rerun()  # the polling ends, and the cards show the result
 
 
 def _is_same(values: Mapping[str, Any], training: Live | None) -> bool:
@@ -139,7 +139,7 @@ def _act(on_stage: TrainStage, pressed: Mapping[str, Any]) -> None:
             st.rerun()
         case {"do": "stop"} if training:
             live.stop(training)
-            st.rerun()
+            rerun()
         case {"do": "run"}:
             press(values)
 
@@ -154,4 +154,4 @@ def press(values: Mapping[str, Any]) -> None:
             live.resume(training)
         else:
             live.start(address.settings(values), int(values["epochs"]))
-    st.rerun()
+    rerun()

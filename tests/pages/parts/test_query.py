@@ -1,7 +1,13 @@
 """The mode of a lesson: which URLs open its story, and that a control or a link stays in its mode."""
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+from streamlit.commands import execution_control
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
+from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests
+
+from pages.parts import query
 from pages.parts.address import opens_story
 from tests.helpers.page_runner import heads, links, open_bare, open_page, press, texts
 
@@ -109,3 +115,51 @@ def test_a_page_forgets_the_chapter_of_the_last_page():
     at.switch_page("conv/choose/page.py").run()
     assert not at.exception
     assert [field.value for field in at.number_input if field.key == "N"] == [32.0]
+
+
+# -- a run that the page asks for -------------------------------------------------------------------------
+def asked_while(monkeypatch, *waiting: RerunData) -> RerunData:
+    """Returns the request that is left when a run with the URL K=3 asks for another one, and `waiting` came before."""
+    requests = ScriptRequests()
+    context = SimpleNamespace(
+        script_requests=requests, query_string="K=3", page_script_hash="here", cached_message_hashes=frozenset(),
+        context_info=None,
+    )  # fmt: skip
+
+    def end():
+        raise EndOfRun
+
+    for request in waiting:
+        requests.request_rerun(request)
+    for module in (query, execution_control):
+        monkeypatch.setattr(module, "get_script_run_ctx", lambda *_, **__: context)
+    monkeypatch.setattr(execution_control.ThreadState, "get", lambda: SimpleNamespace(run_location=None))
+    monkeypatch.setattr(query.st, "empty", end)
+    with pytest.raises(EndOfRun):
+        query.rerun()
+    return requests.on_scriptrunner_yield().rerun_data
+
+
+class EndOfRun(Exception):
+    """What Streamlit ends a run with, at its next element."""
+
+
+def K(value: float) -> WidgetStates:
+    return WidgetStates(widgets=[WidgetState(id="K", double_value=value)])
+
+
+def test_a_run_that_the_page_asks_for_has_its_url(monkeypatch):
+    assert asked_while(monkeypatch).query_string == "K=3"
+
+
+@pytest.mark.parametrize("fragment", [None, "cards"])
+def test_a_change_that_the_browser_sent_keeps_its_url(monkeypatch, fragment):
+    """st.rerun gave the number field its old value back: it combined K = 5 with the URL K=3."""
+    sent = RerunData("K=5", K(5), "here", fragment_id=fragment)
+    left = asked_while(monkeypatch, RerunData("K=4", K(4), "here"), sent)
+    assert (left.query_string, left.widget_states.widgets[0].double_value) == ("K=5", 5)
+    assert not left.fragment_id_queue  # the whole page runs
+
+
+def test_a_link_that_the_browser_sent_is_followed(monkeypatch):
+    assert asked_while(monkeypatch, RerunData("", K(3), "there")).page_script_hash == "there"
