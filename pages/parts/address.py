@@ -158,6 +158,11 @@ class Fields:
         }
 
 
+def text(value: Value) -> str:
+    """Returns the value of a control as its URL parameter has it."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def choice_notes(name: str, value: Value, choices: Sequence[str]) -> list[str]:
     """Returns a note if the value of a parameter is not one of its choices, whose first is used then."""
     return Fields("", {name: Choice(choices[0], tuple(choices))}).read({name: value})[1]

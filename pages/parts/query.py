@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple, NoReturn
+from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequestType
+from streamlit.runtime.state import get_session_state
 
 from pages.parts import address, later, sizes
 from pages.parts.address import Fields, Values
@@ -33,6 +35,8 @@ _ELSEWHERE = {
     "engine": ("cuda", "emulator", "cpu"),
 }
 _WRONG = "_wrong_choices"  # of this run: notes on values of the URL, by name
+# By parameter: the value of its control as the browser sent it with the last run, and the value that this run shows.
+_CONTROLS = "_controls"
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
@@ -55,11 +59,15 @@ def begin_page(page: str) -> None:
     last = state.pop(_MODE, None)  # None if the last run was cut off before it knew its mode
     if page != state.get(_PAGE):
         state[_LAST_MODE] = None
+        state[_CONTROLS] = {}
         sizes.forget()
         later.no_controls()
     elif last:
         state[_LAST_MODE] = last
     state[_PAGE] = page
+    for name in (controls := state.setdefault(_CONTROLS, {})):
+        _take_change(name)
+        controls[name] = state.get(name), controls[name][1]
 
 
 def follow_link(key: str, shown: Hashable) -> None:
@@ -125,6 +133,28 @@ def _mode_to_name(story: bool, params: Mapping[str, str]) -> dict[str, str]:
 
 
 # -- reading the URL -----------------------------------------------------------------------------
+def _take_change(name: str) -> None:
+    """Puts a value that the reader has just set into the URL of this run.
+
+    The browser can send a change with the URL from before it: Streamlit sends its own copy of the URL, which it updates
+    later than the control. The control would get its old value back.
+    """
+    controls, value = st.session_state.setdefault(_CONTROLS, {}), st.session_state.get(name)
+    if name not in controls or value is None or value in controls[name] or not in_browser():
+        return
+    text, context = address.text(value), get_script_run_ctx()
+    with get_session_state().query_params() as params:
+        params.set_with_no_forward_msg(name, text)
+    context.query_string = urlencode(dict(parse_qsl(context.query_string, True)) | {name: text})
+    controls[name] = value, value
+
+
+def _shows(name: str, value: object) -> None:
+    """Keeps the value that this run shows of a parameter."""
+    controls = st.session_state.setdefault(_CONTROLS, {})
+    controls[name] = controls.get(name, (st.session_state.get(name),))[0], value
+
+
 def set_by_chapter(params: Mapping[str, str]) -> None:
     """Takes parameters that the URL may leave out: those of the open chapter, none without a chapter."""
     st.session_state[_CHAPTER] = dict(params)
@@ -158,6 +188,8 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
     `visible`: the controls are drawn. `follow(previous, values)` changes values that follow from a change by the reader.
     """
     state, key = st.session_state, f"_asked_{fields.lesson}"
+    for name in fields.by_name:
+        _take_change(name)
     given = {name: value for name, value in url_values().items() if name in fields.by_name}
     widget_values = {name: state.get(name) for name in fields.by_name}
     previous = state.get(key)  # of the last run
@@ -179,10 +211,10 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
         # A link led to this same page: update the browser's URL, so that Back can return to it.
         # This sends the parameters of this run; after Back the URL already has them.
         st.query_params.update({})
-    if visible:
-        for name, value in values.items():
-            if widget_values[name] != value:
-                state[name] = value
+    for name, value in values.items():
+        _shows(name, value)
+        if visible and widget_values[name] != value:
+            state[name] = value
     state[key] = {"values": values, "notes": notes}
     state.setdefault(NOW, []).append((fields, values))
     return values, notes
@@ -228,12 +260,15 @@ def chosen(name: str, choices: Iterable[str]) -> str:
 
     The URL is read and not the control, because a control in a closed popover misses changes by a link or Back.
     """
+    _take_change(name)
     in_url = in_browser() or name not in st.session_state  # without a browser a control is ahead of the URL
     value = url_values().get(name) if in_url else st.session_state.get(name)
     choices = tuple(choices)
     if value and value not in choices and value not in _ELSEWHERE.get(name, ()):
         wrong_value(name, value, choices)
-    return value if value in choices else choices[0]
+    value = value if value in choices else choices[0]
+    _shows(name, value)
+    return value
 
 
 def wrong_value(name: str, value: str, choices: Iterable[str]) -> None:

@@ -117,6 +117,43 @@ def test_a_page_forgets_the_chapter_of_the_last_page():
     assert [field.value for field in at.number_input if field.key == "N"] == [32.0]
 
 
+# -- a change that comes with the URL from before it ------------------------------------------------------
+@pytest.fixture
+def in_a_browser(monkeypatch):
+    """Lets pages read the URL, as they do in a browser."""
+    monkeypatch.setattr(query, "in_browser", lambda: True)
+
+
+def test_a_change_with_the_url_from_before_it_is_kept(in_a_browser):
+    at = open_page(GEMM, M=8, K=16)
+    at.number_input(key="M").set_value(32.0).run()
+    assert (at.number_input(key="M").value, url(at)) == (32, {"M": "32", "K": "16"})
+    at.query_params["M"] = "32"  # now the browser has it too
+    at.number_input(key="M").set_value(40.0).run()
+    at.query_params["M"] = "40"
+    at.number_input(key="K").set_value(24.0).run()
+    assert [at.number_input(key=name).value for name in ("M", "K")] == [40, 24]
+    assert url(at) == {"M": "40", "K": "24"}
+
+
+def test_a_link_changes_a_control_that_the_reader_has_changed_before(in_a_browser):
+    at = open_page(GEMM, M=8)
+    for number in (24, 16, 8):
+        at.query_params["M"] = str(number)
+        at.run()
+        assert at.number_input(key="M").value == number
+    at.number_input(key="M").set_value(32.0).run()
+    at.query_params["M"] = "8"
+    at.run()
+    assert at.number_input(key="M").value == 8
+
+
+def url(at) -> dict[str, str]:
+    """Returns the extents in the URL of the last run."""
+    found = {name: at.query_params.get(name) for name in ("M", "K")}
+    return {name: value if isinstance(value, str) else value[0] for name, value in found.items() if value}
+
+
 # -- a run that the page asks for -------------------------------------------------------------------------
 def asked_while(monkeypatch, *waiting: RerunData) -> RerunData:
     """Returns the request that is left when a run with the URL K=3 asks for another one, and `waiting` came before."""
