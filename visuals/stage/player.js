@@ -93,6 +93,7 @@ class Player {
   // A kernel that no scene shows has a strip all the same.
   updateStripOnly(data) {
     const { root } = this;
+    clearTimeout(this.timer); // there is no step to write to the URL
     this.scene = null;
     this.data = data;
     root.style.height = "";
