@@ -151,15 +151,23 @@ PERSISTENT = {
 TURNS = {
     "BM": (128, 64), "BN": (128, 64, 256), "STAGES": (6, 8, 12, 4), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
 }  # fmt: skip
-# At 1,024 rows a tile of 64 x 128 is faster: more blocks have work, and deeper rings hide the time of the first copies.
+# For few tiles: more blocks have work, and deeper rings hide the time of the first copies.
 SMALL_TURNS = {"BM": 64, "STAGES": 8, "BLOCKS": 132}
+FEW_TILES = (
+    264  # of 128 x 128, two for each multiprocessor. Measured: 48, 144 and 192, and 1,024, where they lose.
+)
 PAIRED = PERSISTENT | {"BN": (256, 128)}  # each block of a cluster loads half of the boxes of 64 columns
 
 
-def _rung(name: str, title: str, idea: str, build, check, tiles, *sets: Tiles) -> Rung:
+def faster_turns(s: GemmShape) -> Tiles:
+    """Returns tile sizes for a shape with few tiles, at least 128 rows of them."""
+    return SMALL_TURNS if s.M > 128 and ceil(s.M, 128) * ceil(s.N, 128) < FEW_TILES else {}
+
+
+def _rung(name: str, title: str, idea: str, build, check, tiles, *sets: Tiles, faster=None) -> Rung:
     return Rung(
-        f"gemm/{name}", title, idea, build, common.cost, check, TOLERANCE, tiles, sets=sets, units=TENSOR_CORES,
-        capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
+        f"gemm/{name}", title, idea, build, common.cost, check, TOLERANCE, tiles, sets=sets, faster=faster,
+        units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
     )  # fmt: skip
 
 
@@ -229,5 +237,6 @@ RUNGS: tuple[Rung, ...] = (
         rules(f"{RING} + 32784", turns_bytes, 1),
         TURNS,
         SMALL_TURNS,
+        faster=faster_turns,
     ),
 )

@@ -74,6 +74,8 @@ class Rung:
     find_library: Callable[[], object] | None = None
     scale: Callable[[Any, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
     sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
+    # Returns the sizes, one of `sets`, that were measured to be faster than the default at a shape; {} if none were.
+    faster: Callable[[Any], Tiles] | None = None
     engines: tuple[str, ...] = (
         ENGINES  # of its ladder's, those that run it; without "cpu" if `not_on_cpu` is given
     )
@@ -140,6 +142,10 @@ class Rung:
     @property
     def default_tiles(self) -> dict[str, int]:
         return {name: choices[0] for name, choices in self.tiles.items()}
+
+    def tiles_at(self, shape) -> dict[str, int]:
+        """Returns the tile sizes to run a shape with, if a reader chooses none."""
+        return self.default_tiles | dict(self.faster(shape) if self.faster else {})
 
     def tile_sets(self, shape) -> Iterator[dict[str, int]]:
         """Yields the tile sizes that are compiled ahead and recorded: the default, then `sets`. If that is None, each other

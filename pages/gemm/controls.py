@@ -96,14 +96,14 @@ def _fields(fields: Fields, query: Selection, page: str) -> None:
 
 def _more_label(shape: GemmShape) -> str:
     """Returns the settings in the popover that differ from their defaults."""
-    parts = [
-        f"{n} {getattr(shape, n):g}"
-        for n in address.FACTORS
-        if getattr(shape, n) != getattr(address.DEFAULT, n)
-    ]
-    if shape.dtype != "fp32":
-        parts.append(shape.dtype)
-    return ", ".join(parts) or tr("more")
+    parts = factors(shape), "" if shape.dtype == "fp32" else shape.dtype
+    return ", ".join(filter(None, parts)) or tr("more")
+
+
+def factors(shape: GemmShape) -> str:
+    """Returns alpha and beta if they differ from their defaults: "beta 1"."""
+    different = [n for n in address.FACTORS if getattr(shape, n) != getattr(address.DEFAULT, n)]
+    return ", ".join(f"{n} {getattr(shape, n):g}" for n in different)
 
 
 # -- under the cards of Run ----------------------------------------------------------------------

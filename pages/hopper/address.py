@@ -15,6 +15,7 @@ from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.records.cards import Card, cached
 from pages.gemm.address import ADDRESS as TILING
+from pages.gemm.address import FACTORS, SIZES
 from pages.parts import rung_address
 from pages.parts.address import Choice
 from visuals.gemm import accumulator, ring, swizzle
@@ -41,14 +42,14 @@ MODES = {
     "none": mark("rows are stored as they are, for comparison"),
 }
 WARPS = {str(warp): mark("a warp of the first warpgroup") for warp in range(4)}
-FIELDS = {name: TILING.shape[name] for name in ("M", "N", "K")} | {
+FIELDS = {name: TILING.shape[name] for name in (*SIZES, *FACTORS)} | {
     "dtype": Choice(DEFAULT.dtype, hopper.HALVES)
 }
 
 
 def default_tiles(rung: Rung, shape: GemmShape) -> dict[str, int]:
-    """Returns the default tile sizes at every shape: those of the recordings."""
-    return rung.default_tiles
+    """Returns the tile sizes that the rung has at a shape: those of the recordings."""
+    return rung.tiles_at(shape)
 
 
 ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, TILING.fix, fit=default_tiles)
@@ -74,7 +75,8 @@ def _ring(shape: GemmShape, rung: str, tiles: Tiles, mode: str, warp: int) -> Ma
 def _accumulator(shape: GemmShape, rung: str, tiles: Tiles, mode: str, warp: int) -> Made:
     if reason := accumulator.why_not(shape, rung, tiles, warp):
         return None, reason
-    return accumulator.accumulator_scene(shape, rung, tiles, *_matrices(shape), warp), ""
+    A, B, C0 = _matrices(shape)
+    return accumulator.accumulator_scene(shape, rung, tiles, A, B, warp, C0), ""
 
 
 def _map(shape: GemmShape, rung: str, tiles: Tiles, mode: str, warp: int) -> Made:
@@ -118,11 +120,12 @@ def scene(
     return SCENES[order](shape, rung, dict(tiles), mode, warp)
 
 
-def _matrices(s: GemmShape) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows of A and the columns of B that the scene of sums reads: small whole numbers."""
+def _matrices(s: GemmShape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the rows of A, the columns of B and the part of C0 that the scene of sums reads: small whole numbers."""
     random = np.random.default_rng(0)
     rows, cols = min(64, s.M), min(hopper.BOX_COLS, s.N)
-    return random.integers(-4, 5, (rows, s.K)), random.integers(-4, 5, (s.K, cols))
+    A, B = random.integers(-4, 5, (rows, s.K)), random.integers(-4, 5, (s.K, cols))
+    return A, B, random.integers(-4, 5, (rows, cols))
 
 
 def card(params: Mapping[str, str]) -> Scene:

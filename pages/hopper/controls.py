@@ -9,7 +9,7 @@ import streamlit as st
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.i18n import decimal, mark, tr
 from pages.gemm.address import bounds as gemm_bounds
-from pages.gemm.controls import name
+from pages.gemm.controls import RARE, factors, name
 from pages.hopper import address
 from pages.parts import rates, run_settings, rung_picker
 from pages.parts.address import Fields
@@ -53,6 +53,13 @@ def _fields(fields: Fields, query: Selection) -> None:
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         choose(fields, "dtype")
+        with (
+            st.container(key="chips_more", width="content"),
+            st.popover(factors(s) or tr("more"), key="more"),
+        ):
+            with st.container(key="params_rare", horizontal=True):
+                numbers(fields, RARE, bounds)
+            st.caption(tr("C = alpha · A × B + beta · C0. C and C0 are FP32."))
         text = tr(
             "C <b>{rows}×{cols}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved · <b>{intensity}</b> FLOP per byte",
             rows=decimal(f"{s.M:,}"), cols=decimal(f"{s.N:,}"), flops=units.count(s.flops),

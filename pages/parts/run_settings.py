@@ -31,12 +31,12 @@ class RunSettings:
     engine: str
     timing: str
     tiles: tuple[tuple[str, int], ...]
-    tiles_rung: str = ""  # the rung that has these tile sizes, the others have their defaults; "": every rung that has such sizes
+    tiles_rung: str = ""  # the rung that has these tile sizes, the others have those of the shape; "": every rung that has such sizes
     machine: str = ""  # of a pool, by its card; "" for any
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
         if self.tiles_rung and rung.name != self.tiles_rung:
-            return rung.default_tiles
+            return rung.tiles_at(self.shape)
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
     def supported_rungs(self) -> list[Rung]:
@@ -76,7 +76,12 @@ class RunSettings:
     def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:
         """Returns the tile sizes of these rungs in the form that kernels.runner.compare expects."""
         if self.tiles_rung:
-            return {r.name: self.tiles_of(r) for r in rungs if r.name == self.tiles_rung}
+            tiles = {r.name: self.tiles_of(r) for r in rungs}
+            return {
+                r.name: tiles[r.name]
+                for r in rungs
+                if tiles[r.name] != r.default_tiles or r.name == self.tiles_rung
+            }
         return {name: value for name, value in self.tiles if any(name in r.tiles for r in rungs)}
 
     def request(self) -> Request:

@@ -87,8 +87,8 @@ def device_comparison(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str
 
 
 def recorded_at(shape: Any, rungs: Iterable[str], mode: str = "cold") -> dict[str, Row]:
-    """Return, by rung name, the recordings at this shape and the default tile sizes, of the rungs that have one."""
-    rows = {name: records.recorded(name, shape, find(name).default_tiles, mode) for name in rungs}
+    """Returns, by rung name, the recordings at this shape and the tile sizes for it, of the rungs that have one."""
+    rows = {name: records.recorded(name, shape, find(name).tiles_at(shape), mode) for name in rungs}
     return {name: row for name, row in rows.items() if row}
 
 

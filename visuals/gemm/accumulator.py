@@ -22,6 +22,7 @@ from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.launch import WARP
 from kernels.model.program import Launch
+from visuals.gemm.captions import scaled
 from visuals.gemm.swizzle import RUNGS
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.parts import Annotation, Captions, Group, Lanes, Reading, Tensor, Write
@@ -126,16 +127,27 @@ class _Part:
         )
 
     @property
+    def scaled(self) -> bool:
+        """Returns whether what is stored differs from the sums."""
+        return self.shape.alpha != 1 or self.shape.beta != 0
+
+    @property
     def sums(self) -> int:
         """Returns the sums in the registers of a thread that multiplies."""
         return self.tiles["BM"] * self.tiles["BN"] // sharing(self.launch, self.rung)
 
 
 def accumulator_scene(
-    shape: GemmShape, rung: str, tiles: Mapping[str, int], A: np.ndarray, B: np.ndarray, warp: int = 0
+    shape: GemmShape,
+    rung: str,
+    tiles: Mapping[str, int],
+    A: np.ndarray,
+    B: np.ndarray,
+    warp: int = 0,
+    C0: np.ndarray | None = None,
 ) -> Scene:
-    """Returns the scene of a warp of the first warpgroup of block 0. A [M, K], B [K, N] of any type; the rows and columns
-    that the scene does not show are not read. RuleError if the rung cannot run the shape."""
+    """Returns the scene of a warp of the first warpgroup of block 0. A [M, K], B [K, N] and, if beta is not 0, C0 [M, N], of
+    any type; the rows and columns that the scene does not show are not read. RuleError if the rung cannot run the shape."""
     found = find(rung)
     (launch,) = found.build(shape, found.check(shape, tiles)).steps
     p = _Part(shape, rung, launch, warp)
@@ -144,6 +156,11 @@ def accumulator_scene(
     first = ROWS * warp
     product[: p.rows] = A[first : first + p.rows].astype(float) @ B[:, : p.columns].astype(float)
     register = np.repeat(np.arange(p.registers), WARP)
+    stored = product * np.float32(shape.alpha)
+    if shape.beta:
+        stored[: p.rows] += np.float32(shape.beta) * C0[first : first + p.rows, : p.columns].astype(
+            np.float32
+        )
     return Scene(
         key=f"accumulator {rung} {shape} {launch.block} {warp}",
         title=tr("the sums of one wgmma, 64 × {columns}", columns=p.tiles["BN"]),
@@ -156,7 +173,7 @@ def accumulator_scene(
         writes=(
             *_holders_written(p, row, column),
             Write("sum", p.first_register + register, product[row, column], cells=p.of_sum(np.arange(row.size))),
-            *_stores(p, row, column),
+            *_stores(p, row, column, stored),
         ),
         readings=_readings(p, row, column),
         annotations=(_holders(p, row, column),),
@@ -218,7 +235,8 @@ def box_cells(row: np.ndarray, column: np.ndarray) -> np.ndarray:
     return swizzled(4 * (hopper.BOX_COLS * row + column), hopper.SWIZZLE) // 4
 
 
-def _stores(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Write, ...]:
+def _stores(p: _Part, row: np.ndarray, column: np.ndarray, stored: np.ndarray) -> tuple[Write, ...]:
+    """Returns the writes of `stored` [16, columns]: copies of the sums, unless alpha or beta changes them."""
     first = p.first_store
     register = np.concatenate(p.stores)
     index = (register[:, None] * WARP + np.arange(WARP)).ravel()
@@ -227,11 +245,14 @@ def _stores(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Write, ...]:
     inside = r < p.rows
     if not p.boxed:
         cells = (r * p.columns + c)[inside]
+        if p.scaled:
+            return (Write("C", steps[inside], stored[r, c][inside], cells=cells),)
         return (Write("C", steps[inside], source="sum", index=p.of_sum(index)[inside], cells=cells),)
     at = box_cells(r, c)
     sent = np.full(int(inside.sum()), len(p.kind) - 1)
+    copied = Write("box", steps, source="sum", index=p.of_sum(index), cells=at)
     return (
-        Write("box", steps, source="sum", index=p.of_sum(index), cells=at),
+        Write("box", steps, stored[r, c], cells=at) if p.scaled else copied,
         Write("C", sent, source="box", index=at[inside], cells=(r * p.columns + c)[inside]),
     )
 
@@ -319,6 +340,12 @@ def _captions(p: _Part, row: np.ndarray, column: np.ndarray) -> Captions:
 
 
 def _templates(p: _Part) -> tuple[str, ...]:
+    holds, register, store, fill, send = _texts(p)
+    change = scaled(p.shape)
+    return holds, register, f"{store} {change}".strip(), f"{fill} {change}".strip(), send
+
+
+def _texts(p: _Part) -> tuple[str, ...]:
     return (
         tr(
             "Warp {0} of the warpgroup holds rows {1} to {2} of the product, {sums} [sums](output) in each of its 32 threads.",

@@ -18,7 +18,7 @@ def templates(s: GemmShape, plan: Plan, block: tuple[int, int] = (0, 0)) -> tupl
         _joined(load_B, first),
         _multiply(plan),
         tr("The loop continues to k = {0}. Terms of each sum added in this step: {1}."),
-        _joined(_store(plan), _scaled(s)),
+        _joined(_store(plan), scaled(s)),
         tr("Warp {0} stores its [sums](output). Elements of [C](output): {1}."),
         tr("The other {0} warps of the block store their [sums](output). Elements of [C](output): {1}."),
         _others(s, plan),
@@ -223,7 +223,7 @@ def _store(plan: Plan) -> str:
     )  # fmt: skip
 
 
-def _scaled(s: GemmShape) -> str:
+def scaled(s: GemmShape) -> str:
     """Returns a sentence about alpha and beta; "" if alpha is 1 and beta is 0."""
     factors = {"alpha": number(s.alpha), "beta": number(s.beta)}
     if s.alpha != 1 and s.beta:

@@ -32,6 +32,17 @@ def test_a_page_shows_every_part_at_a_real_size():
     assert "kt-note" not in html and at.code and strip(at)["run"]["label"] == "Run here"
 
 
+@pytest.mark.parametrize("key", [key for key in controls.CHIPS if key.startswith("gpt2")])
+def test_a_preset_of_a_network_opens_its_recorded_product(key):
+    """Its bias is C0, so beta is 1. Without beta no time is recorded, and none at tile sizes for large products."""
+    start = address.ADDRESS.read({"rung": "wgmma-turns"})[0]
+    shape = GEMM_PRESETS[key].shape
+    query, notes = address.ADDRESS.read(address.ADDRESS.at_shape(start, shape))
+    assert not notes and query.shape == shape and query.shape.beta == 1 and not query.broken
+    row = records.recorded(query.rung.name, shape, query.tiles)
+    assert row["median_ms"] < 1.1 * records.recorded(address.LIBRARY, shape, {})["median_ms"]
+
+
 @pytest.mark.parametrize("order", address.ORDERS)
 @pytest.mark.parametrize("rung", address.ADDRESS.rungs)
 def test_every_rung_has_every_picture(rung, order):

@@ -27,6 +27,11 @@ SQUARE = GemmShape(64, 64, 64, dtype="fp16")
 SMALL = {"gemm/wgmma": {"BM": 64, "BN": 64}, "gemm/wgmma-ring": {"BM": 64, "BN": 64, "STAGES": 2}}
 
 
+def plain(scene, step: int) -> str:
+    """Returns the caption of a step, without colours."""
+    return re.sub(r"\[(.*?)\]\(\w+\)", r"\1", scene.caption(step)).replace("−", "-")
+
+
 def matrices(s: GemmShape, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     return random.integers(-4, 5, (s.M, s.K)), random.integers(-4, 5, (s.K, s.N))
@@ -62,13 +67,18 @@ def test_each_eight_columns_are_the_fragment_of_mma_sync():
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize("warp", [0, 3])
-def test_c_is_what_the_kernel_stores(rung, warp):
-    s = GemmShape(64, 72, 80, dtype="fp16")
+@pytest.mark.parametrize(("warp", "factors"), [(0, (1.0, 0.0)), (3, (1.0, 0.0)), (1, (-2.0, 0.5))])
+def test_c_is_what_the_kernel_stores(rung, warp, factors):
+    s = GemmShape(64, 72, 80, *factors, dtype="fp16")
     program = find(rung).build(s, find(rung).default_tiles)
     inputs = seeded_inputs(program.of_role(INPUT))
     stored = run(rung, s, inputs, engine="emulator").output
-    scene = accumulator_scene(s, rung, {}, inputs["A"], inputs["B"], warp)
+    scene = accumulator_scene(s, rung, {}, inputs["A"], inputs["B"], warp, inputs.get("C0"))
+    says = {
+        "Each stored value is -2 times the sum plus 0.5 times C0." in plain(scene, t)
+        for t in range(scene.steps)
+    }
+    assert says == ({True, False} if s.beta else {False})
     shown = scene.tensor("C")
     part = stored[ROWS * warp :][: shown.rows, : shown.cols]
     np.testing.assert_allclose(scene.cells("C").reshape(part.shape), part, rtol=1e-4, atol=1e-4)
