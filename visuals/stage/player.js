@@ -93,7 +93,8 @@ class Player {
   // A kernel that no scene shows has a strip all the same.
   updateStripOnly(data) {
     const { root } = this;
-    clearTimeout(this.timer); // there is no step to write to the URL
+    clearTimeout(this.timer); // there is no step to write to the URL, and none to play
+    this.reset();
     this.scene = null;
     this.data = data;
     root.style.height = "";

@@ -1,5 +1,7 @@
 """Tests of the lesson on Hopper in a real browser: captions of the steps, and what a cell says when it is pointed at."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -32,3 +34,23 @@ def test_a_register_says_which_element_it_holds_and_a_piece_its_banks(page, serv
     stage = Stage(page).ready()
     said = stage.point_at("tile_a", 3 * 8)  # row 3, piece 3
     assert "Row 3 of A, k 24 to 31. It begins at byte 384 of the tile and is in banks 0 to 3." in said
+
+
+@pytest.mark.slow
+def test_a_shape_that_no_kernel_runs_ends_playing_until_another_does(page, server):
+    """The `page` fixture reports exceptions: the player had no scene whose steps it could count."""
+    page.goto(f"{server}/hopper?view=explore&rung=wgmma-ring")
+    stage = Stage(page).ready()
+    stage.do("play")
+    K = page.locator(".st-key-params").get_by_role("spinbutton", name="K", exact=True)
+    K.fill("65")
+    K.press("Enter")
+    expect(page.get_by_text("K % 8 == 0, got 65 % 8")).to_be_visible()
+    expect(page.locator(".stage.strip-only")).to_be_visible()
+    expect(page).to_have_url(re.compile("K=65"))
+    K.fill("128")
+    K.press("Enter")
+    stage = Stage(page).ready()
+    expect(stage.caption).to_be_visible()
+    stage.do("forward")
+    expect(page).to_have_url(re.compile("step="))
