@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
-from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequestType
-from streamlit.runtime.state import get_session_state
 
 from pages.parts import address, later, sizes
 from pages.parts.address import Fields, Values
@@ -142,6 +140,8 @@ def _take_change(name: str) -> None:
     controls, value = st.session_state.setdefault(_CONTROLS, {}), st.session_state.get(name)
     if name not in controls or value is None or value in controls[name] or not in_browser():
         return
+    from streamlit.runtime.state import get_session_state  # the site has no such module
+
     text, context = address.text(value), get_script_run_ctx()
     with get_session_state().query_params() as params:
         params.set_with_no_forward_msg(name, text)
@@ -228,15 +228,23 @@ def rerun() -> NoReturn:
     """
     context = get_script_run_ctx(suppress_warning=True)
     requests = context.script_requests if context else None
-    if requests and requests._state is ScriptRequestType.RERUN:
+    if requests:
+        _run_what_was_sent(requests)
+    st.rerun()
+
+
+def _run_what_was_sent(requests: Any) -> None:
+    """Ends this run if the browser has sent a request for another one, which then runs the whole page."""
+    from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequestType  # as above
+
+    if requests._state is ScriptRequestType.RERUN:
         sent = requests._rerun_data
         requests.request_rerun(
             RerunData(sent.query_string, page_script_hash=sent.page_script_hash, page_name=sent.page_name,
                       cached_message_hashes=sent.cached_message_hashes,
                       is_history_navigation=sent.is_history_navigation, context_info=sent.context_info)
         )  # fmt: skip
-        st.empty()  # ends this run
-    st.rerun()
+        st.empty()  # Streamlit ends the run at its next element
 
 
 def url_is_stale() -> bool:

@@ -46,6 +46,7 @@ class RunContext:
 
     fragment_ids_this_run: tuple[str, ...] = ()
     context_info: None = None  # of a browser
+    script_requests: None = None  # which a browser sends
 
 
 class Rerun(BaseException):
