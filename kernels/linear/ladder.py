@@ -290,6 +290,10 @@ SMALL = {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STA
 LARGE = {"BM": 128, "BN": 128, "WM": 64, "WN": 32}
 SQUARE = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TN": 4}
 LOW = {"BM": 32, "BN": 64, "WM": 32, "WN": 16, "TM": 4, "TN": 4}  # for batches of 32
+LOW_ROWS, LOW_WEIGHTS = (
+    32,
+    2**16,
+)  # at most so many rows, and at least so many weights. Measured: 32, and 1,000 x 2,048.
 IDEAS = {  # by ladder: what its tiled kernel does with the operands
     LINEAR: mark("Tiles of x and W are both transposed while they are copied to shared memory."),
     DINPUT: mark("The tile of dy is transposed while it is copied. W has the right order already."),
@@ -307,6 +311,17 @@ SPLIT_IDEAS = {
 }  # fmt: skip
 
 
+def _faster(ladder: str):
+    """Returns tile sizes of a sum in parts for few rows: low tiles and many parts, or few parts of the short sum over M."""
+
+    def found(s) -> Tiles:
+        if s.M > LOW_ROWS or s.N * s.K < LOW_WEIGHTS:
+            return {}
+        return {"SPLITS": 2} if ladder == DWEIGHT else LOW | {"SPLITS": 8}
+
+    return found
+
+
 def _rungs(ladder: str) -> tuple[Rung, ...]:
     rules = _tile_rules(ladder)
     naive = Rung(
@@ -322,8 +337,8 @@ def _rungs(ladder: str) -> tuple[Rung, ...]:
     split = Rung(
         f"{ladder}/split", mark("register tiles, the sum in parts"), SPLIT_IDEAS[ladder],
         _build_split(ladder), cost, rules, TOLERANCE, TILES | SPLITS,
-        sets=(SMALL | {"SPLITS": 2}, {"SPLITS": 2}, LARGE, SQUARE, LOW | {"SPLITS": 8}), capability=ampere,
-        cpu_title=mark("parts of the sums, then added"), cpu_tiles=("BK", "SPLITS"),
+        sets=(SMALL | {"SPLITS": 2}, {"SPLITS": 2}, LARGE, SQUARE, LOW | {"SPLITS": 8}), faster=_faster(ladder),
+        capability=ampere, cpu_title=mark("parts of the sums, then added"), cpu_tiles=("BK", "SPLITS"),
     )  # fmt: skip
     return naive, tile, split
 

@@ -120,9 +120,9 @@ def numbers(shape: Any) -> int:
 
 
 def fit(rung: Rung, shape: Any) -> dict[str, int]:
-    """Returns the default tile sizes, for a small shape the smallest of the rung's sets: its tiles are visible."""
+    """Returns the tile sizes for a shape, for a small one the smallest of the rung's sets: its tiles are visible."""
     sets = list(rung.tile_sets(shape)) if numbers(shape) <= SMALL else []
-    return min(sets, key=lambda tiles: tuple(tiles.values()), default=rung.default_tiles)
+    return min(sets, key=lambda tiles: tuple(tiles.values()), default=rung.tiles_at(shape))
 
 
 def bounds(layer: str, side: str, shape: Any) -> dict[str, Bound]:

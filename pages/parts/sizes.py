@@ -26,7 +26,7 @@ class Sizes:
     """How a lesson names its shapes, and its real one.
 
     `name(shape)` is a shape in a few words. `real(shape)` is the real shape for a reader who watches `shape`, None if there
-    is none. `tiles` are the tile sizes that the reader chose for the rung on the stage; none: the defaults at the real shape.
+    is none. `tiles` are the tile sizes that the reader chose for the rung on the stage; none: those for the real shape.
     """
 
     name: Callable[[Any], str]
@@ -43,7 +43,7 @@ def settings_by_size(settings: RunSettings, rung: Rung, sizes: Sizes) -> dict[st
     real = sizes.real(settings.shape)
     if real is None or real.macs <= settings.shape.macs:
         return found
-    tiles = {**rung.default_tiles, **sizes.tiles}
+    tiles = {**rung.tiles_at(real), **sizes.tiles}
     at_real = replace(settings, shape=real, tiles=tuple(tiles.items()), tiles_rung=rung.name)
     return ({REAL: at_real} if rung in at_real.supported_rungs() else {}) | found
 

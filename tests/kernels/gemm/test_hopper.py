@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import records, sources
+from kernels import sources
 from kernels.engines import cuda, emulator
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.launch import Options, Run, device_memory, launch
 from kernels.gemm import hopper
-from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
@@ -248,15 +247,3 @@ def test_a_rung_says_which_gpus_run_it(name):
 def test_a_shape_with_unaligned_rows_is_refused():
     with pytest.raises(RuleError, match="K % 8 == 0, got 37 % 8"):
         run("gemm/wgmma-cluster", GemmShape(61, 48, 37, dtype="fp16"), engine="emulator")
-
-
-@pytest.mark.parametrize("name", RUNGS)
-def test_tile_sizes_for_a_shape_are_the_fastest_recorded(name):
-    """The recordings of one card have more than one set of tile sizes at some shapes."""
-    rung, several = RUNGS[name], 0
-    for preset in GEMM_PRESETS.values():
-        rows = [records.recorded(rung.name, preset.shape, tiles) for tiles in rung.tile_sets(preset.shape)]
-        if len(rows := [row for row in rows if row]) > 1:
-            several += 1
-            assert min(rows, key=lambda row: row["median_ms"])["tiles"] == rung.tiles_at(preset.shape)
-    assert several or name != "wgmma-turns"

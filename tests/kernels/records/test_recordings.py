@@ -352,3 +352,16 @@ def read(path):
 def test_recordings_stay_small():
     """Everyone who clones the repository gets them."""
     assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 13e6
+
+
+@pytest.mark.parametrize(
+    "rung", [r.name for ladder in LADDERS.values() for r in ladder.rungs if r.faster], ids=str
+)
+def test_tile_sizes_for_a_shape_are_the_fastest_recorded(rung):
+    found, several = find(rung), 0
+    for preset in LADDERS[rung.partition("/")[0]].presets.values():
+        rows = [records.recorded(rung, preset.shape, tiles) for tiles in found.tile_sets(preset.shape)]
+        if len(rows := [row for row in rows if row]) > 1:
+            several += 1
+            assert min(rows, key=lambda row: row["median_ms"])["tiles"] == found.tiles_at(preset.shape)
+    assert several > 1
