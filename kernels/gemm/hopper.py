@@ -153,9 +153,8 @@ TURNS = {
 }  # fmt: skip
 # For few tiles: more blocks have work, and deeper rings hide the time of the first copies.
 SMALL_TURNS = {"BM": 64, "STAGES": 8, "BLOCKS": 132}
-FEW_TILES = (
-    264  # of 128 x 128, two for each multiprocessor. Measured: 48, 144 and 192, and 1,024, where they lose.
-)
+# Tiles of 128 x 128, two for each multiprocessor. Measured: 48, 144 and 192, and 1,024, where the small ones lose.
+FEW_TILES = 264
 PAIRED = PERSISTENT | {"BN": (256, 128)}  # each block of a cluster loads half of the boxes of 64 columns
 
 

@@ -290,10 +290,8 @@ SMALL = {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STA
 LARGE = {"BM": 128, "BN": 128, "WM": 64, "WN": 32}
 SQUARE = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TN": 4}
 LOW = {"BM": 32, "BN": 64, "WM": 32, "WN": 16, "TM": 4, "TN": 4}  # for batches of 32
-LOW_ROWS, LOW_WEIGHTS = (
-    32,
-    2**16,
-)  # at most so many rows, and at least so many weights. Measured: 32, and 1,000 x 2,048.
+# At most so many rows, and at least so many weights. Measured: 32, and 1,000 x 2,048.
+LOW_ROWS, LOW_WEIGHTS = 32, 2**16
 IDEAS = {  # by ladder: what its tiled kernel does with the operands
     LINEAR: mark("Tiles of x and W are both transposed while they are copied to shared memory."),
     DINPUT: mark("The tile of dy is transposed while it is copied. W has the right order already."),

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.parts import address, later, sizes
-from pages.parts.address import Fields, Values
+from pages.parts.address import Fields, Value, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
 _CHAPTER = "_set_by_chapter"
@@ -33,8 +33,9 @@ _ELSEWHERE = {
     "engine": ("cuda", "emulator", "cpu"),
 }
 _WRONG = "_wrong_choices"  # of this run: notes on values of the URL, by name
-# By parameter: the value of its control as the browser sent it with the last run, and the value that this run shows.
-_CONTROLS = "_controls"
+# By parameter: the value of its control as the browser sent it, and the value that the page shows; and the parameters
+# that this run has not read yet.
+_CONTROLS, _UNREAD = "_controls", "_unread_controls"
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
@@ -63,9 +64,7 @@ def begin_page(page: str) -> None:
     elif last:
         state[_LAST_MODE] = last
     state[_PAGE] = page
-    for name in (controls := state.setdefault(_CONTROLS, {})):
-        _take_change(name)
-        controls[name] = state.get(name), controls[name][1]
+    state[_UNREAD] = set(state.setdefault(_CONTROLS, {}))
 
 
 def follow_link(key: str, shown: Hashable) -> None:
@@ -131,22 +130,33 @@ def _mode_to_name(story: bool, params: Mapping[str, str]) -> dict[str, str]:
 
 
 # -- reading the URL -----------------------------------------------------------------------------
-def _take_change(name: str) -> None:
-    """Puts a value that the reader has just set into the URL of this run.
+def _take_change(name: str, default: Value) -> None:
+    """Puts a value that the reader has just set into the URL of this run, if it is not there.
 
     The browser can send a change with the URL from before it: Streamlit sends its own copy of the URL, which it updates
-    later than the control. The control would get its old value back.
+    later than the control. The control would get its old value back. `default`: of a URL without the parameter.
     """
-    controls, value = st.session_state.setdefault(_CONTROLS, {}), st.session_state.get(name)
-    if name not in controls or value is None or value in controls[name] or not in_browser():
+    state = st.session_state
+    controls, value = state.setdefault(_CONTROLS, {}), state.get(name)
+    sent, shown = controls.get(name, (value, value))
+    if name in state.setdefault(_UNREAD, set()):
+        state[_UNREAD].discard(name)
+        controls[name] = value, shown
+    if value in (None, sent, shown) or not in_browser():
         return
+    controls[name] = value, value
+    if url_values().get(name, address.text(default)) != address.text(value):
+        _put_quietly(name, address.text(value))
+
+
+def _put_quietly(name: str, text: str) -> None:
+    """Puts a parameter into the URL of this run. The browser has it already."""
     from streamlit.runtime.state import get_session_state  # the site has no such module
 
-    text, context = address.text(value), get_script_run_ctx()
+    context = get_script_run_ctx()
     with get_session_state().query_params() as params:
         params.set_with_no_forward_msg(name, text)
     context.query_string = urlencode(dict(parse_qsl(context.query_string, True)) | {name: text})
-    controls[name] = value, value
 
 
 def _shows(name: str, value: object) -> None:
@@ -189,7 +199,7 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
     """
     state, key = st.session_state, f"_asked_{fields.lesson}"
     for name in fields.by_name:
-        _take_change(name)
+        _take_change(name, fields.defaults[name])
     given = {name: value for name, value in url_values().items() if name in fields.by_name}
     widget_values = {name: state.get(name) for name in fields.by_name}
     previous = state.get(key)  # of the last run
@@ -268,10 +278,10 @@ def chosen(name: str, choices: Iterable[str]) -> str:
 
     The URL is read and not the control, because a control in a closed popover misses changes by a link or Back.
     """
-    _take_change(name)
+    choices = tuple(choices)
+    _take_change(name, choices[0])
     in_url = in_browser() or name not in st.session_state  # without a browser a control is ahead of the URL
     value = url_values().get(name) if in_url else st.session_state.get(name)
-    choices = tuple(choices)
     if value and value not in choices and value not in _ELSEWHERE.get(name, ()):
         wrong_value(name, value, choices)
     value = value if value in choices else choices[0]

@@ -148,6 +148,16 @@ def test_a_link_changes_a_control_that_the_reader_has_changed_before(in_a_browse
     assert at.number_input(key="M").value == 8
 
 
+def test_a_change_to_a_default_leaves_the_url_as_the_browser_has_it(in_a_browser):
+    at = open_page(GEMM, M=8)
+    at.query_params["view"] = "explore"
+    at.run()
+    at.query_params.clear()  # the browser leaves defaults out
+    at.query_params["view"] = "explore"
+    at.number_input(key="M").set_value(64.0).run()
+    assert at.number_input(key="M").value == 64 and not url(at)
+
+
 def url(at) -> dict[str, str]:
     """Returns the extents in the URL of the last run."""
     found = {name: at.query_params.get(name) for name in ("M", "K")}
