@@ -7,10 +7,13 @@ import pytest
 from kernels import engines
 from kernels.conv.presets import CONV_PRESETS
 from kernels.jobs.job import JobError
+from kernels.ladders import LADDERS
 from kernels.machine.driver import GpuInfo
 from kernels.machine.elsewhere import Machine
+from kernels.runner import compare
 from pages.conv import address as conv_address
 from pages.parts import machine_choice
+from pages.parts.run_settings import RunSettings
 from pages.parts.worker import worker
 from tests.helpers.page_runner import components, finish, messages, open_page, press, stages, strip, texts
 
@@ -165,3 +168,15 @@ def test_an_empty_pool_offers_this_machine(monkeypatch):
 def test_without_a_pool_there_is_no_machine_to_choose():
     at = open_at(engine="cpu")
     assert not pills(at, "machine")
+
+
+def test_a_kernel_that_is_not_on_the_stage_runs_with_the_tile_sizes_for_the_shape():
+    ladder = LADDERS["linear"].only("linear/naive", "linear/split")
+    naive, split = ladder.rungs
+    few_rows, many_rows = (ladder.shape(M, 256, 256) for M in (8, 64))
+    for shape, sizes in ((few_rows, split.tiles_at(few_rows)), (many_rows, split.default_tiles)):
+        chosen = tuple(naive.default_tiles.items())
+        asked = RunSettings(ladder, shape, "cpu", "cold", chosen, naive.name).request()
+        results = compare(asked.rungs, shape, None, asked.engine, asked.tiles, measure=False)
+        assert [dict(r.tiles) for r in results] == [naive.default_tiles, sizes]
+    assert split.tiles_at(few_rows) != split.default_tiles
