@@ -31,6 +31,7 @@ VISITS = 9
 LOADED = """ms => [...new Set(performance.getEntriesByType("resource")
   .filter(entry => entry.responseEnd <= ms && entry.name.startsWith(location.origin))
   .map(entry => new URL(entry.name).pathname.slice(1)))]"""
+# Resolves when the browser's Python is loaded, or at once on a site without it.
 PYTHON = """() => new Promise(done => {
   const look = () => globalThis.site?.python?.warmed ? site.python.warmed.then(() => done(true)) : setTimeout(look, 50);
   globalThis.site?.config?.python === null ? done(false) : look();

@@ -159,7 +159,7 @@ PAIRED = PERSISTENT | {"BN": (256, 128)}  # each block of a cluster loads half o
 
 
 def faster_turns(s: GemmShape) -> Tiles:
-    """Returns tile sizes for a shape with few tiles, at least 128 rows of them."""
+    """Returns tile sizes for a shape of more than 128 rows with few tiles."""
     return SMALL_TURNS if s.M > 128 and ceil(s.M, 128) * ceil(s.N, 128) < FEW_TILES else {}
 
 

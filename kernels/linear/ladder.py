@@ -309,10 +309,10 @@ SPLIT_IDEAS = {
 }  # fmt: skip
 
 
-def _faster(ladder: str):
+def _faster(ladder: str) -> Callable[[LinearShape], Tiles]:
     """Returns tile sizes of a sum in parts for few rows: low tiles and many parts, or few parts of the short sum over M."""
 
-    def found(s) -> Tiles:
+    def found(s: LinearShape) -> Tiles:
         if s.M > LOW_ROWS or s.N * s.K < LOW_WEIGHTS:
             return {}
         return {"SPLITS": 2} if ladder == DWEIGHT else LOW | {"SPLITS": 8}

@@ -47,12 +47,7 @@ FIELDS = {name: TILING.shape[name] for name in (*SIZES, *FACTORS)} | {
 }
 
 
-def default_tiles(rung: Rung, shape: GemmShape) -> dict[str, int]:
-    """Returns the tile sizes that the rung has at a shape: those of the recordings."""
-    return rung.tiles_at(shape)
-
-
-ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, TILING.fix, fit=default_tiles)
+ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, TILING.fix, fit=Rung.tiles_at)
 
 
 # -- the stage -------------------------------------------------------------------------------------

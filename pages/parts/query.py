@@ -245,7 +245,8 @@ def rerun() -> NoReturn:
 
 def _run_what_was_sent(requests: Any) -> None:
     """Ends this run if the browser has sent a request for another one, which then runs the whole page."""
-    from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequestType  # as above
+    # The site has no such module.
+    from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequestType
 
     if requests._state is ScriptRequestType.RERUN:
         sent = requests._rerun_data

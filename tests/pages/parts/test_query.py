@@ -165,7 +165,7 @@ def url(at) -> dict[str, str]:
 
 
 # -- a run that the page asks for -------------------------------------------------------------------------
-def asked_while(monkeypatch, *waiting: RerunData) -> RerunData:
+def request_left_after(monkeypatch, *waiting: RerunData) -> RerunData:
     """Returns the request that is left when a run with the URL K=3 asks for another one, and `waiting` came before."""
     requests = ScriptRequests()
     context = SimpleNamespace(
@@ -196,17 +196,17 @@ def K(value: float) -> WidgetStates:
 
 
 def test_a_run_that_the_page_asks_for_has_its_url(monkeypatch):
-    assert asked_while(monkeypatch).query_string == "K=3"
+    assert request_left_after(monkeypatch).query_string == "K=3"
 
 
 @pytest.mark.parametrize("fragment", [None, "cards"])
 def test_a_change_that_the_browser_sent_keeps_its_url(monkeypatch, fragment):
     """st.rerun gave the number field its old value back: it combined K = 5 with the URL K=3."""
     sent = RerunData("K=5", K(5), "here", fragment_id=fragment)
-    left = asked_while(monkeypatch, RerunData("K=4", K(4), "here"), sent)
+    left = request_left_after(monkeypatch, RerunData("K=4", K(4), "here"), sent)
     assert (left.query_string, left.widget_states.widgets[0].double_value) == ("K=5", 5)
     assert not left.fragment_id_queue  # the whole page runs
 
 
 def test_a_link_that_the_browser_sent_is_followed(monkeypatch):
-    assert asked_while(monkeypatch, RerunData("", K(3), "there")).page_script_hash == "there"
+    assert request_left_after(monkeypatch, RerunData("", K(3), "there")).page_script_hash == "there"

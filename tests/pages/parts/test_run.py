@@ -176,7 +176,7 @@ def test_a_kernel_that_is_not_on_the_stage_runs_with_the_tile_sizes_for_the_shap
     few_rows, many_rows = (ladder.shape(M, 256, 256) for M in (8, 64))
     for shape, sizes in ((few_rows, split.tiles_at(few_rows)), (many_rows, split.default_tiles)):
         chosen = tuple(naive.default_tiles.items())
-        asked = RunSettings(ladder, shape, "cpu", "cold", chosen, naive.name).request()
-        results = compare(asked.rungs, shape, None, asked.engine, asked.tiles, measure=False)
+        request = RunSettings(ladder, shape, "cpu", "cold", chosen, naive.name).request()
+        results = compare(request.rungs, shape, None, request.engine, request.tiles, measure=False)
         assert [dict(r.tiles) for r in results] == [naive.default_tiles, sizes]
     assert split.tiles_at(few_rows) != split.default_tiles
