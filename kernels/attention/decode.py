@@ -17,7 +17,6 @@ from kernels.model.rung import HOPPER, TENSOR_CORES
 
 BAND = 16  # rows of a product of mma.sync: the most rows of a block
 PAIR = 8  # bytes of m and l
-PADDING = 8  # floats after each row of sums
 
 
 # -- programs -------------------------------------------------------------------------------------------
@@ -32,59 +31,23 @@ def row_blocks(s: AttentionShape) -> int:
     return ceil(variants.decode_rows(s), block_rows(s))
 
 
-def items(s: AttentionShape) -> int:
-    """Returns the number of heads of keys, each with a block of rows."""
-    return s.B * s.groups * row_blocks(s)
-
-
-def rounds(s: AttentionShape, tiles: Tiles) -> int:
-    """Returns the rounds of keys of an item. In a round each warp has a tile."""
-    return max(1, ceil(s.seen_keys, tiles["WARPS"] * tiles["TILE"]))
-
-
-def blocks(s: AttentionShape, tiles: Tiles) -> int:
-    """Returns the number of blocks: at most BLOCKS, a round for each.
-
-    If blocks with whole parts of one item have no more rounds than BLOCKS blocks, their number: then no block merges twice.
-    """
-    n, total = items(s), items(s) * rounds(s, tiles)
-    most = min(tiles["BLOCKS"], total)
-    longest = ceil(total, most)
-    for parts_ in range(1, most // n + 1):
-        if rounds(s, tiles) % parts_ == 0 and rounds(s, tiles) // parts_ <= longest:
-            return n * parts_
-    return most
-
-
-def shares(s: AttentionShape, tiles: Tiles) -> np.ndarray:
-    """Returns the number of blocks that have keys of each item."""
-    n, each, count = items(s), rounds(s, tiles), blocks(s, tiles)
-    first = np.arange(n, dtype=np.int64) * each
-    block_of = [((x + 1) * count - 1) // (n * each) for x in (first, first + each - 1)]
-    return block_of[1] - block_of[0] + 1
+def part(s: AttentionShape, tiles: Tiles) -> int:
+    """Returns the keys of a part: as few as at most BLOCKS blocks allow, and a tile for each warp or a multiple of that."""
+    most = max(1, tiles["BLOCKS"] // (s.B * s.groups * row_blocks(s)))
+    round_ = tiles["WARPS"] * tiles["TILE"]
+    return max(1, ceil(ceil(s.seen_keys, most), round_)) * round_
 
 
 def parts(s: AttentionShape, tiles: Tiles) -> int:
-    """Returns the largest number of parts of an item, one for each block that has keys of it."""
-    return int(shares(s, tiles).max())
-
-
-def fitting(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
-    """Returns the tiles, with fewer stages if the sums of many rows leave no room for more."""
-    return next(
-        (
-            found
-            for n in range(tiles["STAGES"], 1, -1)
-            if shared(s, found := dict(tiles) | {"STAGES": n}) <= MAX_SHARED
-        ),
-        dict(tiles),
-    )
+    """Returns the number of parts of the keys that some query may see, at least 1."""
+    return max(1, ceil(s.seen_keys, part(s, tiles)))
 
 
 def shared(s: AttentionShape, tiles: Tiles) -> int:
-    """Returns the bytes of the rings, of the warps' sums o, of a barrier for each stage, and of m and l of each warp."""
-    warp = tiles["STAGES"] * (4 * tiles["TILE"] * hopper.padded(s) + hopper.BARRIER)
-    return tiles["WARPS"] * (warp + 4 * block_rows(s) * (hopper.padded(s) + PADDING) + BAND * PAIR)
+    """Returns the bytes of the rings, of a barrier for each stage, and of m and l of each warp's rows."""
+    stages = tiles["WARPS"] * tiles["STAGES"]
+    tile = 2 * tiles["TILE"] * hopper.padded(s)
+    return stages * (2 * tile + hopper.BARRIER) + tiles["WARPS"] * BAND * PAIR
 
 
 def scratch(s: AttentionShape, tiles: Tiles) -> tuple[Buffer, ...]:
@@ -100,24 +63,21 @@ def scratch(s: AttentionShape, tiles: Tiles) -> tuple[Buffer, ...]:
 
 
 def build(s: AttentionShape, tiles: Tiles) -> Program:
-    tiles = fitting(s, tiles)
-    workspace, heads = scratch(s, tiles), s.B * s.groups
-    keys, values = (hopper.map_of(name, s, tiles["TILE"], s.keys, heads) for name in "KV")
+    workspace, rows = scratch(s, tiles), variants.decode_rows(s)
+    keys, values = (hopper.map_of(name, s, tiles["TILE"], s.keys, s.B * s.groups) for name in "KV")
     names = tuple(b.name for b in workspace)
-    numbers = (np.int32(n) for n in (heads, row_blocks(s), parts(s, tiles)))
+    extents = (*variants.extents(s, rows), np.int32(part(s, tiles)))
     defines = {name: tiles[name] for name in ("WARPS", "TILE", "STAGES")}
     defines |= {"DP": hopper.padded(s), "BF16": int(s.dtype == "bf16"), "ROWS": block_rows(s)}
     step = launch(
         "attention/35_decode_ring.cu",
-        (blocks(s, tiles),),
+        (parts(s, tiles), row_blocks(s), s.B * s.groups),
         WARP * tiles["WARPS"],
-        (
-            "Q", keys, values, *variants.inputs(s)[3:], *names, "O", *variants.extents(s, variants.decode_rows(s)), *numbers,
-        ),
+        ("Q", keys, values, *variants.inputs(s)[3:], *names, "O", *extents),
         variants_cpu.decode_ring,
         defines | variants.mask_define(s),
         shared(s, tiles),
-    )  # fmt: skip
+    )
     return Program((*variants.buffers(s), *workspace), (step,))
 
 
@@ -130,8 +90,8 @@ def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
         yield broken("d % 8 == 0", f"{s.d} % 8")
     if s.d <= common.MAX_D:
-        formula = "WARPS*(STAGES*(4*TILE*DP + 8) + 4*rows*(DP + 8) + 128)"
-        yield from shared_rules(formula, shared(s, fitting(s, tiles)), MAX_SHARED)
+        formula = "WARPS*(STAGES*(4*TILE*DP + 8) + 128)"
+        yield from shared_rules(formula, shared(s, tiles), MAX_SHARED)
 
 
 rung = rung_factory("attention", common.cost, common.TOLERANCE)
@@ -141,16 +101,16 @@ RUNGS = (
         "flash-decode-ring",
         mark("decoding, rings of tiles"),
         mark(
-            "The blocks share the keys of all heads equally. The copy engine (TMA) fills a ring of tiles for each warp. The last "
-            "block of a head merges its parts."
+            "The copy engine (TMA) fills a ring of tiles for each warp. The heads of a group are the rows of one product on "
+            "tensor cores. The last block of a head merges the parts."
         ),
         build,
         rules,
         {
             "WARPS": (8, 4, 2),
             "TILE": (16, 32),
-            "STAGES": (3, 2, 4, 6),
-            "BLOCKS": (132, 264, 528, 1056, 2112, 16, 8),
+            "STAGES": (3, 2, 6),
+            "BLOCKS": (132, 264, 528, 8),  # of 132 multiprocessors
         },
         {"WARPS": 4, "BLOCKS": 264},
         {"WARPS": 2, "TILE": 16, "STAGES": 2, "BLOCKS": 8},

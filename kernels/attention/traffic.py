@@ -158,17 +158,15 @@ def _decode(s: AttentionShape, tiles: Tiles) -> int:
 
 
 def _decode_ring(s: AttentionShape, tiles: Tiles) -> int:
-    """Returns the bytes of all blocks. Each warp loads the rows of Q for each part of an item. Rounds may extend beyond the
-    seen keys. If an item has several parts, blocks store and load them, and reset a counter."""
-    tiles = decode.fitting(s, tiles)
-    word, rows, shares = ELEMENT_BYTES[s.dtype], decode.block_rows(s), decode.shares(s, tiles)
-    last = variants.decode_rows(s) - rows * (decode.row_blocks(s) - 1)
-    of_item = np.where(np.arange(len(shares)) % decode.row_blocks(s) < decode.row_blocks(s) - 1, rows, last)
-    keys = min(decode.rounds(s, tiles) * tiles["WARPS"] * tiles["TILE"], s.keys - s.begin_key(0))
-    loads = s.d * tiles["WARPS"] * int((shares * of_item).sum()) + 2 * s.d * keys * len(shares)
-    split = shares > 1
-    merged = int((split * (shares * of_item * (4 * (2 + s.d) + 4 * 4 * s.d) + 4)).sum())
-    return word * (loads + s.heads * s.N * s.d) + merged + _mask(s)
+    """Returns the bytes of all blocks. Each warp loads the rows of Q. The tiles of a part follow one another, so that only
+    the last one of all extends beyond the seen keys. With several parts, blocks store and load them, and reset a counter.
+    """
+    word, parts, rows = ELEMENT_BYTES[s.dtype], decode.parts(s, tiles), variants.decode_rows(s)
+    blocks = decode.row_blocks(s)
+    keys = min(ceil(s.seen_keys, tiles["TILE"]) * tiles["TILE"], s.keys - s.begin_key(0))
+    loads = parts * rows * s.d * tiles["WARPS"] + 2 * s.d * keys * blocks
+    merged = 4 * parts * rows * (2 + s.d) + 4 * 4 * parts * rows * s.d + 4 * blocks if parts > 1 else 0
+    return s.B * s.groups * (word * (loads + rows * s.d) + merged) + _mask(s)
 
 
 VARIANT_KERNELS: Mapping[str, Callable[[AttentionShape, Tiles], int]] = {

@@ -142,9 +142,14 @@ def decode_merge(part_m: np.ndarray, part_l: np.ndarray, part_o: np.ndarray, O: 
 
 
 def decode_ring(Q: np.ndarray, K: np.ndarray, V: np.ndarray, *others) -> None:
-    """Compute O like 35_decode_ring.cu, with all keys of a head as one part. The parts and counters are not stored."""
-    mask, (_, _, _, O, *extents, _, _, _) = _arguments(others)
-    shape = (*O.shape[:3], 1)
+    """Compute O like 35_decode_ring.cu: the parts as decode_parts, then their merge. The last argument is the keys of a
+    part. Results of one part are not stored."""
+    mask, (part_ml, part_o, _, O, *extents, part) = _arguments(others)
+    whole = part_ml.size == 2  # one part
+    shape = (*O.shape[:3], 1 if whole else part_ml.shape[3])
     m, l, o = np.empty(shape, "f4"), np.empty(shape, "f4"), np.empty((*shape, O.shape[3]), "f4")
-    decode_parts(K.shape[2])(Q, K, V, *(() if mask is None else (mask,)), m, l, o, *extents)
-    decode_merge(m, l, o, O, 1, O.shape[3])
+    masks = () if mask is None else (mask,)
+    decode_parts(int(part))(Q, K, V, *masks, m, l, o, *extents)
+    decode_merge(m, l, o, O, shape[3], O.shape[3])
+    if not whole:
+        part_ml[..., 0], part_ml[..., 1], part_o[...] = m, l, o

@@ -2,27 +2,25 @@
 // ring of tiles that the copy engine (TMA) fills. Q, K, V and O are
 // 16-bit numbers, sums are FP32.
 //
-// Idea: K and V are read once, so the bytes under way decide the time.
-// The copy engine loads them: a warp has STAGES stages, each with TILE
-// keys and their values. Lane 0 refills a stage when the warp has used
-// it. No warp waits for another one while keys are left. The rows that
-// share keys are the 16 rows of mma.sync: the heads of a group, and
-// their queries.
-// The keys of all heads, one head after the other, are cut into equal
-// shares, one for each block. So every multiprocessor has equal work,
-// and a share may end within a head. The ring goes on at the next head.
-// At the end of a head or of its share, a block merges the maxima m,
-// sums l and sums o of its warps. If it has only a part of the head's
-// keys, it stores them and increments the head's counter. The block that
-// completes the count merges the parts, and resets the counter for the
-// next launch. The counters begin as zeros.
+// Idea: K and V are read once, so their bytes under way decide the time.
+// As in 32, a block owns a part of the keys. Here the copy engine loads
+// them: a warp has STAGES stages, each with TILE keys and their values.
+// Lane 0 refills a stage when the warp has used it. No warp waits for
+// another one before the end. The rows that share keys are the 16 rows
+// of mma.sync: the heads of a group, and their queries. The warps of a
+// block then merge their maxima m, sums l and sums o in shared memory.
+// Each block stores those of its part and increments a counter of the
+// head of keys. The block that completes the count merges the parts,
+// and resets the counter for the next launch. The counters begin as
+// zeros.
 // What limits it: HBM. For few keys the launch and the merge.
 //
-// Launch: grid (blocks), block WARPS * 32. Dynamic shared memory: 4 *
-// WARPS * STAGES * TILE * DP bytes of tiles, sums o of all warps, WARPS
-// * STAGES barriers, and m and l of 16 rows of each warp. BF16, MASK,
-// ROWS, WARPS, TILE, STAGES and DP are defines. ROWS is 1 to 16, TILE a
-// multiple of 16. DP is 64 or 128, d or more. d is a multiple of 8.
+// Launch: grid (parts, ceil(rows / ROWS), B*kv_heads), block WARPS * 32.
+// Dynamic shared memory: 4 * WARPS * STAGES * TILE * DP bytes of tiles,
+// WARPS * STAGES barriers, and m and l of 16 rows of each warp. BF16,
+// MASK, ROWS, WARPS, TILE, STAGES and DP are defines. ROWS is 1 to 16,
+// TILE a multiple of 16, STAGES 2 or more. DP is 64 or 128, d or more.
+// d is a multiple of 8. PART is a multiple of TILE.
 
 #include "attention.cuh"
 #include "../../cuda/hopper.cuh"
@@ -35,7 +33,6 @@ constexpr int BOX = 64;              // columns of a box: rows of 128 bytes
 constexpr int HALF_STAGE = TILE * DP;  // elements of a tile of K or V
 constexpr int RING = 2 * STAGES * HALF_STAGE;  // elements of a warp
 constexpr int BANDS = ROWS > 8 ? 2 : 1;  // of 8 rows
-constexpr int ROUND = WARPS * TILE;  // keys, a tile for each warp
 constexpr int PITCH = DP + 8;  // of o: 4 rows of 8 floats fill all banks
 
 typedef float Scores[TILE / 8][4];  // of S, a lane's part
@@ -195,47 +192,6 @@ __device__ inline float2 merge(const float2* m_l, int step,
   return {m, l};
 }
 
-// Returns a weighted sum of values divided by the sum of weights. A
-// query that sees no key has l = 0 and the result 0.
-__device__ inline Half divided(float sum, float l) {
-  return pair(l == 0 ? 0.0f : sum / l, 0.0f);
-}
-
-// Stores the sums of a warp: o [ROWS, PITCH], m and l [16].
-__device__ inline void store_sums(float* to, float2* m_l, const Rows& m,
-                                  const Rows& l, const Values& o,
-                                  int block_rows) {
-  int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int band = 0; band < BANDS; ++band) {
-    int row = lane / 4 + band * 8;
-    float sum = l[band];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    if (row >= block_rows) continue;
-    if (lane % 4 == 0) m_l[row] = {m[band], sum};
-#pragma unroll
-    for (int n = 0; n < DP / 8; ++n)
-      *(float2*)&to[row * PITCH + n * 8 + lane % 4 * 2] = {
-          o[n][2 * band], o[n][2 * band + 1]};
-  }
-}
-
-// Rounds 0 .. total - 1, in `blocks` shares that differ by 1 at most.
-struct Shares {
-  int total, blocks;
-
-  // Returns the first round of a block.
-  __device__ int begin(int block) const {
-    return (long long)total * block / blocks;
-  }
-
-  // Returns the block that has a round.
-  __device__ int block_of(int round) const {
-    return ((long long)(round + 1) * blocks - 1) / total;
-  }
-};
-
 // Returns whether this block is the last of `count` that arrive at the
 // counter. What the others wrote before is then visible to it.
 __device__ inline bool arrives_last(unsigned* counter, int count) {
@@ -263,120 +219,123 @@ extern "C" __global__ void __launch_bounds__(THREADS) decode_ring(
 #endif
     float2* part_ml,      // [B*kv_heads, rows, parts]: m and l
     float* part_o,        // [B*kv_heads, rows, parts, d]
-    unsigned* counters,   // [B*kv_heads, row_blocks]
+    unsigned* counters,   // [B*kv_heads, row blocks]
     Half* __restrict__ O,  // [B*kv_heads, rows, d]
     int N, int M, int d, int rows, float scale, int causal, int window,
-    float cap, int heads, int row_blocks, int parts) {
+    float cap, int PART) {
   extern __shared__ __align__(1024) char shared[];
   auto rings = (Half*)shared;  // [WARPS, STAGES, 2, TILE, DP]
-  auto sums = (float*)(rings + WARPS * RING);  // [WARPS, ROWS, PITCH]
-  auto full = (Barrier*)(sums + WARPS * ROWS * PITCH);  // [WARPS, STAGES]
-  auto warp_ml = (float2*)(full + WARPS * STAGES);      // [WARPS, 16]
+  auto full = (Barrier*)(rings + WARPS * RING);    // [WARPS, STAGES]
+  auto warp_ml = (float2*)(full + WARPS * STAGES);  // [WARPS, 16]
   int lane = threadIdx.x % 32;
   int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  int head = blockIdx.z, first_row = blockIdx.y * ROWS;
+  int block_rows = min(ROWS, rows - first_row);
   Half* ring = rings + warp * RING;
   full += warp * STAGES;
 
-  // An item is a head of keys with a block of rows. It has rounds of
-  // keys, and the block has rounds next .. last - 1 of all items.
+  // The block's keys. Its warps take tiles in turn.
   Keys keys = {N, M, causal, window};
-  int first_key = keys.begin(0) + warp * TILE;  // of a round
-  int seen = keys.end(N - 1) - keys.begin(0);
-  int rounds = max(1, (seen + ROUND - 1) / ROUND);
-  Shares shares = {heads * row_blocks * rounds, (int)gridDim.x};
-  int next = shares.begin(blockIdx.x);
-  int last = shares.begin(blockIdx.x + 1);
-  int item = next / rounds, round = next % rounds;
-  int fill_item = item, fill_round = round, to_fill = last - next;
-  auto fill = [&](int stage) {
-    fill_stage(ring + stage * 2 * HALF_STAGE, &K, &V,
-               first_key + fill_round * ROUND, fill_item / row_blocks,
-               full + stage);
-    if (++fill_round == rounds) fill_round = 0, ++fill_item;
-    --to_fill;
-  };
+  int first = keys.begin(0) + blockIdx.x * PART;
+  int end = min(first + PART, keys.end(N - 1));
+  first += warp * TILE;
+  constexpr int STEP = WARPS * TILE;
   if (lane == 0) {
     for (int i = 0; i < STAGES; ++i) init_barrier(full + i, 1);
     publish_barriers();
-    for (int i = 0; i < STAGES && to_fill > 0; ++i) fill(i);
+    for (int i = 0; i < STAGES; ++i)
+      if (first + i * STEP < end)
+        fill_stage(ring + i * 2 * HALF_STAGE, &K, &V, first + i * STEP,
+                   head, full + i);
   }
   __syncwarp();
 
+  size_t place = (size_t)head * rows + first_row;  // of the first row
+  unsigned q[DP / 16][4];
+  load_queries(q, Q + place * d, block_rows, d);
   // Scores become exponents of 2, or arguments of tanh.
   float factor = cap ? scale / cap : scale * LOG2E;
+  Values o = {};
+  Rows m = {-INFINITE, -INFINITE}, l = {};
   int stage = 0, parity = 0;
 #pragma unroll 1
-  for (; next < last; ++item, round = 0) {
-    int first_row = item % row_blocks * ROWS;
-    int block_rows = min(ROWS, rows - first_row);
-    size_t place = (size_t)(item / row_blocks) * rows + first_row;
-    unsigned q[DP / 16][4];
-    load_queries(q, Q + place * d, block_rows, d);
-    Values o = {};
-    Rows m = {-INFINITE, -INFINITE}, l = {};
-    int first_round = round;
-#pragma unroll 1
-    for (; round < rounds && next < last; ++round, ++next) {
-      const Half* tile_k = ring + stage * 2 * HALF_STAGE;
-      int key = first_key + round * ROUND;
-      wait(full + stage, parity);
-      Scores s = {};
-      compute_scores(s, q, tile_k);
-      each_score(s, 0, [=](float& score, int, int) {
-        score *= factor;
-        if (cap) score = cap * LOG2E * tanh_(score);
-      });
-      // Some keys of the tile may be hidden from some rows.
-      if (MASK || key < keys.begin(N - 1) || key + TILE > keys.end(0))
-        each_score(s, key, [=](float& score, int row, int key) {
-          int query = (first_row + row) % N;
-          if (key < keys.begin(query) || key >= keys.end(query))
-            score = -INFINITE;
+  for (int key = first; key < end; key += STEP) {
+    const Half* tile_k = ring + stage * 2 * HALF_STAGE;
+    wait(full + stage, parity);
+    Scores s = {};
+    compute_scores(s, q, tile_k);
+    each_score(s, 0, [=](float& score, int, int) {
+      score *= factor;
+      if (cap) score = cap * LOG2E * tanh_(score);
+    });
+    // Some keys of the tile may be hidden from some rows.
+    if (MASK || key < keys.begin(N - 1) || key + TILE > keys.end(0))
+      each_score(s, key, [=](float& score, int row, int key) {
+        int query = (first_row + row) % N;
+        if (key < keys.begin(query) || key >= keys.end(query))
+          score = -INFINITE;
 #if MASK
-          else if (row < block_rows)
-            score = masked(score, mask[(size_t)query * M + key]);
+        else if (row < block_rows)
+          score = masked(score, mask[(size_t)query * M + key]);
 #endif
-        });
-      compute_weights(s, m, l, o);
-      add_values(o, s, tile_k + HALF_STAGE);
-      __syncwarp();  // all lanes have used the stage
-      if (lane == 0 && to_fill > 0) fill(stage);
-      stage = stage + 1 < STAGES ? stage + 1 : 0;
-      parity ^= stage == 0;
-    }
+      });
+    compute_weights(s, m, l, o);
+    add_values(o, s, tile_k + HALF_STAGE);
+    __syncwarp();  // all lanes have used the stage
+    int next = key + STAGES * STEP;
+    if (lane == 0 && next < end)
+      fill_stage(ring + stage * 2 * HALF_STAGE, &K, &V, next, head,
+                 full + stage);
+    stage = stage + 1 < STAGES ? stage + 1 : 0;
+    parity ^= stage == 0;
+  }
 
-    store_sums(sums + warp * ROWS * PITCH, warp_ml + warp * 16, m, l, o,
-               block_rows);
-    __syncthreads();
-    // Merges the warps. If the block has all keys, this is the result.
-    bool whole = first_round == 0 && round == rounds;
-    int first_block = shares.block_of(item * rounds);
-    int part = blockIdx.x - first_block;
-    for (int i = threadIdx.x; i < block_rows * DP; i += THREADS) {
-      int row = i / DP, dim = i % DP;
-      if (dim >= d) continue;
-      float sum = 0;
-      float2 m_l = merge(warp_ml + row, 16, sums + row * PITCH + dim,
-                         ROWS * PITCH, WARPS, sum);
-      size_t to = (place + row) * parts + part;
-      if (whole) O[(place + row) * d + dim] = divided(sum, m_l.y);
-      if (!whole) part_o[to * d + dim] = sum;
-      if (!whole && dim == 0) part_ml[to] = m_l;
-    }
-    if (whole) {
-      __syncthreads();  // the sums may be overwritten
-      continue;
-    }
-    // Merges the parts.
-    int count = shares.block_of((item + 1) * rounds - 1) - first_block + 1;
-    if (!arrives_last(counters + item, count)) continue;
-    for (int i = threadIdx.x; i < block_rows * d; i += THREADS) {
-      int row = i / d, dim = i % d;
-      size_t from = (place + row) * parts;
-      float sum = 0;
-      float2 m_l = merge(part_ml + from, 1, part_o + from * d + dim, d,
-                         count, sum);
-      O[(place + row) * d + dim] = divided(sum, m_l.y);
-    }
+  // The warp's sums replace its ring.
+  auto warp_o = (float*)ring;  // [ROWS, PITCH]
+#pragma unroll
+  for (int band = 0; band < BANDS; ++band) {
+    int row = lane / 4 + band * 8;
+    l[band] += __shfl_xor_sync(~0u, l[band], 1);
+    l[band] += __shfl_xor_sync(~0u, l[band], 2);
+    if (row >= block_rows) continue;
+    if (lane % 4 == 0) warp_ml[warp * 16 + row] = {m[band], l[band]};
+#pragma unroll
+    for (int n = 0; n < DP / 8; ++n)
+      *(float2*)&warp_o[row * PITCH + n * 8 + lane % 4 * 2] = {
+          o[n][2 * band], o[n][2 * band + 1]};
+  }
+  __syncthreads();
+
+  // Merges the warps. If the block has all keys, this is the result.
+  int parts = gridDim.x;
+  for (int i = threadIdx.x; i < block_rows * DP; i += THREADS) {
+    int row = i / DP, dim = i % DP;
+    if (dim >= d) continue;
+    float sum = 0;
+    float2 m_l = merge(warp_ml + row, 16,
+                       (float*)rings + row * PITCH + dim, RING / 2, WARPS,
+                       sum);
+    size_t part = (place + row) * parts + blockIdx.x;
+    // A query that sees no key has l = 0 and the result 0.
+    if (parts == 1)
+      O[(place + row) * d + dim] =
+          pair(m_l.y == 0 ? 0.0f : sum / m_l.y, 0.0f);
+    else
+      part_o[part * d + dim] = sum;
+    if (parts > 1 && dim == 0) part_ml[part] = m_l;
+  }
+  if (parts == 1) return;
+
+  // Merges the parts.
+  int of_rows = blockIdx.z * gridDim.y + blockIdx.y;
+  if (!arrives_last(counters + of_rows, parts)) return;
+  for (int i = threadIdx.x; i < block_rows * d; i += THREADS) {
+    int row = i / d, dim = i % d;
+    size_t part = (place + row) * parts;
+    float sum = 0;
+    float2 m_l = merge(part_ml + part, 1, part_o + part * d + dim, d,
+                       parts, sum);
+    O[(place + row) * d + dim] =
+        pair(m_l.y == 0 ? 0.0f : sum / m_l.y, 0.0f);
   }
 }

@@ -25,8 +25,9 @@ from tests.helpers.rung_runs import verified_output
 RUNG = decode.RUNGS[0]
 SMALL = {"WARPS": 2, "STAGES": 2, "BLOCKS": 8}
 LONG_TILES = {"WARPS": 2, "TILE": 32, "STAGES": 2, "BLOCKS": 8}
-# Eight blocks share the 36 rounds of nine heads: shares end within a head, contain a head, and fill stages again.
-CACHE = AttentionShape(1, 18, 1, 64, causal=1, M=100, kv_heads=9, dtype="fp16")
+CACHE = AttentionShape(
+    1, 8, 1, 64, causal=1, M=300, kv_heads=4, dtype="fp16"
+)  # each warp fills a stage again
 SHAPES = (
     CACHE,
     AttentionShape(
@@ -97,12 +98,13 @@ def test_large_scores_are_exact_at_their_maximum():
 
 
 # -- parts and counters ----------------------------------------------------------------------------------
-def test_blocks_fill_the_multiprocessors():
+def test_parts_fill_the_multiprocessors():
     one, many = (ATTENTION_PRESETS[key].shape for key in ("llama-decode", "llama-decode-16"))
-    tiles = RUNG.default_tiles
-    assert decode.rounds(one, tiles) == 64
-    assert decode.blocks(one, tiles) == 128  # 4 rounds each, as with 132 blocks, and none has two heads
-    assert decode.blocks(many, tiles) == 132 and decode.parts(many, tiles) == 2
+    for s, blocks in ((one, 132), (many, 264), (many, 528)):
+        tiles = RUNG.check(s, {"BLOCKS": blocks})
+        launched = decode.parts(s, tiles) * s.B * s.groups
+        assert 0.96 * blocks < launched <= blocks
+        assert decode.part(s, tiles) % (tiles["WARPS"] * tiles["TILE"]) == 0
 
 
 @needs_nvrtc
@@ -112,6 +114,18 @@ def test_a_launch_leaves_the_counters_at_zero():
     first = session.verify_run().copy()
     assert not session.fetch("counters").any()
     np.testing.assert_array_equal(session.verify_run(), first)
+
+
+@needs_nvrtc
+def test_numpy_stores_the_same_parts_as_the_kernel():
+    program, inputs = built(CACHE, SMALL), inputs_of(CACHE)
+    sessions = cpu.Session(program, inputs), emulator.Session(program, inputs, rung_runs.UNCOUNTED)
+    for session in sessions:
+        session.verify_run()
+    for name in ("part_ml", "part_o"):
+        np.testing.assert_allclose(
+            *(session.fetch(name) for session in sessions), rtol=2e-3, atol=2e-3, err_msg=name
+        )
 
 
 @needs_nvrtc
@@ -139,16 +153,16 @@ def test_a_shape_that_it_does_not_run_breaks_a_rule(fields, rule):
 
 # -- faults ----------------------------------------------------------------------------------------------
 FAULTS = {  # what is wrong: (original code, faulty code)
-    "a stage that is not filled again": ("if (lane == 0 && to_fill > 0) fill(stage);", ""),
-    "a stage that is filled with the same keys": ("if (++fill_round == rounds)", "if (fill_round == rounds)"),
-    "the ring ends at the next head": ("fill_round = 0, ++fill_item;", "fill_round = 0;"),
+    "a stage that is not filled again": ("if (lane == 0 && next < end)", "if (lane == 0 && next < first)"),
+    "a stage that is filled with the wrong keys": ("key + STAGES * STEP", "key + STEP"),
     "the same parity in each round": ("parity ^= stage == 0;", ""),
-    "no wait for a stage": ("wait(full + stage, parity);", ""),
+    "no wait for a stage": ("    wait(full + stage, parity);\n", ""),
     "hidden keys after the last": ("key + TILE > keys.end(0)", "false"),
     "sums that are not rescaled": ("m[band] = top, l[band] *= rescale;", "m[band] = top;"),
-    "a warp left out": ("ROWS * PITCH, WARPS, sum", "ROWS * PITCH, WARPS - 1, sum"),
-    "no barrier before the warps merge": ("    __syncthreads();\n    // Merges the warps", "    // Merges the warps"),
-    "a part left out": ("count, sum);\n      O[", "count - 1, sum);\n      O["),
+    "a warp left out": ("RING / 2, WARPS,", "RING / 2, WARPS - 1,"),
+    "no barrier before the warps merge": ("  __syncthreads();\n\n  // Merges the warps", "\n  // Merges the warps"),
+    "a block that merges too early": ("== count - 1", "== count - 2"),
+    "a part left out": ("                       parts, sum);", "                       parts - 1, sum);"),
     "no swizzle of keys": ("load_matrices(keys, at(tile_k, n * 16 + row, k * 16 + col));",
                            "load_matrices(keys, tile_k + (n * 16 + row) * BOX + (k * 16 + col) % BOX);"),
 }  # fmt: skip
