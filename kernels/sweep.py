@@ -87,14 +87,14 @@ class Sweep:
         return not self.ladders or ladder.name in self.ladders
 
     def _of_cases(self) -> Iterator[Group]:
-        """At the shape of each case every rung at its default tiles, then the case's rung at its own tiles."""
+        """At the shape of each case every rung at its tile sizes for the shape, then the case's rung at its own."""
         for mode in self.modes:
             for name, shape in dict.fromkeys((ladder_of(c.rung).name, c.shape) for c in self.cases):
                 ladder = LADDERS[name]
                 if names := [rung.name for rung in availability.supported_rungs(ladder, self.engine, shape)]:
                     yield Group(ladder, tuple(names), shape, {}, mode)
             for case in self.cases:
-                if case.tiles != ladder_of(case.rung).rung(case.rung).default_tiles:
+                if case.tiles != ladder_of(case.rung).rung(case.rung).tiles_at(case.shape):
                     yield Group(ladder_of(case.rung), (case.rung,), case.shape, dict(case.tiles), mode)
 
     def _by_name(self) -> Iterator[Group]:
@@ -113,7 +113,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Group:
-    """Rungs whose samples are interleaved, all at one shape and one choice of tiles."""
+    """Rungs whose samples are interleaved, all at one shape: each at its tile sizes for that shape, with `tiles` changed."""
 
     ladder: Ladder
     rungs: tuple[str, ...]
@@ -127,20 +127,21 @@ class Group:
 
     def program(self, rung: str) -> Program:
         """What a rung of it runs."""
-        return self.ladder.rung(rung).build(self.shape, self._full(rung))
+        return self.ladder.rung(rung).build(self.shape, self.tiles_of(rung))
 
     def refusal(self, engine: str, rung: str) -> str:
         """Returns why this machine cannot run one of its rungs; "" if it can."""
-        return engines.refusal(engine, self.ladder.rung(rung), self.shape, self._full(rung))
+        return engines.refusal(engine, self.ladder.rung(rung), self.shape, self.tiles_of(rung))
 
     def key(self, rung: str, device: str) -> tuple:
         """What a row must agree in to be the one that this group would measure."""
-        full, digest = self._full(rung), kernel_digest(self.program(rung))
+        full, digest = self.tiles_of(rung), kernel_digest(self.program(rung))
         return rung, canonical(self.shape.params()), canonical(full), self.mode, device, digest
 
-    def _full(self, rung: str) -> dict[str, int]:
+    def tiles_of(self, rung: str) -> dict[str, int]:
         found = self.ladder.rung(rung)
-        return found.check(self.shape, {name: v for name, v in self.tiles.items() if name in found.tiles})
+        changed = {name: v for name, v in self.tiles.items() if name in found.tiles}
+        return found.check(self.shape, found.tiles_at(self.shape) | changed)
 
     def __str__(self) -> str:
         tiles = " ".join(f"{name} {value}" for name, value in self.tiles.items())
@@ -169,15 +170,16 @@ def candidates(
     engine: str,
     runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs,
 ) -> Iterator[tuple[list[str], dict[str, int]]]:
-    """Yields every rung at its default tiles, together; then its other sets of tile sizes (those that differ from the
-    default), one at a time. A rung that the engine does not run, or that cannot run the shape, is left out. So are sets
-    that an engine computes in the same way as one before."""
-    supported = [r for r in rungs if runs(r, shape, r.default_tiles, engine)]
+    """Yields every rung at its tile sizes for the shape, together; then its other sets, one at a time, as what they change.
+    A rung that the engine does not run, or that cannot run the shape, is left out. So are sets that an engine computes in
+    the same way as one before."""
+    supported = [r for r in rungs if runs(r, shape, r.tiles_at(shape), engine)]
     if supported:
         yield [r.name for r in supported], {}
     for rung in supported:
-        for tiles in rung.distinct(rung.tile_sets(shape), engine)[1:]:
-            yield [rung.name], {name: v for name, v in tiles.items() if v != rung.default_tiles[name]}
+        usual = rung.tiles_at(shape)
+        for tiles in rung.distinct((usual, *rung.tile_sets(shape)), engine)[1:]:
+            yield [rung.name], {name: v for name, v in tiles.items() if v != usual[name]}
 
 
 def record(
@@ -298,7 +300,7 @@ def _measured(
 
     try:
         results = compare(
-            rungs, group.shape, engine=sweep.engine, tiles=group.tiles, mode=group.mode,
+            rungs, group.shape, engine=sweep.engine, tiles={r: group.tiles_of(r) for r in rungs}, mode=group.mode,
             budget=group.budget(sweep.budget), refused=refused,
         )  # fmt: skip
     except (RuleError, VerificationError) as e:  # too large for this machine's memory, or wrong

@@ -34,8 +34,8 @@ def runs(rung: Rung, shape: Any, tiles: Tiles, engine: str = "") -> bool:
 
 
 def supported_rungs(ladder: Ladder, engine: str, shape: Any) -> list[Rung]:
-    """Returns the rungs of a ladder that an engine can run at a shape, at their default tile sizes."""
-    return [r for r in ladder.rungs if runs(r, shape, r.default_tiles, engine)]
+    """Returns the rungs of a ladder that an engine can run at a shape, at their tile sizes for it."""
+    return [r for r in ladder.rungs if runs(r, shape, r.tiles_at(shape), engine)]
 
 
 def missing_library(rung: Rung, shape: Any) -> str:
