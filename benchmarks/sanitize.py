@@ -466,10 +466,13 @@ def main() -> int:
     if unknown := set(args.ladder) - set(names):
         parser.error(f"no ladder {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
     rungs = set(filter(None, args.rungs.split(",")))
-    known = {rung.name for name in names for rung, *_ in RUNS[name]()}
-    if unknown := rungs - known:
+    known = {name: {rung.name for rung, *_ in RUNS[name]()} for name in names}
+    if unknown := rungs.difference(*known.values()):
         parser.error(f"no rung {', '.join(sorted(unknown))}")
-    chosen = args.ladder or names
+    having = [name for name in names if not rungs or rungs & known[name]]
+    if empty := set(args.ladder).difference(having):  # else a sanitizer would find no error in no launch
+        parser.error(f"{', '.join(sorted(empty))} has none of these rungs; {', '.join(having)} has")
+    chosen = args.ladder or having
     if args.compile:
         cases = [case for name in chosen for case in launches(name, rungs)]
         print(hardware_sass.compile_all(cases, hardware_sass.compile_one))

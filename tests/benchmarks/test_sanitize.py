@@ -88,3 +88,11 @@ def test_unknown_ladder_is_an_error(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         sanitize.main()
     assert f"no ladder sorting; there are: {', '.join(NAMES)}" in capsys.readouterr().err
+
+
+def test_rungs_without_a_launch_are_an_error(monkeypatch, capsys):
+    """Else compute-sanitizer would find no error, because nothing ran."""
+    monkeypatch.setattr(sys, "argv", ["sanitize.py", "--emulator", "--rungs", "gemm/naive", "memory", "gemm"])
+    with pytest.raises(SystemExit):
+        sanitize.main()
+    assert "memory has none of these rungs; gemm has" in capsys.readouterr().err

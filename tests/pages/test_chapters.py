@@ -61,7 +61,7 @@ def opened(lesson: Lesson, n: int) -> tuple[Any, dict[str, Any], Evidences]:
 
 # Chapters (from 0) whose small or real shape has no recording yet: benchmarks.chapter_cases lists the cases. Their pages
 # leave out what needs one.
-NOT_YET: dict[str, set[int]] = {"attention": {9}}
+NOT_YET: dict[str, set[int]] = {}
 
 
 @pytest.mark.slow

@@ -158,7 +158,7 @@ BESIDE_COPIES_SOURCES = (
     ("gemm/31_wgmma_bytes.cu", ("st",)),
     ("gemm/33_wgmma_promoted.cu", ("st",)),
     ("attention/25_flash_wgmma_keys.cu", ("st",)),
-    ("attention/35_decode_ring.cu", ("ld",)),
+    ("attention/35_decode_ring.cu", ("ld", "st")),
     ("conv/52_fft_tiled_product.cu", ("ld",)),
 )
 REMOTE_SOURCES = (("softmax/06_cluster.cu", ("ld",)), ("conv/44_half_halo_split.cu", ("ld",)))
@@ -181,7 +181,6 @@ KNOWN: dict[tuple[str, str], str] = {
     **{
         (source, "wavefronts_st"): MERGED_STORES
         for source in (
-            "attention/35_decode_ring.cu",
             "cross_entropy/01_softmax_rows.cu",
             "cross_entropy/04_two_pass.cu",
             "cross_entropy/05_online.cu",
