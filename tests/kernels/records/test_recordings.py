@@ -13,7 +13,7 @@ from kernels.conv import winograd as conv_winograd
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.gemm.shape import GemmShape
-from kernels.ladders import LADDERS, find
+from kernels.ladders import LADDERS, find, ladder_of
 from kernels.machine import processor
 from kernels.machine.timing import MODES, Budget
 from kernels.records import availability, unsupported
@@ -21,7 +21,7 @@ from kernels.records import row as records_row
 from kernels.records.nearest import nearest as find_nearest
 from kernels.records.row import digest_of, is_current, kernel_digest
 from kernels.runner import run
-from kernels.sweep import GROUPS, Sweep
+from kernels.sweep import GROUPS, Sweep, by_rules
 from visuals import units
 
 # Of each ladder the rows of the card that it is shown from.
@@ -33,6 +33,7 @@ FIELDS = {
 }  # fmt: skip
 # Rungs that have no rows of this card yet.
 NOT_YET_RUNGS: set[str] = set()
+WITH_FASTER = [r.name for ladder in LADDERS.values() for r in ladder.rungs if r.faster]
 
 
 def shape_of(row):
@@ -62,10 +63,25 @@ def test_recordings_cover_a_whole_sweep(presets, modes):
         (r["rung"], shape_of(r), tuple(sorted(r["tiles"].items())), r["mode"]) for r in ROWS if is_current(r)
     }
     for group in Sweep("cuda", presets, modes).groups():
-        for rung in map(group.ladder.rung, set(group.rungs) - NOT_YET_RUNGS):
-            tiles = rung.check(group.shape, {n: v for n, v in group.tiles.items() if n in rung.tiles})
-            present = (rung.name, group.shape, tuple(sorted(tiles.items())), group.mode) in recorded_keys
-            assert present or unsupported.recorded(rung.name, group.shape), (rung.name, str(group))
+        for rung in set(group.rungs) - NOT_YET_RUNGS:
+            tiles = tuple(sorted(group.tiles_of(rung).items()))
+            present = (rung, group.shape, tiles, group.mode) in recorded_keys
+            assert present or unsupported.recorded(rung, group.shape), (rung, str(group))
+
+
+@pytest.mark.parametrize("rung", WITH_FASTER)
+def test_a_sweep_compares_tile_sizes_for_the_shape_and_takes_every_set_once(rung):
+    found, ladder, several = find(rung), ladder_of(rung), 0
+    for key, preset in ladder.presets.items():
+        groups = list(Sweep("cuda", (key,), ladders=(ladder.name,), runs=by_rules).groups())
+        swept = [g.tiles_of(rung) for g in groups if rung in g.rungs]
+        if swept:
+            assert swept[0] == found.tiles_at(preset.shape)
+            several += swept[0] != found.default_tiles
+        if swept and (ladder.swept is None or key in ladder.swept):
+            sets = [sorted(tiles.items()) for tiles in found.tile_sets(preset.shape)]
+            assert sorted(sorted(tiles.items()) for tiles in swept) == sorted(sets)
+    assert several
 
 
 def test_a_rung_that_is_not_recorded_yet_has_no_rows():
@@ -354,9 +370,7 @@ def test_recordings_stay_small():
     assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 13e6
 
 
-@pytest.mark.parametrize(
-    "rung", [r.name for ladder in LADDERS.values() for r in ladder.rungs if r.faster], ids=str
-)
+@pytest.mark.parametrize("rung", WITH_FASTER)
 def test_tile_sizes_for_a_shape_are_the_fastest_recorded(rung):
     found, several = find(rung), 0
     for preset in LADDERS[rung.partition("/")[0]].presets.values():
