@@ -130,8 +130,10 @@ def _sentence(
         return tr("Memory bandwidth limits it.")
     if limit == "arithmetic":
         return tr("Arithmetic limits it.")
-    if product:
+    if product and _of_product(evidence, product) >= shares.get("memory", 0):
         return _beside_product(evidence, product)
+    if product:  # its operations are not the nearer of the two
+        return tr("It is far from every ceiling.")
     if not shares:
         return tr("No ceilings were measured on this device.")
     if units_of := products.row_units(evidence.row):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import records
+from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.gemm.shape import GemmShape
-from kernels.ladders import LADDERS, find
+from kernels.ladders import LADDERS, find, ladder_of
 from kernels.records import files
 from kernels.records.statistics import within_spread
 from visuals import units
@@ -27,11 +29,11 @@ SHAPES = [
 ]
 
 
-def evidence(shape: GemmShape, name: str) -> Evidence:
-    rows = {r.name: records.recorded(r.name, shape, r.default_tiles, "cold") for r in LADDER.rungs}
-    rung = find(name)
+def evidence(shape: Any, name: str) -> Evidence:
+    rung, ladder = find(name), ladder_of(name)
+    rows = {r.name: records.recorded(r.name, shape, r.default_tiles, "cold") for r in ladder.rungs}
     return Evidence(
-        LADDER, rung, shape, str(shape), rung.default_tiles, {n: row for n, row in rows.items() if row}
+        ladder, rung, shape, str(shape), rung.default_tiles, {n: row for n, row in rows.items() if row}
     )
 
 
@@ -184,6 +186,15 @@ def test_a_kernel_on_tensor_cores_is_compared_with_the_fastest_recorded_product(
     assert not limits_of(slow)["rows"][2]["main"]
     best = replace(known, rows={known.rung.name: product.row})
     assert limits_of(best)["text"] == f"No faster FP16 product is recorded on this GPU: {product.text}."
+
+
+def test_a_kernel_on_tensor_cores_nearer_to_the_rate_of_memory_is_not_compared_with_a_product() -> None:
+    """One query over 8,192 keys: hardly any operations for its bytes."""
+    shape = ATTENTION_PRESETS["llama-decode"].shape
+    found = limits_of(evidence(shape, "attention/flash-decode"))
+    assert found["rows"][1]["share"] > found["rows"][2]["share"]
+    assert found["text"] == "It is far from every ceiling."
+    assert "product recorded" in found["rows"][2]["hint"]
 
 
 @pytest.mark.parametrize(("rung", "device", "sentence"), [
