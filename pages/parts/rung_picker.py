@@ -162,7 +162,7 @@ def _launches(count: int, grid: int, block: int) -> str:
 
 def _suggest(line: Line, fitting: Mapping[str, int]) -> None:
     """Links to the tile sizes that fit the shape: the present ones are those of the small example."""
-    text = tr("{tiles} are the tile sizes of the small example. Larger shapes use:", tiles=_sizes(line.tiles))
+    text = tr("Tile sizes of the small example: {tiles}. Larger shapes use:", tiles=_sizes(line.tiles))
     with st.container(key="chips_fitting", horizontal=True):
         quiet(text)
         _link(line, line.at_tiles(fitting), _sizes(fitting))
