@@ -21,6 +21,7 @@ from visuals.charts.roofline import Roof
 from visuals.fusion import charts, plan, story
 from visuals.fusion.scene import fusion_scene
 from visuals.fusion.steps import lane_sums
+from visuals.palette import LIGHT
 from visuals.scene.payload import payload
 
 RUNGS = tuple(PLANS)
@@ -343,3 +344,5 @@ def test_bars_are_consecutive_and_a_single_launch_takes_all():
     assert [(b.name, b.ms) for b in charts.bars(fused)] == [("conv_bias_bn_relu", 0.5)]
     library = unfused | {"rung": "fusion/torch", "parts_ms": {}}
     assert charts.bars(library)[0].name == "all calls"
+    axis = charts.timeline([("unfused", unfused)], LIGHT).layout.xaxis
+    assert [text for text in axis.ticktext if text] == ["0", "500 µs"]  # a phone has no room for more
