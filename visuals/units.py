@@ -16,6 +16,7 @@ MAX_GAP = timedelta(hours=1)  # between two measurements of one sweep
 
 KINDS = (mark("measured"), mark("counted"), mark("recorded"), mark("predicted"))
 _BINARY = re.compile(r"(\d+(?:\.\d+)?) ([KMGT])iB")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")  # a line of text never ends within one
 UNKNOWN = mark("unknown")  # cannot be predicted, because only a vendor's library knows it
 
 
@@ -23,8 +24,8 @@ def badge(kind: str, detail: str = "") -> str:
     """Returns the HTML of a badge: the kind of number beside it, and its source."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    text = f"{tr(kind)} {detail}".strip()
-    return f'<span class="kt-badge kt-badge-{kind}">{escape(text)}</span>'
+    text = _DATE.sub(r'<span class="kt-date">\g<0></span>', escape(f"{tr(kind)} {detail}".strip()))
+    return f'<span class="kt-badge kt-badge-{kind}">{text}</span>'
 
 
 def bytes_(count: float | None) -> str:

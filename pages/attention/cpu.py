@@ -183,7 +183,9 @@ def _draw(series: Series) -> None:
         with st.container(key="attention_cpu_memory"):
             height = bars.height(len(titled_rows), bars.MEMORY_PX)
             cards.chart(lambda: bars.memory(titled_rows, tokens()), height, "chart_cpu_memory", ids)
-            names = " ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in bars.roles(rows[0]))
+            names = " ".join(
+                f'<span class="kt-{role}">■</span>&nbsp;{name}' for role, name in bars.roles(rows[0])
+            )
             together(f'<p class="kt-quiet">{names}</p>')
     on_gpu = cpu_figures.on_gpu(rows[0], cpu_figures.gpu_row())
     notes = (cpu_figures.gain(rows), cpu_figures.explain_gain(rows, memory_levels.caches()), on_gpu)

@@ -397,7 +397,9 @@ def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
         names["workspace"] = tr("workspace (memory for intermediate results)")
     else:
         del names["workspace"]
-    return " &ensp;".join(f'<span class="kt-{role}">■</span> {escape(name)}' for role, name in names.items())
+    return " &ensp;".join(
+        f'<span class="kt-{role}">■</span>&nbsp;{escape(name)}' for role, name in names.items()
+    )
 
 
 def _memory_notes(

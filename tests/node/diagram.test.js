@@ -127,3 +127,12 @@ test("a name with a number in a narrow box is stacked, or its number alone where
   assert.deepEqual(named(390, 400, 4)[2], ["GPU", "3"]);
   assert.deepEqual(named(390, 160, 8)[2], ["3"]);
 });
+
+test("the total above the chart is no wider than the chart", () => {
+  const narrow = sceneOf(), total = "6.37 MB of 16.2 MB at the peak, 6.37 MB measured", rooms = [];
+  narrow.diagram.totals = Array(STEPS).fill(total);
+  const layout = layOut(narrow, 340, 480, measure), context = new SvgContext((text) => measure(text));
+  context.fillText = (text, x, y, room) => text === total && rooms.push(room);
+  new Still(context, narrow, layout, makeTheme(LIGHT, false), font, 0).goto(3);
+  assert.ok(rooms.length && rooms.every((room) => room === layout.diagram.chart.w), `${rooms}`);
+});

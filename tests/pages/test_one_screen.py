@@ -115,6 +115,28 @@ def test_choosing_has_its_controls_in_one_line_and_folds_them_on_a_phone(page, s
     expect(page.get_by_text("Controls", exact=True)).to_be_in_viewport()
 
 
+FOUR_LINES = 100  # px of a caption: few are longer
+# The height of the picture, the side of its smallest cell and the size of its titles, all in pixels.
+PICTURE = """(root) => {
+  const { layout, shrink, part } = root.player;
+  const cells = Object.values(layout.blocks).map(({ cell }) => cell / shrink);
+  return [part["canvas-box"].clientHeight, Math.min(...cells), (14 * layout.scale) / shrink];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("chapter", "most"), [("direct?view=story&chapter=1", 500), ("tiling?view=story&chapter=8", 650)]
+)
+def test_a_picture_of_many_cells_is_higher_on_a_phone(page, server, chapter, most):
+    """With Play and its caption it fills the window, so that its cells can be seen and its titles be read."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{server}/{chapter}")
+    height, cell, title = Stage(page).ready().root.evaluate(PICTURE)
+    assert height <= most and cell >= 4 and title >= 11
+    top, last = (page.locator(f".stage {part}").bounding_box() for part in ("canvas", ".caption"))
+    assert last["y"] + min(last["height"], FOUR_LINES) - top["y"] <= 844
+
+
 def test_run_turns_the_strip_to_measured_and_a_change_makes_it_stale(page, server):
     page.goto(f"{server}/im2col?engine=cpu")
     Stage(page).ready()

@@ -76,6 +76,7 @@ def test_a_badge_has_a_known_kind_and_escapes_text():
     assert (
         units.badge("measured", "<b>") == '<span class="kt-badge kt-badge-measured">measured &lt;b&gt;</span>'
     )
+    assert '<span class="kt-date">2026-11-28</span>' in units.badge("recorded", "H200, 2026-11-28")
     with pytest.raises(ValueError, match="kind must be one of measured, counted"):
         units.badge("guessed")
     assert units.provenance(a_row(samples=[1.0, 2.0])) == "a processor, cold, n = 2"

@@ -31,6 +31,8 @@ HEIGHT = 400
 MAX_N = 2**30  # upper bound of the search
 BEYOND = 4  # the axis ends at so many times the largest N that fits
 DASHES = ("solid", "dash", "dot")
+LEGEND_CHARS = 40  # of a name in the legend, in the width of a phone
+MAX_LABELS = 7  # of N on the axis, there
 # Marks of measurements by their badge: Plotly's name of the symbol, and the symbol.
 MARKS = {"recorded": ("diamond", "◆"), "measured": ("circle", "●")}
 HOVER = {  # by badge: Plotly fills its own fields
@@ -188,12 +190,12 @@ def memory(chart: Chart, tokens: Tokens) -> Figure:
             )  # fmt: skip
     _device_lines(figure, chart, tokens)
     figure.add_vline(chart.shape.N, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
-    marks = chart.marks
+    labelled = chart.marks[:: max(2, ceil(len(chart.marks), MAX_LABELS))]
     axis = {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
             "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
     figure.update_xaxes(
         type="log", showgrid=False, showline=True, title={"text": "N", "standoff": 4}, tickangle=0,
-        tickvals=marks[::2], ticktext=[_short(N) for N in marks[::2]], **axis,
+        tickvals=labelled, ticktext=[_short(N) for N in labelled], **axis,
     )  # fmt: skip
     figure.update_yaxes(
         type="log", gridcolor=tokens["line"], tickvals=[10.0**n for n in range(2, 16)], title={"text": tr("bytes"), "standoff": 6},
@@ -216,6 +218,11 @@ def _short(N: int) -> str:
     return str(N)
 
 
+def _legend(title: str) -> str:
+    """Returns the HTML of a name in the legend. Rungs that share a line have a line of text each if one is too short."""
+    return escape(title).replace(" · ", " ·<br>" if len(title) > LEGEND_CHARS else " · ")
+
+
 def _predicted(figure: Figure, chart: Chart, line: Line, dash: str, tokens: Tokens) -> None:
     """Draws one line, with a cross at the N where a rule ends it."""
     last = line.last or chart.right
@@ -226,7 +233,7 @@ def _predicted(figure: Figure, chart: Chart, line: Line, dash: str, tokens: Toke
     colour = tokens["workspace" if _workspace(line.rungs[0], chart.shape) else "output"]
     hover = tr("{title} at N = %{x:,}: %{customdata}, predicted", title=escape(tr(line.rungs[0].title)))
     figure.add_scatter(
-        x=lengths, y=sizes, mode="lines", name=escape(line.title), line={"color": colour, "width": 2, "dash": dash},
+        x=lengths, y=sizes, mode="lines", name=_legend(line.title), line={"color": colour, "width": 2, "dash": dash},
         customdata=[units.bytes_(b) for b in sizes],
 hovertemplate=f"{hover}<extra></extra>",
     )  # fmt: skip

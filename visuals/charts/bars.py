@@ -31,6 +31,7 @@ TITLE_CHARS, MAX_TITLE_CHARS = (
     18,
     26,
 )  # characters of a title in a line beside its bar; more if it saves a third line
+JOINT = "\0 "  # in a word, while its title is broken into lines: a line may end here
 MAX_SAMPLES = 100
 MAX_LINEAR_RATIO = 50  # longest bar / shortest bar: above that the axis is logarithmic
 PIECE = 512  # bytes: GPU memory is handed out in multiples of it
@@ -385,12 +386,19 @@ def height(rows: int, px: int = BAR_PX) -> int:
 
 
 def wrap_title(title: str) -> str:
-    """Break a rung's title into short lines with <br>, which leaves more width for the bars."""
+    """Break a rung's title into short lines with <br>, which leaves more width for the bars.
+
+    A word that is longer than a line breaks after an underscore: cuDNN's names of algorithms.
+    """
     if " + " in title:
         return title.replace(" + ", " +<br>")
-    lines = []
+    words = (word.replace("_", "_" + JOINT) if len(word) > TITLE_CHARS else word for word in title.split(" "))
+    title, lines = " ".join(words), []
     for chars in range(TITLE_CHARS, MAX_TITLE_CHARS + 1):
-        lines = textwrap.wrap(title, chars, break_long_words=False, break_on_hyphens=False)
+        lines = [
+            line.replace(JOINT, "").removesuffix(JOINT[0])
+            for line in textwrap.wrap(title, chars, break_long_words=False, break_on_hyphens=False)
+        ]
         if len(lines) <= 2:
             break
     return "<br>".join(lines)

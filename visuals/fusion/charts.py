@@ -106,11 +106,15 @@ def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Fi
 
 
 def _unit(end: float) -> dict:
-    """Returns the marks of the axis, four to ten, in steps of 1, 2 or 5 times a power of ten."""
+    """Returns the marks of the axis, four to ten, in steps of 1, 2 or 5 times a power of ten.
+
+    The first and the last have a label: more of them overlap on a phone.
+    """
     power = 10.0 ** math.floor(math.log10(end / 4))
     step = max(m * power for m in (1, 2, 5) if m * power <= end / 4)
     marks = [n * step for n in range(int(end / step) + 1)]
-    return {"tickvals": marks, "ticktext": [units.time_(m) if m else "0" for m in marks]}
+    labels = ["0", *[""] * (len(marks) - 2), units.time_(marks[-1])]
+    return {"tickvals": marks, "ticktext": labels, "tickangle": 0}
 
 
 def _steps(row: Row, lane_bars: Sequence[Bar]) -> str:

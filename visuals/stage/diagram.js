@@ -103,9 +103,9 @@ export function drawDiagram(ctx, { scene, layout, theme, font, scale }, step) {
   const { diagram } = layout, { tokens } = theme;
   ctx.fillStyle = theme.grounds.panel.css;
   ctx.fillRect(0, 0, layout.width, layout.height);
-  const write = (text, x, y, px, colour, align = "left", bold = false) => {
+  const write = (text, x, y, px, colour, align = "left", bold = false, room = undefined) => {
     Object.assign(ctx, { font: font(px, bold), fillStyle: colour, textAlign: align, textBaseline: "alphabetic" });
-    ctx.fillText(text, x, y);
+    ctx.fillText(text, x, y, room); // narrower letters if it is wider than its room
   };
   for (const { text, x, w, y } of diagram.titles) {
     write(text, x, y + 11 * scale, 11.5, tokens.dim);
@@ -215,7 +215,7 @@ function drawChart(ctx, { areas: all, totals, phases }, { chart, legend, legendY
     }
     write(text, left + (role ? 13 * scale : 0), top + 10.5 * scale, 12, role ? tokens.ink : tokens.dim, "left", !role);
   }
-  if (totals.length) write(totals[step], x + w, y + 11 * scale, 12, tokens.ink, "right", true);
+  if (totals.length) write(totals[step], x + w, y + 11 * scale, 12, tokens.ink, "right", true, w);
 }
 
 // Outlines of boxes: read in sky blue, written in vermilion.

@@ -263,13 +263,18 @@ class Player {
     if (width < 60) return;
     const bars = this.data.still ? 0 : 112; // transport and a caption of one line
     const tall = width < 600 && !this.data.still; // of a phone
-    const space = fills ? box.clientHeight : tall && this.data.fit ? Math.max(MIN_PHONE, innerHeight - PHONE_REST)
+    const phone = tall && this.data.fit && !fills;
+    const space = fills ? box.clientHeight : phone ? Math.max(MIN_PHONE, innerHeight - PHONE_REST)
       : Math.max(120, (this.data.height || 560) - bars) * (tall ? 1.45 : 1);
     const key = [width, space, dpr, scale].join();
     if (this.layout && this.sizeKey === key) return;
     this.sizeKey = key;
     this.forgetLayout();
-    this.layOutWithin(width, space - (this.data.still ? 0 : KEY * scale), scale, fills || (tall && this.data.fit) || (this.data.still && scene.diagram));
+    const arrangeIn = (space) => this.layOutWithin(width, space - (this.data.still ? 0 : KEY * scale), scale, fills || phone || (this.data.still && scene.diagram));
+    arrangeIn(space);
+    // Under a chapter's text the reader scrolls anyway: cells or titles too small to see get the height that Play and the caption leave.
+    const tiny = this.shrink > 1.15 || Object.values(this.layout.blocks || {}).some(({ cell }) => cell < this.shrink * PHONE_CELL);
+    if (phone && this.data.chapter && tiny) arrangeIn(Math.max(space, innerHeight - PHONE_CONTROLS));
     const { shrink } = this;
     if (!this.data.still) this.layout.height += KEY * scale * shrink;
     if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space * shrink : Math.min(space, 400));
@@ -554,6 +559,7 @@ class Player {
 
 const MAX_SHRINK = 4, CAPTIONS_MEASURED = 60;
 const MIN_PHONE = 260, PHONE_REST = 356; // px: of a picture on a phone; of what is above and below it there
+const PHONE_CELL = 4, PHONE_CONTROLS = 200; // px: a cell below it is too small there; of the transport and a caption of four lines
 const MIN_FIT = 480, MAX_FIT = 1100, BELOW = 10; // px: of a stage that fits its window; of the page left under it
 
 // The height at which the stage ends with the window, while the page is not scrolled.

@@ -64,7 +64,9 @@ def _counts(s: ConvShape, name: str) -> None:
 
 def _work_legend() -> str:
     names = {"output": tr("FLOPs of the products"), "workspace": tr("FLOPs of the transforms")}
-    marks = " &ensp;".join(f'<span class="kt-{role}">■</span> {escape(name)}' for role, name in names.items())
+    marks = " &ensp;".join(
+        f'<span class="kt-{role}">■</span>&nbsp;{escape(name)}' for role, name in names.items()
+    )
     return f'<p class="kt-quiet">{marks}</p>'
 
 

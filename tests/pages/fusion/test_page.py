@@ -17,6 +17,7 @@ from tests.helpers.page_runner import finish, links, open_page, stages, strip, t
 from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from tests.helpers.shapes import chain_shapes
+from visuals import units
 
 open_at = partial(open_page, "fusion/page.py")
 ANYTHING = st.one_of(
@@ -255,7 +256,7 @@ def test_gpu_recordings_are_compared_with_the_library():
         at = open_at(**ADDRESS.at_shape(ADDRESS.read({})[0], shape))
     html = texts(at)
     assert (
-        "recorded a GPU, cold, n = 3, 2026-01-02" in html
+        units.badge("recorded", "a GPU, cold, n = 3, 2026-01-02") in html
         and "Each bar is one launch" in html
         and "an empty launch" in html
     )

@@ -19,6 +19,8 @@ from tests.helpers.rows_of import CEILINGS, a_full_row
 from visuals.attention import charts as attention_charts
 from visuals.attention import story as attention_story
 from visuals.attention.charts import (
+    LEGEND_CHARS,
+    MAX_LABELS,
     DeviceMemory,
     allocated,
     chart_of,
@@ -147,7 +149,9 @@ def test_figure_has_allocations_and_device_memories(tokens):
     chart = chart_of(LADDER.rungs, LARGE, (GPU, HERE))
     figure = memory(chart, tokens)
     line_traces = [trace for trace in figure.data if trace.mode == "lines"]
-    assert [trace.name for trace in line_traces] == [line.title for line in chart.lines]
+    assert [trace.name.replace("<br>", " ") for trace in line_traces] == [line.title for line in chart.lines]
+    assert max(len(text) for trace in line_traces for text in trace.name.split("<br>")) <= LEGEND_CHARS
+    assert len(figure.layout.xaxis.tickvals) <= MAX_LABELS
     for trace, line in zip(line_traces, chart.lines, strict=True):
         assert LARGE.N in trace.x
         assert list(trace.y) == [allocated(line.rungs[0], LARGE.with_(N=N)) for N in trace.x]

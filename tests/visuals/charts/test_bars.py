@@ -204,6 +204,8 @@ def test_a_title_has_two_lines_if_it_can():
         bars.wrap_title("mma.sync, fed by ldmatrix and cp.async")
         == "mma.sync, fed by<br>ldmatrix and cp.async"
     )
+    assert bars.wrap_title("cuDNN IMPLICIT_PRECOMP_GEMM") == "cuDNN IMPLICIT_<br>PRECOMP_GEMM"
+    assert bars.wrap_title("cuDNN WINOGRAD_NONFUSED") == "cuDNN<br>WINOGRAD_NONFUSED"
 
 
 def test_times_far_apart_have_a_logarithmic_axis():

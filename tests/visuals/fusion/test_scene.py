@@ -343,3 +343,9 @@ def test_bars_are_consecutive_and_a_single_launch_takes_all():
     assert [(b.name, b.ms) for b in charts.bars(fused)] == [("conv_bias_bn_relu", 0.5)]
     library = unfused | {"rung": "fusion/torch", "parts_ms": {}}
     assert charts.bars(library)[0].name == "all calls"
+
+
+def test_a_time_axis_has_two_labels_as_a_phone_has_no_room_for_more():
+    axis = charts._unit(0.53)
+    assert axis["tickvals"] == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    assert [text for text in axis["ticktext"] if text] == ["0", "500 µs"]

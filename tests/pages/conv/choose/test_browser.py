@@ -116,3 +116,20 @@ def test_names_end_before_the_start_of_their_lanes_on_a_phone(server, page):
         }).map((lane) => lane.textContent)"""
     )
     assert crossed == []
+
+
+CUT = """chips => chips.filter((chip) => {
+  const text = document.createRange();
+  text.selectNodeContents(chip);
+  const outer = chip.getBoundingClientRect(), inner = text.getBoundingClientRect();
+  return inner.right > outer.right || inner.bottom > outer.bottom || chip.querySelector("span").scrollWidth > outer.width;
+}).map((chip) => chip.textContent)"""
+
+
+def test_a_long_chip_is_not_cut_on_a_phone(server, page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_at(server, page, "view=explore")
+    chips = page.locator(".st-key-chips_smaller a")
+    expect(chips.first).to_be_visible()
+    assert chips.evaluate_all(CUT) == []
+    assert chips.first.bounding_box()["height"] > 26  # two lines

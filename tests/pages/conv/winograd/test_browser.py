@@ -104,3 +104,11 @@ def test_a_run_measures_the_kernels_on_this_processor(page, server):
     card = page.locator(".st-key-card_time")
     expect(card.locator(".kt-badge-measured").first).to_be_visible(timeout=RUN_MS)
     expect(card).to_contain_text("effective")
+
+
+def test_the_chooser_of_the_kernel_has_its_whole_name_on_a_tablet(stage, page):
+    page.set_viewport_size({"width": 768, "height": 1024})
+    stage("view=explore")
+    name = page.locator(".st-key-kernel_chooser [data-testid=stMarkdownContainer]").first
+    expect(name).to_be_visible()
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
