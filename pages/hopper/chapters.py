@@ -203,7 +203,7 @@ CHAPTERS = (
         mark("Turns, and the library"),
         (
             mark("So far both consumers store at the same time, and the tensor cores have no work. Now each consumer has a tile of its own: one multiplies while the other one stores."),
-            mark("A tile is smaller, {BM} × {BN}, so {map_l2} leave L2. {stage_against_wgmma_cluster}"),
+            mark("The kernel takes {stage_time}, though {map_l2} leave L2: its tile is smaller, {BM} × {BN}. {stage_against_wgmma_cluster}"),
         ),
         MAP | {"rung": "wgmma-turns"},
         step=1,
