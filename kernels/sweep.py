@@ -28,7 +28,7 @@ from kernels.records.jsontext import RowError, canonical, load
 from kernels.records.row import digest_of, is_current, kernel_digest
 from kernels.runner import VerificationError, compare
 
-# Presets that are recorded only if their group is named: cold, at the default tile sizes.
+# Presets that are recorded only if their group is named: cold, at the tile sizes for each shape.
 GROUPS = {
     "grid": conv_presets.CONV_GRID,
     "networks": networks.LAYERS,
@@ -104,7 +104,7 @@ class Sweep:
             for preset in GROUPS.get(name, {}).values():
                 for ladder in filter(self._has, (LADDERS[of] for of in BACKWARD.get(name, ("conv",)))):
                     setting, s = (ladder.name, preset.shape), preset.shape
-                    rungs = [r for r in ladder.rungs if self.runs(r, s, r.default_tiles, self.engine)]
+                    rungs = [r for r in ladder.rungs if self.runs(r, s, r.tiles_at(s), self.engine)]
                     if rungs and setting not in seen:
                         names = tuple(rung.name for rung in rungs)
                         yield Group(ladder, names, preset.shape, {}, "cold", brief=name in BRIEF)
@@ -139,6 +139,7 @@ class Group:
         return rung, canonical(self.shape.params()), canonical(full), self.mode, device, digest
 
     def tiles_of(self, rung: str) -> dict[str, int]:
+        """Returns all tile sizes that one of its rungs runs with."""
         found = self.ladder.rung(rung)
         changed = {name: v for name, v in self.tiles.items() if name in found.tiles}
         return found.check(self.shape, found.tiles_at(self.shape) | changed)

@@ -20,7 +20,7 @@ from pages.parts import cards, cpu_card
 from pages.parts.controls import Link
 from pages.parts.query import chosen
 from pages.parts.run_series import Series
-from pages.parts.text import conclusion, details, paragraph, together
+from pages.parts.text import conclusion, details, legend, paragraph, together
 from pages.parts.theme import tokens
 from visuals import units
 from visuals.attention import cpu as cpu_figures
@@ -183,10 +183,7 @@ def _draw(series: Series) -> None:
         with st.container(key="attention_cpu_memory"):
             height = bars.height(len(titled_rows), bars.MEMORY_PX)
             cards.chart(lambda: bars.memory(titled_rows, tokens()), height, "chart_cpu_memory", ids)
-            names = " ".join(
-                f'<span class="kt-{role}">■</span>&nbsp;{name}' for role, name in bars.roles(rows[0])
-            )
-            together(f'<p class="kt-quiet">{names}</p>')
+            together(legend(dict(bars.roles(rows[0]))))
     on_gpu = cpu_figures.on_gpu(rows[0], cpu_figures.gpu_row())
     notes = (cpu_figures.gain(rows), cpu_figures.explain_gain(rows, memory_levels.caches()), on_gpu)
     together(details(*map(paragraph, notes), cpu_figures.memory_table(rows)))

@@ -22,7 +22,7 @@ from pages.parts import why as why_card
 from pages.parts.lesson import deferred_loaded
 from pages.parts.replay import replayed
 from pages.parts.run_settings import CardRows, RunResult, RunSettings, bars
-from pages.parts.text import card_title, conclusion, details, paragraph, stale_mark, together
+from pages.parts.text import card_title, conclusion, details, legend, paragraph, stale_mark, together
 from pages.parts.theme import tokens
 from visuals import units
 from visuals.charts import bars as bar_charts
@@ -387,8 +387,8 @@ def _memory(settings: RunSettings, current: CardRows, cost: str, name: str) -> N
                 "chart_memory",
                 _ids(titled_rows),
             )
-        legend = _quiet_html(_roles_legend(all_rows)) * (len(groups) > 1)
-        together(legend, details(paragraph(cost, "why"), *_memory_notes(groups, titled_rows, all_rows)))
+        roles = _roles_legend(all_rows) * (len(groups) > 1)
+        together(roles, details(paragraph(cost, "why"), *_memory_notes(groups, titled_rows, all_rows)))
 
 
 def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
@@ -397,9 +397,7 @@ def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
         names["workspace"] = tr("workspace (memory for intermediate results)")
     else:
         del names["workspace"]
-    return " &ensp;".join(
-        f'<span class="kt-{role}">■</span>&nbsp;{escape(name)}' for role, name in names.items()
-    )
+    return legend(names)
 
 
 def _memory_notes(

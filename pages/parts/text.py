@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 
 import streamlit as st
@@ -59,6 +59,12 @@ def details(*pieces: str, label: str = "") -> str:
 def paragraph(text: str, kind: str = "quiet") -> str:
     """Returns the HTML of a paragraph of any text: small print, or a sentence (`kind` "why"); "" without text."""
     return f'<p class="kt-{kind}">{escape(text)}</p>' if text else ""
+
+
+def legend(names: Mapping[str, str]) -> str:
+    """Returns the HTML of a line that names the colours of a chart, by role ("input", "workspace")."""
+    marks = (f'<span class="kt-{role}">■</span>&nbsp;{escape(name)}' for role, name in names.items())
+    return f'<p class="kt-quiet">{" &ensp;".join(marks)}</p>'
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], label: str) -> str:

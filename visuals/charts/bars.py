@@ -31,7 +31,6 @@ TITLE_CHARS, MAX_TITLE_CHARS = (
     18,
     26,
 )  # characters of a title in a line beside its bar; more if it saves a third line
-JOINT = "\0 "  # in a word, while its title is broken into lines: a line may end here
 MAX_SAMPLES = 100
 MAX_LINEAR_RATIO = 50  # longest bar / shortest bar: above that the axis is logarithmic
 PIECE = 512  # bytes: GPU memory is handed out in multiples of it
@@ -392,16 +391,13 @@ def wrap_title(title: str) -> str:
     """
     if " + " in title:
         return title.replace(" + ", " +<br>")
-    words = (word.replace("_", "_" + JOINT) if len(word) > TITLE_CHARS else word for word in title.split(" "))
-    title, lines = " ".join(words), []
+    words = (word.replace("_", "_ ") if len(word) > TITLE_CHARS else word for word in title.split(" "))
+    spaced, lines = " ".join(words), []
     for chars in range(TITLE_CHARS, MAX_TITLE_CHARS + 1):
-        lines = [
-            line.replace(JOINT, "").removesuffix(JOINT[0])
-            for line in textwrap.wrap(title, chars, break_long_words=False, break_on_hyphens=False)
-        ]
+        lines = textwrap.wrap(spaced, chars, break_long_words=False, break_on_hyphens=False)
         if len(lines) <= 2:
             break
-    return "<br>".join(lines)
+    return "<br>".join(lines).replace("_ ", "_")
 
 
 def _write_value(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:

@@ -270,11 +270,11 @@ class Player {
     if (this.layout && this.sizeKey === key) return;
     this.sizeKey = key;
     this.forgetLayout();
-    const arrangeIn = (space) => this.layOutWithin(width, space - (this.data.still ? 0 : KEY * scale), scale, fills || phone || (this.data.still && scene.diagram));
-    arrangeIn(space);
-    // Under a chapter's text the reader scrolls anyway: cells or titles too small to see get the height that Play and the caption leave.
-    const tiny = this.shrink > 1.15 || Object.values(this.layout.blocks || {}).some(({ cell }) => cell < this.shrink * PHONE_CELL);
-    if (phone && this.data.chapter && tiny) arrangeIn(Math.max(space, innerHeight - PHONE_CONTROLS));
+    const limited = fills || phone || (this.data.still && scene.diagram);
+    const layOut = (height) => this.layOutWithin(width, height - (this.data.still ? 0 : KEY * scale), scale, limited);
+    layOut(space);
+    // Under a chapter's text the reader scrolls anyway: what is too small gets the height that Play and the caption leave.
+    if (phone && this.data.chapter && this.isTiny()) layOut(Math.max(space, innerHeight - PHONE_CONTROLS));
     const { shrink } = this;
     if (!this.data.still) this.layout.height += KEY * scale * shrink;
     if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? space * shrink : Math.min(space, 400));
@@ -304,6 +304,11 @@ class Player {
     const height = probe.offsetHeight;
     probe.remove();
     caption.style.minHeight = `${height}px`;
+  }
+
+  // Whether titles or cells of the picture are too small to be read on a phone.
+  isTiny() {
+    return this.shrink > PHONE_SHRINK || Object.values(this.layout.blocks || {}).some(({ cell }) => cell < this.shrink * PHONE_CELL);
   }
 
   // Lays the scene out; one that must fit its window or its card gets smaller text if it would be cut off otherwise, or if the numbers
@@ -559,7 +564,8 @@ class Player {
 
 const MAX_SHRINK = 4, CAPTIONS_MEASURED = 60;
 const MIN_PHONE = 260, PHONE_REST = 356; // px: of a picture on a phone; of what is above and below it there
-const PHONE_CELL = 4, PHONE_CONTROLS = 200; // px: a cell below it is too small there; of the transport and a caption of four lines
+const PHONE_CELL = 4, PHONE_SHRINK = 1.15; // px of a cell, and how much smaller a title may become: beyond them they are too small there
+const PHONE_CONTROLS = 200; // px: of the transport and a caption of four lines
 const MIN_FIT = 480, MAX_FIT = 1100, BELOW = 10; // px: of a stage that fits its window; of the page left under it
 
 // The height at which the stage ends with the window, while the page is not scrolled.

@@ -130,13 +130,12 @@ def _sentence(
         return tr("Memory bandwidth limits it.")
     if limit == "arithmetic":
         return tr("Arithmetic limits it.")
-    if product and _of_product(evidence, product) >= shares.get("memory", 0):
+    nearer_to_memory = product and _of_product(evidence, product) < shares.get("memory", 0)
+    if product and not nearer_to_memory:
         return _beside_product(evidence, product)
-    if product:  # its operations are not the nearer of the two
-        return tr("It is far from every ceiling.")
     if not shares:
         return tr("No ceilings were measured on this device.")
-    if units_of := products.row_units(evidence.row):
+    if not product and (units_of := products.row_units(evidence.row)):
         return tr("It uses {units}. The peak of {units} on this GPU was not measured.", units=tr(units_of))
     return tr("It is far from every ceiling.")
 

@@ -18,7 +18,7 @@ from kernels.records.jsontext import id_of
 from pages.conv.tables import scrolled
 from pages.parts import cards, lesson
 from pages.parts.sizes import Shown
-from pages.parts.text import card_title, conclusion, details, paragraph, together
+from pages.parts.text import card_title, conclusion, details, legend, paragraph, together
 from pages.parts.theme import tokens
 from visuals import units
 from visuals.conv.winograd import charts
@@ -63,11 +63,7 @@ def _counts(s: ConvShape, name: str) -> None:
 
 
 def _work_legend() -> str:
-    names = {"output": tr("FLOPs of the products"), "workspace": tr("FLOPs of the transforms")}
-    marks = " &ensp;".join(
-        f'<span class="kt-{role}">■</span>&nbsp;{escape(name)}' for role, name in names.items()
-    )
-    return f'<p class="kt-quiet">{marks}</p>'
+    return legend({"output": tr("FLOPs of the products"), "workspace": tr("FLOPs of the transforms")})
 
 
 def _counting_rules() -> str:

@@ -25,9 +25,8 @@ from tests.helpers.rung_runs import verified_output
 RUNG = decode.RUNGS[0]
 SMALL = {"WARPS": 2, "STAGES": 2, "BLOCKS": 8}
 LONG_TILES = {"WARPS": 2, "TILE": 32, "STAGES": 2, "BLOCKS": 8}
-CACHE = AttentionShape(
-    1, 8, 1, 64, causal=1, M=300, kv_heads=4, dtype="fp16"
-)  # each warp fills a stage again
+# Each warp fills a stage again.
+CACHE = AttentionShape(1, 8, 1, 64, causal=1, M=300, kv_heads=4, dtype="fp16")
 SHAPES = (
     CACHE,
     AttentionShape(

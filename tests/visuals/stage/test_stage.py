@@ -158,9 +158,8 @@ def test_the_order_has_a_name_and_its_note_closes(watch, page):
 
 
 # -- keyboard ------------------------------------------------------------------------------------
-LESS_THAN_A_KEY = (
-    20  # px: an arrow scrolls by 40; a line of a card below that is drawn later moves the page by a few
-)
+# px: an arrow scrolls by 40. A line of a card below that is drawn later moves the page by a few.
+LESS_THAN_A_KEY = 20
 
 
 def test_keys_control_the_stage_and_the_page_does_not_scroll(stage, page):
