@@ -156,8 +156,8 @@ class Barriers:
         return required
 
     def _check_lines(self, arrived: np.ndarray) -> None:
-        """Raise EmulatorError if a warp waits at an aligned barrier and at another instruction: an aligned barrier
-        (bar.sync, __syncthreads) is one instruction for all threads of a warp."""
+        """Raise EmulatorError if a warp waits at an aligned barrier and at another one of the source: an aligned barrier
+        (bar.sync, __syncthreads) is one for all threads of a warp. The hardware counts arrivals at any copy of it."""
         at = np.full(self.m.slots, -1)
         for pc, threads in self.parked.items():
             at[threads] = pc
@@ -165,6 +165,9 @@ class Barriers:
         differing = arrived & (at >= 0) & (at != last)
         for pc in np.unique(at[differing]):
             here = differing & (at == pc)
+            here = here & ~np.isin(last, self.m.flow.copies(int(pc)))
+            if not here.any():
+                continue
             other = self.code[last[here][0]]
             if any(i.parts[0] == "bar" or "aligned" in i.parts for i in (self.code[pc], other)):
                 message = f"not all threads of the warp reach this barrier: others wait at {other.line}"

@@ -88,6 +88,14 @@ def test_both_engines_agree_with_each_other(name):
         np.testing.assert_allclose(values, computed[output], rtol=2e-5, atol=2e-5)
 
 
+@needs_nvrtc
+@pytest.mark.parametrize("name", [name for name in RUNGS if "nhwc" in name])
+def test_few_channels_are_summed_by_many_rows_of_threads(name):
+    """With one thread along the channels, a warp's lanes are in several steps of the sum's tree."""
+    for channels in (4, 8, 16):
+        rung_runs.verified_outputs(emulator, RUNGS[name], shape_of(name, 1, channels, 2, 2, "nhwc"))
+
+
 HARD = ("mean of 1e4", "all equal", "zeros", "one outlier", "every size", "alternating", "tiny")
 
 

@@ -31,7 +31,7 @@ _MANY = re.compile(r"^(%\w+?)<(\d+)>$")  # %r<3>: %r0, %r1, %r2
 _LABEL = re.compile(r"^\s*([\w$]+)\s*:\s*$")
 _INSTRUCTION = re.compile(r"^\s*(?:@(!?)([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*?);\s*$")
 _LOC = re.compile(
-    r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?"
+    r"^\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
 )
 _TABLE = re.compile(r"^\s*(?:([\w$]+):)?\s*\.branchtargets\s*(.*)$")
 _CALL = re.compile(
@@ -82,6 +82,8 @@ class BodyReader:
         self.functions, self.framed = functions, framed
         self.line: Line | None = None
         self.inlined: Line | None = None
+        self.place = self.place_of_call = ()  # as Instruction.place; of the function that is being inlined
+        self.places: dict[tuple[str, ...], tuple] = {}  # the last of each file, line and column
         self.inline_depth = 0
         self._numbers = count()
         self.scopes = [self._new_scope()]  # of the body that is being parsed, innermost last
@@ -158,7 +160,7 @@ class BodyReader:
         elif stripped == "}":
             self.scopes.pop()
         elif directive and (m := _LOC.match(text)):
-            self._locate(*m.groups())
+            self._locate(m)
         elif directive and (m := _REGISTERS.match(text)):
             self._declare_registers(m[1], m[2])
         elif directive and (v := variable(text)):
@@ -192,18 +194,23 @@ class BodyReader:
         name = label or next(reversed(scope.labels))
         scope.tables[name] = tuple(t.strip() for t in labels.rstrip("; \t").split(","))
 
-    def _locate(self, file: str, number: str, at_file: str | None, at_number: str | None) -> None:
+    def _locate(self, loc: re.Match) -> None:
         """Set the CUDA line of the next instructions. Line 0 is the compiler's: the line before continues."""
+        file, number, column, *at = loc.groups()
         if not int(number):
             return
-        here = Line(self.files.get(int(file), f"file {file}"), int(number))
+        around = self.places.get(tuple(at), (tuple(at),)) if at[0] else self.place_of_call
+        self.place = self.places[file, number, column] = (*around, (file, number, column))
+        here = self._line(file, number)
         if self.inline_depth:
             self.inlined = here
-        elif at_file:
-            outer = Line(self.files.get(int(at_file), f"file {at_file}"), int(at_number))
-            self.line, self.inlined = outer, here
+        elif at[0]:
+            self.line, self.inlined = self._line(*at[:2]), here
         else:
             self.line, self.inlined = here, None
+
+    def _line(self, file: str, number: str) -> Line:
+        return Line(self.files.get(int(file), f"file {file}"), int(number))
 
     # -- names and declarations ------------------------------------------------------------------
     def _new_scope(self) -> _Scope:
@@ -280,7 +287,7 @@ class BodyReader:
         self._append(opcode, args, guard)
 
     def _append(self, opcode: str, args: tuple[Operand, ...], guard: Guard) -> None:
-        self.kernel.code.append(Instruction(opcode, args, guard, self.line, self.inlined))
+        self.kernel.code.append(Instruction(opcode, args, guard, self.line, self.inlined, place=self.place))
 
     def _branch(self, target: str, scopes: Iterable[_Scope]) -> None:
         """Note that the next instruction branches to a label or a table of one of these scopes."""
@@ -340,17 +347,18 @@ class BodyReader:
 
     def _inline(self, name: str, passed: Sequence[str], guard: Guard) -> None:
         """Parse a function at its call. Its results and parameters are the caller's variables `passed`."""
-        text, inlined = self.functions[name], self.inlined
+        text, inlined, place, around = self.functions[name], self.inlined, self.place, self.place_of_call
         parameters = [v.name for v in (*text.results, *text.params)]
         with self._body_scope() as scope:
             scope.names.update(zip(parameters, passed, strict=True))
             self.inline_depth += 1
+            self.place_of_call = place
             if guard is not None:  # the other threads skip the function
                 self._jump_to_return((guard[0], not guard[1]), "bra")
             self._body(*text.body)
             scope.labels[_RETURN] = len(self.kernel.code)
             self.inline_depth -= 1
-        self.inlined = inlined
+        self.inlined, self.place, self.place_of_call = inlined, place, around
 
 
 def _is_result(args: tuple[Operand, ...]) -> bool:

@@ -97,7 +97,7 @@ class Flow:
         self.clocks = bool(clocks)
         # A clock begins a block, so that the instructions counted up to there have run.
         leaders = {0, *clocks} | {t for i in code for t in i.targets} | {pc + 1 for pc in self.endings}
-        self._leaders = sorted(leaders - {len(code)})
+        self._leaders = dict.fromkeys(sorted(leaders - {len(code)}))
         self.stop = [len(code)] * (len(code) + 1)
         stop = len(code)
         for pc in range(len(code) - 1, -1, -1):
@@ -109,7 +109,7 @@ class Flow:
     def following(self, pc: int) -> tuple[int, ...]:
         """Returns the blocks that may follow the block that begins at pc; len(code) is the end."""
         at = self.stop[pc]
-        if at not in self.endings:
+        if at not in self.endings or (at != pc and at in self._leaders):  # a block of the ending alone
             return (at,)
         i, kind = self.code[at], self.endings[at]
         if kind in ("return", "trap"):
@@ -151,10 +151,22 @@ class Flow:
         A thread in one of these blocks that did not wait at the barrier with the others can no longer reach it.
         """
         if barrier not in self._past:
-            start = next(block for block in reversed(self._leaders) if block <= barrier)
-            after = self.reachable(barrier + 1) - self.leading(start) - {len(self.code)}
+            before = set().union(*(self.leading(self._block_of(pc)) for pc in self.copies(barrier)))
+            after = self.reachable(barrier + 1) - before - {len(self.code)}
             self._past[barrier] = frozenset(b for b in after if self.endings.get(b) not in ("return", "trap"))
         return self._past[barrier]
+
+    def copies(self, barrier: int) -> list[int]:
+        """Returns the instructions that the compiler made of one barrier of the source, as in a loop that it unrolled.
+        For a barrier without a place, and for other instructions, it is the instruction alone."""
+        i = self.code[barrier]
+        if i.parts[0] not in ("bar", "barrier") or not i.place:
+            return [barrier]
+        same = (i.opcode, i.place)
+        return [pc for pc in self.endings if (self.code[pc].opcode, self.code[pc].place) == same]
+
+    def _block_of(self, pc: int) -> int:
+        return next(block for block in reversed(self._leaders) if block <= pc)
 
 
 @lru_cache(maxsize=64)  # a kernel is launched more often than it is parsed

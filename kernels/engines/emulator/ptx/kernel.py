@@ -47,6 +47,8 @@ class Instruction:
     line: Line | None  # of the outermost call, in the user's code
     inlined: Line | None = None  # in the function that was inlined there, if any
     targets: tuple[int, ...] = ()  # instructions to which a branch, a call or a return may jump
+    # File, line and column in the source, after those of the calls around it: the same in all copies that the compiler made.
+    place: tuple[tuple[str, ...], ...] = ()
 
     @cached_property
     def parts(self) -> list[str]:

@@ -245,6 +245,213 @@ def test_return_before_a_barrier_is_a_warning():
     assert _warnings(source.replace("t >= 50", "t > 63"), 64, grid=2) == ()
 
 
+# -- copies of one barrier that the compiler makes ------------------------------------------------------------------
+TREES = {
+    "barrier last": "for (int s = N / 2; s > 0; s >>= 1) { if (t < s) x[t] += x[t + s]; __syncthreads(); }",
+    "barrier first": "for (int s = N / 2; s; s /= 2) { __syncthreads(); if (t < s) x[t] += x[t + s]; }",
+    "continue": "for (int s = N / 2; s; s /= 2) { __syncthreads(); if (t >= s) continue; x[t] += x[t + s]; }",
+    "interleaved": "for (int s = 1; s < N; s *= 2) { __syncthreads(); if (t % (2 * s) == 0) x[t] += x[t + s]; }",
+    "two barriers": """for (int s = N / 2; s > 0; s >>= 1) {
+      float other = 0;
+      if (t < s) other = x[t + s];
+      __syncthreads();
+      if (t < s) x[t] += other;
+      __syncthreads();
+    }""",
+}
+
+
+@pytest.mark.parametrize("unroll", ["", "#pragma unroll 1", "#pragma unroll 2", "#pragma unroll 3"])
+@pytest.mark.parametrize("tree", TREES)
+def test_sums_by_a_tree(tree, unroll):
+    source = f"""extern "C" __global__ void k(float* out, const float* in) {{
+      __shared__ float x[512];
+      int t = threadIdx.y * blockDim.x + threadIdx.x, N = blockDim.x * blockDim.y;
+      x[t] = in[blockIdx.x * N + t];
+      __syncthreads();
+      {unroll}
+      {TREES[tree]}
+      __syncthreads();
+      if (t == 0) out[blockIdx.x] = x[0];
+    }}"""
+    for block in ((1, 2), (32, 1), (16, 8), (1, 512)):
+        n = block[0] * block[1]
+        x = np.random.default_rng(n).integers(0, 9, (3, n)).astype(np.float32)
+        for order in ("forward", "reversed"):
+            run = emulate(
+                source, {"in": x}, {"out": ((3,), np.float32)}, grid=3, block=block, order=order, races=True
+            )
+            np.testing.assert_array_equal(run["out"], x.sum(axis=1))
+            assert run.races == ()
+
+
+UNROLLED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 in)
+{
+	.reg .pred %p<4>;
+	.reg .b32 %r<9>;
+	.reg .b64 %rd<6>;
+	.shared .align 4 .b8 x[2048];
+	ld.param.u64 %rd1, [out];
+	ld.param.u64 %rd2, [in];
+	mov.u32 %r1, %tid.x;
+	mov.u32 %r2, %ntid.x;
+	mul.wide.u32 %rd3, %r1, 4;
+	add.s64 %rd4, %rd2, %rd3;
+	ld.global.u32 %r3, [%rd4];
+	shl.b32 %r4, %r1, 2;
+	mov.u32 %r5, x;
+	add.s32 %r4, %r4, %r5;
+	st.shared.u32 [%r4], %r3;
+	shr.u32 %r2, %r2, 1;
+	bra.uni FIRST;
+NEXT:
+	shr.u32 %r2, %r2, 1;
+FIRST:
+	bar.sync 0;
+	setp.ge.u32 %p1, %r1, %r2;
+	@%p1 bra HALF;
+	shl.b32 %r6, %r2, 2;
+	add.s32 %r6, %r4, %r6;
+	ld.shared.u32 %r7, [%r6];
+	ld.shared.u32 %r8, [%r4];
+	add.s32 %r7, %r7, %r8;
+	st.shared.u32 [%r4], %r7;
+HALF:
+	setp.eq.u32 %p2, %r2, 1;
+	@%p2 bra END;
+	shr.u32 %r2, %r2, 1;
+	bar.sync 0;
+	setp.ge.u32 %p3, %r1, %r2;
+	@%p3 bra NEXT;
+	shl.b32 %r6, %r2, 2;
+	add.s32 %r6, %r4, %r6;
+	ld.shared.u32 %r7, [%r6];
+	ld.shared.u32 %r8, [%r4];
+	add.s32 %r7, %r7, %r8;
+	st.shared.u32 [%r4], %r7;
+	bra.uni NEXT;
+END:
+	setp.ne.u32 %p1, %r1, 0;
+	@%p1 bra OUT;
+	ld.shared.u32 %r7, [x];
+	st.global.u32 [%rd1], %r7;
+OUT:
+	ret;
+}
+"""
+
+
+@pytest.mark.parametrize("threads", [2, 32, 128, 512])  # 1, 5, 7, 9 steps
+def test_tree_whose_loop_was_unrolled_by_two(threads):
+    """Half of the threads are back at the first barrier while the others still add after the second."""
+    values = np.random.default_rng(threads).integers(0, 99, threads).astype(i32)
+    for order in ("forward", "reversed"):
+        memory = device_memory({"out": np.zeros(1, i32), "in": values}, ["in"])
+        launch(UNROLLED, "k", (1, 1, 1), (threads, 1, 1), ["out", "in"], memory, 0, Options(order=order))
+        assert memory.array("out")[0] == values.sum()
+
+
+BRANCHES = """.version 8.0
+.target sm_80
+.address_size 64
+.file 1 "kernel.cu"
+.visible .entry k(.param .u64 out)
+{
+	.reg .pred %p<2>;
+	.reg .b32 %r<5>;
+	.reg .b64 %rd<4>;
+	.shared .align 4 .b8 s[256];
+	ld.param.u64 %rd1, [out];
+	mov.u32 %r1, %tid.x;
+	shl.b32 %r2, %r1, 2;
+	mov.u32 %r3, s;
+	add.s32 %r3, %r3, %r2;
+	st.shared.u32 [%r3], %r1;
+	setp.lt.u32 %p1, %r1, 40;
+	@%p1 bra LOW;
+	.loc 1 FIRST
+	bar.sync 0;
+	.loc 1 9 5
+	bra.uni END;
+LOW:
+	.loc 1 SECOND
+	bar.sync 0;
+END:
+	.loc 1 10 5
+	xor.b32 %r3, %r3, 252;
+	ld.shared.u32 %r4, [%r3];
+	mul.wide.u32 %rd2, %r1, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	st.global.u32 [%rd3], %r4;
+	ret;
+}
+"""
+
+
+def _branches(first: str, second: str) -> np.ndarray:
+    memory = device_memory({"out": np.zeros(64, i32)}, [])
+    ptx = BRANCHES.replace("FIRST", first).replace("SECOND", second)
+    launch(ptx, "k", (1, 1, 1), (64, 1, 1), ["out"], memory)
+    return memory.array("out")
+
+
+def test_lanes_of_a_warp_reach_different_copies_of_a_barrier():
+    """The hardware counts arrivals at the barrier, not at one instruction."""
+    np.testing.assert_array_equal(_branches("7 3", "7 3"), np.arange(64) ^ 63)
+    inlined = "2 3, function_name $L__info_string0, inlined_at 1 {} 3"
+    np.testing.assert_array_equal(_branches(inlined.format(7), inlined.format(7)), np.arange(64) ^ 63)
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    ("7 3", "8 3"),
+    ("7 3", "7 30"),
+    ("2 3, function_name $L__info_string0, inlined_at 1 7 3", "2 3, function_name $L__info_string0, inlined_at 1 8 3"),
+    ("2 3, function_name $L__info_string0, inlined_at 1 7 3", "7 3"),
+])  # fmt: skip
+def test_lanes_of_a_warp_at_different_barriers_are_an_error(first, second):
+    with pytest.raises(
+        EmulatorError, match=r"not all threads of the warp reach this barrier: others wait at "
+    ):
+        _branches(first, second)
+
+
+def test_lanes_at_a_barrier_of_a_function_inlined_twice_are_an_error():
+    source = """__device__ __forceinline__ void inner(int* x) { *x += 1; __syncthreads(); }
+__device__ __forceinline__ void outer(int* x) { inner(x); x[1] += 2; }
+extern "C" __global__ void k(int* out) {
+  __shared__ int s[99];
+  int t = threadIdx.x;
+  s[t] = s[t + 32] = 0;
+  if (t < 16) outer(s + t);
+  else outer(s + t + 16);
+  out[t] = s[t];
+}"""
+    _fails(
+        source,
+        r"^k, kernel\.cu:.*: not all threads of the warp reach this barrier: others wait at kernel\.cu:",
+    )
+
+
+def test_threads_that_leave_an_unrolled_loop_early_are_an_error():
+    source = """extern "C" __global__ void k(int* out) {
+  int t = threadIdx.x;
+  #pragma unroll 2
+  for (int n = 0; n < 5 + t / 32; ++n) {
+    out[t] = n;
+    __syncthreads();
+  }
+  out[t] += 1;
+}"""
+    _fails(
+        source,
+        r"^k, kernel\.cu:6: not all threads of the block reach this barrier: 32 run past it while ",
+        block=64,
+    )
+
+
 # -- lanes of a warp ------------------------------------------------------------------------------------------------
 def test_syncwarp_at_different_lines():
     """The first half reads after its __syncwarp the values that the second half writes before its __syncwarp."""
