@@ -79,7 +79,8 @@ def compare(
 ) -> list[Result]:
     """Run several rungs of one ladder on the same inputs, their samples interleaved. The arguments are those of `run`.
 
-    `tiles` reaches each rung that has a tile size of that name; an entry under a rung's name reaches that rung alone.
+    `tiles` reaches each rung that has a tile size of that name; an entry under a rung's name reaches that rung alone. A rung
+    that it does not reach has its tile sizes for the shape (Rung.tiles_at); in others, what is left out is the default.
     A rung that this machine cannot run (its GPU is too old for it, a library is missing or does not support the shape,
     there is no memory for it) is left out: `refused` gets its name and the reason. Without `refused` that raises
     RefusedError or RuleError.
@@ -201,7 +202,7 @@ def _built(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
     candidates = []
     for rung in chosen:
         of_rung = {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
-        all_tiles = rung.check(shape, of_rung)
+        all_tiles = rung.check(shape, of_rung or rung.tiles_at(shape))
         if reason := availability.missing_library(rung, shape):
             raise RuleError(f"{rung.name} cannot run {shape}: {reason}")
         candidates.append(_Candidate(rung, all_tiles, rung.build(shape, all_tiles)))

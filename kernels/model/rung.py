@@ -144,8 +144,12 @@ class Rung:
         return {name: choices[0] for name, choices in self.tiles.items()}
 
     def tiles_at(self, shape) -> dict[str, int]:
-        """Returns the tile sizes to run a shape with, if a reader chooses none."""
-        return self.default_tiles | dict(self.faster(shape) if self.faster else {})
+        """Returns the tile sizes to run a shape with, if a reader chooses none: the default if the faster ones break a rule."""
+        default = self.default_tiles
+        if not self.faster:
+            return default
+        tiles = default | dict(self.faster(shape))
+        return default if any(self.rules(shape, tiles)) else tiles
 
     def tile_sets(self, shape) -> Iterator[dict[str, int]]:
         """Yields the tile sizes that are compiled ahead and recorded: the default, then `sets`. If that is None, each other
