@@ -332,13 +332,15 @@ def _seeded_reference(
 def _checked_inputs(
     ladder: Ladder, shape: Any, buffers: Sequence[Buffer], inputs: Mapping[str, np.ndarray], seed: int
 ) -> dict[str, np.ndarray]:
-    """Returns every input in its buffer's shape and type: those passed checked, the others seeded random or, if the ladder
-    derives them, computed from the rest."""
+    """Returns every input in its buffer's shape and type: those passed checked, the others seeded random (as the ladder
+    changes them, Ladder.revealing) or, if the ladder derives them, computed from the rest."""
     names = [b.name for b in buffers]
     for name in inputs:
         if name not in names:
             raise RuleError(f"no input {name!r}; there are: {', '.join(names)}")
     arrays = seeded_inputs([b for b in buffers if b.name not in inputs], seed)
+    if ladder.revealing:
+        arrays |= ladder.revealing(shape, arrays)
     arrays |= {b.name: values.checked(b, inputs[b.name]) for b in buffers if b.name in inputs}
     derived = ladder.derive(shape, arrays) if ladder.derive else {}
     return arrays | {

@@ -213,6 +213,9 @@ class Ladder:
     # Returns, by name, the inputs that are results of an earlier kernel (the indices of maxima, a saved mean), from the
     # others: derive(shape, inputs). None: every input is free.
     derive: Callable[[Any, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
+    # Returns, by name, random inputs that are changed so that a small fault of a kernel shows: revealing(shape, random).
+    # `random` has those that a caller did not give. None: any random numbers show it.
+    revealing: Callable[[Any, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
     swept: tuple[str, ...] | None = None  # presets recorded hot and at other tile sizes too; None: all
     work: str = mark("the definition")  # what the FLOPs of a shape are those of
     inputs: str = mark("inputs")  # what its inputs are called in a chart of memory
