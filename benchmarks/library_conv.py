@@ -147,7 +147,8 @@ def open_candidate(problem: Problem, rung: Rung, tiles: dict[str, int]) -> tuple
         session, out = measure.opened(rung.build(s, rung.check(s, tiles)), problem.inputs)
     except measure.ERRORS as e:
         return {"supported": not isinstance(e, UnsupportedError), "said": str(e)}, None
-    error, bound = relative_error(out, problem.ref), problem.scale_of(rung, tiles)
+    bound = problem.scale_of(rung, tiles)
+    error = relative_error(out, problem.ref, bound, rung.tolerance)
     row = {
         "error": error,
         "of_scale": float((np.abs(out - problem.ref) / np.maximum(bound, 1e-30)).max() / rung.tolerance),

@@ -114,7 +114,7 @@ def checked(chosen: Iterable[Candidate], given: Problem) -> Iterator[Verified | 
         except ERRORS as e:
             yield Failure(rung, tiles, given.shape, str(e), isinstance(e, UnsupportedError))
             continue
-        error = relative_error(out, given.ref)
+        error = relative_error(out, given.ref, given.scale_of(rung, tiles), rung.tolerance)
         if given.correct(rung, tiles, out, error):
             del out  # may be large, and the caller keeps the generator while it opens the others
             yield Verified(rung, tiles, session, error)

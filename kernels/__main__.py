@@ -124,7 +124,7 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
 
 def do_list(args) -> None:
     if args.json:
-        print(json.dumps(listing_json(), indent=1))
+        print(json.dumps(listing_json(), indent=1, allow_nan=False))
         return
     for ladder in LADDERS.values():
         for rung in ladder.rungs:
@@ -156,8 +156,9 @@ def listing_json() -> dict:
             for ladder in LADDERS.values()
             for r in ladder.rungs
         ],
-        "presets": {
-            key: preset.shape.params() for ladder in LADDERS.values() for key, preset in ladder.presets.items()
+        "presets": {  # a name may mean other shapes on another ladder
+            ladder.name: {key: preset.shape.params() for key, preset in ladder.presets.items()}
+            for ladder in LADDERS.values()
         },
         "engines": {name: {"ready": s.ready, "text": s.why} for name, s in engines.available().items()},
     }  # fmt: skip
@@ -172,7 +173,7 @@ def do_run(args) -> None:
     )
     title = ladder.rung(args.rung).title_on(result.engine)
     if args.json:
-        print(json.dumps({"title": title} | result.to_json()))
+        print(json.dumps({"title": title} | result.to_json(), allow_nan=False))
         return
     if result.counters:
         for name, count in result.counters.total.items():
@@ -206,7 +207,7 @@ def do_emulate(args) -> None:
         shared=args.shared, seed=args.seed, defines=args.define, folders=args.folders, arch=args.arch,
         standard=args.std, constants=args.constants, seconds=args.seconds, out=args.out,
     )  # fmt: skip
-    print(json.dumps(result.to_json()) if args.json else result.text())
+    print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
 
 
 def do_ptx(args) -> None:

@@ -40,6 +40,7 @@ class _Candidate:
     program: Program
     session: Any = None  # of its engine
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    error: float = 0.0  # of its output with the largest
 
 
 def run(
@@ -78,7 +79,8 @@ def compare(
 ) -> list[Result]:
     """Run several rungs of one ladder on the same inputs, their samples interleaved. The arguments are those of `run`.
 
-    `tiles` reaches each rung that has a tile size of that name; an entry under a rung's name reaches that rung alone.
+    `tiles` reaches each rung that has a tile size of that name; an entry under a rung's name reaches that rung alone. A rung
+    that it does not reach has its tile sizes for the shape (Rung.tiles_at); in others, what is left out is the default.
     A rung that this machine cannot run (its GPU is too old for it, a library is missing or does not support the shape,
     there is no memory for it) is left out: `refused` gets its name and the reason. Without `refused` that raises
     RefusedError or RuleError.
@@ -106,7 +108,7 @@ def compare(
             if outputs := _open(machine, c, arrays, trace, refused):
                 verified.append(c)
                 expected = rung_reference(c.rung, shape, c.tiles, arrays, reference)
-                c.outputs = _verified(c.rung, settings.engine_name(), outputs, expected)
+                c.outputs, c.error = _verified(c.rung, settings.engine_name(), outputs, expected)
         measurements = [None] * len(verified)
         if measured and verified:
             sessions = [c.session for c in verified]
@@ -116,7 +118,7 @@ def compare(
             c.session.close()
     progress(1.0, DONE)
     return [
-        _result(c, settings.engine_name(), shape, reference, measurement)
+        _result(c, settings.engine_name(), shape, measurement)
         for c, measurement in zip(verified, measurements, strict=True)
     ]
 
@@ -125,7 +127,6 @@ def _result(
     c: _Candidate,
     engine: str,
     shape: Any,
-    reference: Mapping[str, Reference],
     measurement: Measurement | None,
 ) -> Result:
     return Result(
@@ -134,7 +135,7 @@ def _result(
         shape=shape,
         tiles=c.tiles,
         outputs=c.outputs,
-        error=max(relative_error(out, reference[name][0]) for name, out in c.outputs.items()),
+        error=c.error,
         measurement=measurement,
         predicted=c.rung.cost(shape, c.program),
         counters=c.session.counters,
@@ -201,7 +202,7 @@ def _built(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
     candidates = []
     for rung in chosen:
         of_rung = {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
-        all_tiles = rung.check(shape, of_rung)
+        all_tiles = rung.check(shape, of_rung or rung.tiles_at(shape))
         if reason := availability.missing_library(rung, shape):
             raise RuleError(f"{rung.name} cannot run {shape}: {reason}")
         candidates.append(_Candidate(rung, all_tiles, rung.build(shape, all_tiles)))
@@ -331,13 +332,15 @@ def _seeded_reference(
 def _checked_inputs(
     ladder: Ladder, shape: Any, buffers: Sequence[Buffer], inputs: Mapping[str, np.ndarray], seed: int
 ) -> dict[str, np.ndarray]:
-    """Returns every input in its buffer's shape and type: those passed checked, the others seeded random or, if the ladder
-    derives them, computed from the rest."""
+    """Returns every input in its buffer's shape and type: those passed checked, the others seeded random (as the ladder
+    changes them, Ladder.revealing) or, if the ladder derives them, computed from the rest."""
     names = [b.name for b in buffers]
     for name in inputs:
         if name not in names:
             raise RuleError(f"no input {name!r}; there are: {', '.join(names)}")
     arrays = seeded_inputs([b for b in buffers if b.name not in inputs], seed)
+    if ladder.revealing:
+        arrays |= ladder.revealing(shape, arrays)
     arrays |= {b.name: values.checked(b, inputs[b.name]) for b in buffers if b.name in inputs}
     derived = ladder.derive(shape, arrays) if ladder.derive else {}
     return arrays | {
@@ -377,19 +380,23 @@ def _open(
 
 def _verified(
     rung: Rung, engine: str, outputs: Mapping[str, np.ndarray], expected: Mapping[str, Reference]
-) -> dict[str, np.ndarray]:
-    """Returns copies of outputs that agree with the reference. VerificationError names the first that does not."""
+) -> tuple[dict[str, np.ndarray], float]:
+    """Returns copies of outputs that agree with the reference, and the largest of their errors. VerificationError names the
+    first output that does not agree."""
     if set(outputs) != set(expected):
         raise VerificationError(f"{rung.name} computes {', '.join(outputs)}, not {', '.join(expected)}")
+    largest = 0.0
     for name, out in outputs.items():
         ref, scale = expected[name]
+        error = relative_error(out, ref, scale, rung.tolerance)
         if not agrees(out, ref, scale, rung.tolerance):
             which = f"{name} of {rung.name}" if len(outputs) > 1 else rung.name
             raise VerificationError(
                 f"{which} on {engine} disagrees with the float64 reference "
-                f"(relative L2 error {relative_error(out, ref):.1e}); nothing unverified gets a time"
+                f"(relative L2 error {error:.1e}); nothing unverified gets a time"
             )
-    return {name: np.array(out) for name, out in outputs.items()}
+        largest = max(largest, error)
+    return {name: np.array(out) for name, out in outputs.items()}, largest
 
 
 def _ceilings(machine: Engine) -> dict | None:

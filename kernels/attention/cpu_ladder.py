@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from kernels.attention import common, cpu_traffic
+from kernels.attention import common, cpu_traffic, revealing
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
@@ -132,6 +132,7 @@ LADDER = Ladder(
     shape=AttentionShape,
     parse=parse_attention,
     reference=reference,
+    revealing=revealing.inputs,
     presets={
         key: preset
         for key, preset in ATTENTION_PRESETS.items()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels.attention import common as parts
-from kernels.attention import cpu, decode, hopper, library, registers, tensor_cores, variants
+from kernels.attention import cpu, decode, hopper, library, registers, revealing, tensor_cores, variants
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
@@ -259,6 +259,7 @@ LADDER = Ladder(
     shape=AttentionShape,
     parse=parse_attention,
     reference=reference,
+    revealing=revealing.inputs,
     presets=ATTENTION_PRESETS,
     rungs=(
         *RUNGS,

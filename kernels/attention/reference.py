@@ -17,6 +17,9 @@ GPU_CHUNK = 2**24  # on a GPU: 1 GB
 FLUSHED = (
     2.0**-100
 )  # of |v|: weights below 2^-126 of the largest may become 0; that, divided by any tolerance
+# The rounding of a score and its bias, relative to the bias: four times that of float32.
+ADDED = 2.0**-22 / TOLERANCE
+ABSORBED = 2.0**26  # so many times as large as a score, a bias plus the score is the bias in float32
 # P and O are rounded to a type of 16 bits: four times its unit roundoff is allowed.
 ROUNDED = {"fp32": 0.0, "fp16": 4 * 2.0**-11 / TOLERANCE, "bf16": 4 * 2.0**-8 / TOLERANCE}
 # Below 2^-14 FP16 has steps of 2^-24: a weight, and O itself, may be off by half a step.
@@ -35,8 +38,11 @@ def attention(
     a small multiple of 2^-24. To first order p_ij is then wrong by e * p_ij * (a_ij + sum over k of p_ik a_ik). The sums
     are rounded too. So the scale is the sum over j of p_ij |v_jc| (1 + a_ij + sum over k of p_ik a_ik). With 16 bits,
     P and O are also rounded: that adds ROUNDED to the 1, and STEP of each |v_jc| and of O. A cap does not enlarge an
-    error of a score, because its derivative is at most 1. Its own error is a multiple of the cap, which a_ij grows by. A
-    bias b_ij adds |b_ij| to a_ij.
+    error of a score, because its derivative is at most 1. Its own error is a multiple of the cap, which a_ij grows by.
+
+    A bias b_ij is added in float32, as in PyTorch. A small score is lost beside a large bias: a row of scores with the
+    lowest number added has equal weights. The sum's rounding adds ADDED |b_ij| to a_ij. It adds nothing where the score is
+    lost and the bias is the largest of its row: such sums are equal.
     """
     q = Q.reshape(s.heads, s.N, s.d)
     k, v = (x.reshape(-1, *x.shape[2:]) for x in (K, V))
@@ -87,7 +93,7 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
         if cap:
             p = cap * np.tanh(p / cap)
         if bias is not None:
-            p += bias
+            rounding = _add_bias(p, bias, None if unseen is None else asarray(unseen[:, :visible]))
         if unseen is not None:
             p[asarray(unseen[:, :visible])] = -np.inf
         p -= p.max(axis=1, keepdims=True)
@@ -100,10 +106,24 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
         weighted_v = p @ v
         errors = np.abs(q) @ np.abs(k, out=k).T + cap
         if bias is not None:
-            errors += np.abs(bias)
+            errors += rounding
         p *= errors
         scale = p @ v + (1 + ROUNDED[s.dtype] + p.sum(axis=1, keepdims=True)) * weighted_v
         return ref, scale + (FLUSHED + STEP[s.dtype]) * v.sum(axis=0) + STEP[s.dtype]
+
+
+def _add_bias(scores: Any, bias: Any, unseen: Any | None) -> Any:
+    """Adds a bias to scores, in place, and returns the size of the roundings, as terms of a_ij."""
+    lost = np.abs(bias) > ABSORBED * np.abs(scores)
+    scores += bias
+    scores[lost] = bias[lost]
+    rounding = ADDED * np.abs(bias)
+    seen = bias.copy()
+    if unseen is not None:
+        seen[unseen] = -np.inf
+    rounding[lost & (bias == seen.max(axis=1, keepdims=True))] = 0
+    rounding[np.isinf(bias)] = 0  # the pair is hidden
+    return rounding
 
 
 def _hidden(s: SelfAttentionShape, queries: range, keys: int, mask: np.ndarray | None) -> np.ndarray | None:

@@ -15,6 +15,7 @@ import numpy as np
 from kernels.attention.cpu import QUIET, as_float32
 
 LOG2E = np.float32(1.44269504)
+LARGEST = np.float32(2.3e38)  # times LOG2E, it is finite
 Heads = Iterator[tuple[np.ndarray, ...]]
 
 
@@ -125,12 +126,18 @@ def decode_parts(part: int) -> Callable[..., None]:
         for head in range(len(q)):
             for n in range(parts):
                 keys = np.arange(first + n * part, min(first + (n + 1) * part, M))
-                s = LOG2E * scores.of(q[head], k[head, keys], queries, keys)
+                s = _exponents(scores.of(q[head], k[head, keys], queries, keys))
                 m[head, :, n] = top = np.fmax.reduce(s, axis=1)
                 p = np.exp2(s - np.where(top == -np.inf, np.float32(0), top)[:, None])
                 l[head, :, n], o[head, :, n] = p.sum(axis=1), p @ v[head, keys]
 
     return compute
+
+
+def _exponents(scores: np.ndarray) -> np.ndarray:
+    """Returns scores as exponents of 2. A finite score stays finite, also beside a bias of the lowest number."""
+    finite = np.isfinite(scores)
+    return LOG2E * np.where(finite, np.clip(scores, -LARGEST, LARGEST), scores)
 
 
 def decode_merge(part_m: np.ndarray, part_l: np.ndarray, part_o: np.ndarray, O: np.ndarray, parts, d) -> None:

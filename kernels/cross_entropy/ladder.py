@@ -19,6 +19,7 @@ from kernels.i18n import mark, tr
 from kernels.libraries import torch as torch_library
 from kernels.model.launch import ceil, clusters, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, LibraryCall, Program, Tiles
+from kernels.model.revealing import of_rows
 from kernels.model.rules import (
     MAX_SHARED,
     OTHER_REGISTERS,
@@ -482,6 +483,7 @@ LADDERS = (
         shape=CrossEntropyShape,
         parse=parser(CrossEntropyShape),
         reference=reference.forward,
+        revealing=of_rows,
         presets=FORWARD_PRESETS,
         rungs=(*FORWARD_RUNGS, FORWARD_LIBRARY),
         swept=("ce-gpt2", "ce-few"),
@@ -501,6 +503,7 @@ LADDERS = (
         shape=StepShape,
         parse=parser(StepShape),
         reference=reference.step,
+        revealing=of_rows,
         presets=STEP_PRESETS,
         rungs=(*STEP_RUNGS, STEP_LIBRARY),
         swept=("ce-step-gpt2",),

@@ -35,8 +35,13 @@ def relu_bits(x: np.ndarray, y: np.ndarray, mask: np.ndarray, count) -> None:
 
 
 def relu_backward(dy: np.ndarray, kept: np.ndarray, dx: np.ndarray, count) -> None:
-    """Multiply by 1 or 0, as a gradient through a mask."""
-    np.multiply(dy, kept > 0, out=dx)
+    _select(kept > 0, dy, dx)
+
+
+def _select(kept: np.ndarray, dy: np.ndarray, out: np.ndarray) -> None:
+    """Write dy at the elements that are kept, else 0. Infinity times 0 would be NaN."""
+    out[...] = 0
+    np.copyto(out, dy, where=kept)
 
 
 def relu_backward_bits(dy: np.ndarray, mask: np.ndarray, dx: np.ndarray, count) -> None:
@@ -44,7 +49,7 @@ def relu_backward_bits(dy: np.ndarray, mask: np.ndarray, dx: np.ndarray, count) 
         words = mask[first // WORD : (first + IN_CACHE) // WORD]
         part, out = (array.reshape(-1)[first : first + IN_CACHE] for array in (dy, dx))
         bits = np.unpackbits(words.view(np.uint8), count=part.size, bitorder="little")
-        np.multiply(part, bits, out=out)
+        _select(bits.view(bool), part, out)
 
 
 # -- GELU ------------------------------------------------------------------------------------------
@@ -133,7 +138,7 @@ def accumulate(da: np.ndarray, db: np.ndarray, count) -> None:
 def residual_backward(dy: np.ndarray, y: np.ndarray, da: np.ndarray, db: np.ndarray, count) -> None:
     """Compute a few elements at a time: their gradient is still in a cache when it is added to db."""
     for of_dy, of_y, gradient, total in _few(dy, y, da, db):
-        np.multiply(of_dy, of_y > 0, out=gradient)
+        _select(of_y > 0, of_dy, gradient)
         total += gradient
 
 

@@ -12,7 +12,7 @@ residual-backward  the same gradient for a and b; that of b is added to one that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,7 @@ from kernels.model import program as model
 from kernels.model.fast_division import magic
 from kernels.model.launch import ceil, launch, rung_factory
 from kernels.model.program import INPUT, WORKSPACE, Buffer, LibraryCall, Program, Tiles
+from kernels.model.revealing import concentrate_sums
 from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Cost, Ladder, Rung
 from kernels.model.zero import zero
@@ -459,11 +460,21 @@ def _two_launches(source: str, label: str = "") -> Callable[[BiasShape, Tiles], 
 
 PART_SUMS, TOTALS = "sums of parts", "sums of sums"
 BIAS_BACKWARD_RUNG = rung_factory("bias-backward", cost, SUM_TOLERANCE)
+
+
+def revealing_sums(s: BiasBackwardShape, random: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Returns dy with each channel's weight on a part of its elements: one that is left out shows."""
+    for dy in random.values():
+        concentrate_sums(cpu.channels_of(dy, {"C": s.C, "inner": s.inner}))
+    return random
+
+
 BIAS_BACKWARD = Ladder(
     name="bias-backward",
     shape=BiasBackwardShape,
     parse=parser(BiasBackwardShape),
     reference=reference.bias_backward,
+    revealing=revealing_sums,
     presets=presets("bias-backward", BiasBackwardShape, nhwc={"layout": "nhwc"})
     | row_presets("bias-backward", BiasBackwardShape),
     swept=("bias-backward-res2-n64", "bias-backward-gpt2"),

@@ -21,6 +21,7 @@ from kernels.model.launch import ampere, ceil, launch, rung_factory
 from kernels.model.program import WORKSPACE, Buffer, Program, Tiles
 from kernels.model.rules import MAX_GRID_YZ, index_rules, max_rules
 from kernels.model.rung import Cost, Ladder, Rung
+from kernels.norm.revealing import variances
 
 TILES = {"BLOCK": (256, 128, 512), "FOURS": (1, 2, 4)}  # FOURS: float4 per thread of a pointwise kernel
 
@@ -202,6 +203,7 @@ LADDER = Ladder(
     shape=ChainShape,
     parse=parse_chain,
     reference=chain,
+    revealing=variances,
     presets=FUSION_PRESETS,
     rungs=(*RUNGS, *library.RUNGS),
     swept=("fusion-bias-bn-relu", "resnet50-res2-end-n64"),

@@ -144,8 +144,12 @@ class Rung:
         return {name: choices[0] for name, choices in self.tiles.items()}
 
     def tiles_at(self, shape) -> dict[str, int]:
-        """Returns the tile sizes to run a shape with, if a reader chooses none."""
-        return self.default_tiles | dict(self.faster(shape) if self.faster else {})
+        """Returns the tile sizes to run a shape with, if a reader chooses none: the default if the faster ones break a rule."""
+        default = self.default_tiles
+        if not self.faster:
+            return default
+        tiles = default | dict(self.faster(shape))
+        return default if any(self.rules(shape, tiles)) else tiles
 
     def tile_sets(self, shape) -> Iterator[dict[str, int]]:
         """Yields the tile sizes that are compiled ahead and recorded: the default, then `sets`. If that is None, each other
@@ -209,6 +213,9 @@ class Ladder:
     # Returns, by name, the inputs that are results of an earlier kernel (the indices of maxima, a saved mean), from the
     # others: derive(shape, inputs). None: every input is free.
     derive: Callable[[Any, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
+    # Returns, by name, random inputs that are changed so that a small fault of a kernel shows: revealing(shape, random).
+    # `random` has those that a caller did not give. None: any random numbers show it.
+    revealing: Callable[[Any, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
     swept: tuple[str, ...] | None = None  # presets recorded hot and at other tile sizes too; None: all
     work: str = mark("the definition")  # what the FLOPs of a shape are those of
     inputs: str = mark("inputs")  # what its inputs are called in a chart of memory

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 Reference = tuple[np.ndarray, np.ndarray]  # (result, error scale), float64
+# Below 2^-126 float32 has steps of 2^-149. Each product there is off by up to half a step, so that a sum of 8,192 products
+# may be off by this. A result of 1e-39 that becomes 0 is still wrong.
+UNDERFLOW = 2.0**-137
 
 
 def by_output(expected: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -15,25 +18,41 @@ def by_output(expected: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return dict(expected) if isinstance(expected, Mapping) else dict(zip(names, (expected,), strict=True))
 
 
-def relative_error(out: np.ndarray, ref: np.ndarray) -> float:
-    """Returns the L2 norm of (out - ref) over that of ref; inf if out has an element that is not finite."""
-    difference = norm = 0.0
-    for o, r in blocks(out, ref):
+def relative_error(
+    out: np.ndarray, ref: np.ndarray, scale: np.ndarray | None = None, tolerance: float = 0.0
+) -> float:
+    """Returns the L2 norm of (out - ref) over that of ref; inf if out has an element that is not finite.
+
+    A ref whose norm is within the allowed error (`allowed`, of scale and tolerance) is 0 but for rounding. Then the norm
+    of (out - ref) is divided by that of the scale instead: an error of the tolerance's size is the most that is allowed.
+    If ref and that are 0 too, the norm of (out - ref) itself is returned.
+    """
+    difference = norm = most = 0.0
+    for o, r, s in blocks(out, ref, 0.0 if scale is None else scale):
         if not np.isfinite(o).all():
             return float("inf")
         delta = np.subtract(o, r, dtype=np.float64)
         difference += float(delta @ delta)
         norm += float(np.dot(r.astype(np.float64, copy=False), r))
-    if norm == 0:
-        return 0.0 if difference == 0 else float("inf")
-    return float(np.sqrt(difference / norm))
+        if scale is not None:
+            within = allowed(s, tolerance)
+            most += float(within @ within)
+    if norm <= most and tolerance:
+        return tolerance * float(np.sqrt(difference / most))
+    return float(np.sqrt(difference / norm if norm else difference))
 
 
 def agrees(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float) -> bool:
-    """Returns whether every element is finite and within tolerance * scale: a NaN never passes."""
+    """Returns whether every element is finite and differs by no more than what is allowed: a NaN never passes."""
     return out.shape == ref.shape and all(
-        np.isfinite(o).all() and (np.abs(o - r) <= tolerance * s).all() for o, r, s in blocks(out, ref, scale)
+        np.isfinite(o).all() and (np.abs(o - r) <= allowed(s, tolerance)).all()
+        for o, r, s in blocks(out, ref, scale)
     )
+
+
+def allowed(scale: np.ndarray, tolerance: float) -> np.ndarray:
+    """Returns the error that each element may have: tolerance * scale, and UNDERFLOW where that is less."""
+    return tolerance * np.asarray(scale, np.float64) + UNDERFLOW
 
 
 def blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:

@@ -10,7 +10,7 @@ from kernels.i18n import mark
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, LibraryCall, Program, Tiles
 from kernels.model.rung import Ladder, Rung
-from kernels.norm import cpu, library, reference
+from kernels.norm import cpu, library, reference, revealing
 from kernels.norm.common import (
     BLOCKS,
     EPSILON,
@@ -146,6 +146,7 @@ BATCH_NORM = Ladder(
     shape=BatchNormShape,
     parse=maps_parser(BatchNormShape),
     reference=reference.batch_norm,
+    revealing=revealing.maps,
     presets=maps_presets("batch-norm", BatchNormShape),
     swept=tuple(f"batch-norm-{key}" for key in SWEPT),
     rungs=(
@@ -275,6 +276,7 @@ BATCH_NORM_INFERENCE = Ladder(
     shape=BatchNormInferenceShape,
     parse=maps_parser(BatchNormInferenceShape),
     reference=reference.batch_norm_inference,
+    revealing=revealing.variances,
     presets=maps_presets("batch-norm-inference", BatchNormInferenceShape),
     swept=tuple(f"batch-norm-inference-{key}" for key in SWEPT),
     rungs=(
@@ -397,6 +399,7 @@ BATCH_NORM_BACKWARD = Ladder(
     shape=BatchNormBackwardShape,
     parse=maps_parser(BatchNormBackwardShape),
     reference=reference.batch_norm_backward,
+    revealing=revealing.maps,
     derive=reference.saved_by_channel,
     presets=maps_presets("batch-norm-backward", BatchNormBackwardShape),
     swept=tuple(f"batch-norm-backward-{key}" for key in SWEPT),

@@ -12,7 +12,7 @@ from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.model.zero import zero
-from kernels.norm import cpu_rows, library, reference
+from kernels.norm import cpu_rows, library, reference, revealing
 from kernels.norm.common import (
     BLOCKS,
     EPSILON,
@@ -122,6 +122,7 @@ LAYER_NORM = Ladder(
     shape=LayerNormShape,
     parse=rows_parser(LayerNormShape),
     reference=reference.layer_norm,
+    revealing=revealing.rows,
     presets=rows_presets("layer-norm", LayerNormShape),
     swept=tuple(f"layer-norm-{key}" for key in SWEPT),
     rungs=(
@@ -185,6 +186,7 @@ RMS_NORM = Ladder(
     shape=RmsNormShape,
     parse=rows_parser(RmsNormShape),
     reference=reference.rms_norm,
+    revealing=revealing.rows,
     presets=rows_presets("rms-norm", RmsNormShape),
     swept=tuple(f"rms-norm-{key}" for key in SWEPT),
     rungs=(

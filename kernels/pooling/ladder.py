@@ -6,7 +6,7 @@ without: one thread per pixel, or one per patch of pixels. The links between x a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
 from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
+from kernels.model.revealing import concentrate_sums
 from kernels.model.rules import MAX_SHARED, index_rules, shared_rules
 from kernels.model.rung import HOPPER, Cost, Ladder, Rung
 from kernels.model.zero import zero
@@ -407,11 +408,19 @@ def global_library_cost(s: GlobalShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes, None)
 
 
+def revealing_planes(s: GlobalShape, random: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Returns x with each plane's weight on a part of its pixels: one that is left out shows."""
+    for x in random.values():
+        concentrate_sums(x.reshape(1, s.planes, s.area))
+    return random
+
+
 GLOBAL_AVG_POOL = Ladder(
     name="global-avg-pool",
     shape=GlobalShape,
     parse=parse_global,
     reference=reference.global_avg_pool,
+    revealing=revealing_planes,
     presets=GLOBAL_PRESETS,
     swept=("gap-large", "gap-small-planes"),
     rungs=(

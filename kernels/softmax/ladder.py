@@ -11,6 +11,7 @@ from kernels.i18n import mark, tr
 from kernels.libraries import torch as torch_library
 from kernels.model.launch import ceil, clusters, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program, Tiles
+from kernels.model.revealing import of_rows
 from kernels.model.rules import OTHER_REGISTERS, REGISTERS, index_rules, max_rules, too_many_registers
 from kernels.model.rung import Cost, Ladder, Rung
 from kernels.softmax import cpu, library
@@ -346,6 +347,7 @@ LADDER = Ladder(
     shape=SoftmaxShape,
     parse=parse_softmax,
     reference=reference,
+    revealing=of_rows,
     presets=SOFTMAX_PRESETS,
     rungs=(*RUNGS, LIBRARY),
     swept=("softmax-attention", "softmax-large"),

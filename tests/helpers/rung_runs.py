@@ -24,7 +24,7 @@ from kernels.engines.emulator.memory import Global
 from kernels.ladders import ladder_of
 from kernels.model.program import INPUT, Launch, Program, RuleError
 from kernels.model.rung import Rung
-from kernels.model.verify import agrees, by_output, relative_error
+from kernels.model.verify import agrees, allowed, by_output, relative_error
 from kernels.runner import inputs_of, rung_reference
 
 Arrays = Mapping[str, np.ndarray]
@@ -96,11 +96,11 @@ def where_wrong(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: 
     """Returns the relative L2 error and the index of the first wrong element, for a message; "" if none is wrong."""
     if agrees(out, ref, scale, tolerance):
         return ""
-    error = f"relative error {relative_error(out, ref)}"
+    error = f"relative error {relative_error(out, ref) if out.shape == ref.shape else None}"
     if out.shape != ref.shape:
         return f"{error}, shape {out.shape}, not {ref.shape}"
     with np.errstate(all="ignore"):
-        right = np.isfinite(out) & (np.abs(out - ref) <= tolerance * scale)
+        right = np.isfinite(out) & (np.abs(out - ref) <= allowed(scale, tolerance))
     return f"{error}, first at {tuple(map(int, np.argwhere(~right)[0]))}"
 
 

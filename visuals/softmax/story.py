@@ -172,7 +172,7 @@ def verdict(y: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float)
     if not agrees(y, ref, scale, tolerance):
         total = decimal(f"{float(y.sum(dtype=np.float64)):.3g}")
         return tr("wrong: the sum is {total}, not 1", total=total), False
-    return tr("right, error {error}", error=_power(relative_error(y, ref))), True
+    return tr("right, error {error}", error=_power(relative_error(y, ref, scale, tolerance))), True
 
 
 def _power(error: float) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernels.attention import common as attention
 from kernels.attention import cpu as attention_cpu
+from kernels.attention import revealing
 from kernels.attention.backward import common, cpu, hopper, library, reference, tensor_cores
 from kernels.attention.backward.presets import BACKWARD_PRESETS
 from kernels.attention.backward.shape import PRODUCTS, BackwardShape, parse_backward
@@ -263,6 +264,7 @@ LADDER = Ladder(
     shape=BackwardShape,
     parse=parse_backward,
     reference=reference.backward,
+    revealing=revealing.inputs,
     derive=reference.saved,
     presets=BACKWARD_PRESETS,
     rungs=(*RUNGS, *tensor_cores.RUNGS, *hopper.RUNGS, *library.RUNGS),

@@ -58,9 +58,19 @@ __device__ inline float masked(float score, unsigned char visible) {
   return visible ? score : -INFINITE;
 }
 #elif MASK == 2
-// Returns the score, an exponent of 2, with the bias added.
+constexpr float LARGEST = 2.3e38f;  // times LOG2E, it is finite
+
+// Returns the score, an exponent of 2, with the bias added. A bias of
+// -infinity hides the pair. A finite one never does, not even the
+// lowest number: if all scores of a row have it, they are equal.
 template <class Element>
 __device__ inline float masked(float score, Element bias) {
-  return fmaf(as_float(bias), LOG2E, score);
+  float value = as_float(bias);
+#if !BF16
+  if (sizeof(Element) == 4)  // FP16 ends at 65,504
+#endif
+    if (fabsf(value) < INFINITE)
+      value = fminf(fmaxf(value, -LARGEST), LARGEST);
+  return fmaf(value, LOG2E, score);
 }
 #endif

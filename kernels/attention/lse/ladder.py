@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.attention import common as attention
 from kernels.attention import ladder as forward
-from kernels.attention import registers
+from kernels.attention import registers, revealing
 from kernels.attention.lse import common, cpu, library
 from kernels.attention.lse.presets import LSE_PRESETS
 from kernels.attention.lse.reference import attention_lse
@@ -100,6 +100,7 @@ LADDER = Ladder(
     shape=LseShape,
     parse=parse_lse,
     reference=attention_lse,
+    revealing=revealing.inputs,
     presets=LSE_PRESETS,
     rungs=(*RUNGS, library.LIBRARY),
     swept=("lse-toy", "lse-2048"),

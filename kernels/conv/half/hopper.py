@@ -160,9 +160,48 @@ SPLIT_TILES = HALO_TILES | {
 }  # fmt: skip
 
 
-def _rung(name: str, title: str, idea: str, build: Callable, rules: Callable, tiles, *sets: Tiles) -> Rung:
+# Which of them at a shape. At batch 32, res5 has 1,568 output pixels, res4 6,272 and res3 25,088.
+FEW, MANY = 2048, 8192
+BOXES_BETWEEN = {"BN": 128, "STAGES": 3, "TH": 4, "TW": 4}  # of maps whose sides are no multiple of 8
+BOXES_SMALL = {"STAGES": 6, "TH": 2, "TW": 2}
+LOW_TILES = {"BM": 64, "BN": 128}
+
+
+def faster_boxes(s: HalfShape) -> Tiles:
+    # A box of 8 x 8 pixels would extend beyond a smaller map. A tile of 2 x 2 pixels takes 32 images.
+    if s.P < 8 and s.Q < 8 and s.N >= 32:
+        return BOXES_SMALL
+    exact = s.P % 4 == s.Q % 4 == 0 and (s.P % 8 or s.Q % 8)
+    return BOXES_BETWEEN if exact and s.K >= 128 and s.pixels > MANY else {}
+
+
+def faster_im2col(s: HalfShape) -> Tiles:
+    if s.K >= 256 and s.pixels <= FEW:
+        return LOW_TILES | {"STAGES": 8}
+    if s.K >= 256 and s.pixels <= MANY:
+        return {"BM": 64, "BN": 256, "STAGES": 5}
+    return {"BM": 192, "BN": 128, "STAGES": 5} if s.K >= 128 and s.pixels > MANY else {}
+
+
+def faster_halo(s: HalfShape) -> Tiles:
+    if s.K >= 256 and s.pixels <= MANY:
+        return LOW_TILES | ({"STAGES": 10} if s.pixels <= FEW else {})
+    if s.pixels <= MANY:
+        return {}
+    return {"BN": 128, "STAGES": 3} if s.K >= 128 else {"STAGES": 6, "BOXES": 1} if s.C <= BK else {}
+
+
+def faster_halo_split(s: HalfShape) -> Tiles:
+    if s.K >= 128 and s.pixels > FEW // 2:
+        return {"BM": 128, "BN": 128}
+    return {"SPLIT": 8} if s.C >= 512 else {"SPLIT": 4} if s.C >= 256 and s.K >= 128 else {}
+
+
+def _rung(
+    name: str, title: str, idea: str, build: Callable, rules: Callable, faster, tiles, *sets: Tiles
+) -> Rung:
     return Rung(
-        f"conv-fp16/{name}", title, idea, build, common.cost, rules, TOLERANCE, tiles, sets=sets, units=TENSOR_CORES,
+        f"conv-fp16/{name}", title, idea, build, common.cost, rules, TOLERANCE, tiles, sets=sets, faster=faster, units=TENSOR_CORES,
         capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
         no_scene=mark("the stage shows implicit GEMM in FP32; the lesson on Hopper shows a ring of stages"),
     )  # fmt: skip
@@ -177,9 +216,10 @@ RUNGS: tuple[Rung, ...] = (
         ),
         build_boxes,
         boxes_rules,
+        faster_boxes,
         TILES | {"TH": (8, 4, 2, 1, 16), "TW": (8, 4, 2, 1, 16)},
-        {"BN": 128, "STAGES": 3, "TH": 4, "TW": 4},
-        {"STAGES": 6, "TH": 2, "TW": 2},
+        BOXES_BETWEEN,
+        BOXES_SMALL,
     ),
     _rung(
         "im2col",
@@ -189,10 +229,11 @@ RUNGS: tuple[Rung, ...] = (
         ),
         build_im2col,
         im2col_rules,
+        faster_im2col,
         TILES,
         {"BM": 192, "BN": 128, "STAGES": 5},
         {"BM": 64, "BN": 256, "STAGES": 5},
-        {"BM": 64, "BN": 128, "STAGES": 8},
+        LOW_TILES | {"STAGES": 8},
     ),
     _rung(
         "halo",
@@ -202,11 +243,12 @@ RUNGS: tuple[Rung, ...] = (
         ),
         build_halo,
         halo_rules,
+        faster_halo,
         HALO_TILES,
         {"STAGES": 6, "BOXES": 1},
         {"BN": 128, "STAGES": 3},
-        {"BM": 64, "BN": 128},
-        {"BM": 64, "BN": 128, "STAGES": 10},
+        LOW_TILES,
+        LOW_TILES | {"STAGES": 10},
     ),
     _rung(
         "halo-split",
@@ -216,6 +258,7 @@ RUNGS: tuple[Rung, ...] = (
         ),
         build_halo_split,
         halo_split_rules,
+        faster_halo_split,
         SPLIT_TILES,
         {"SPLIT": 4},
         {"SPLIT": 8},

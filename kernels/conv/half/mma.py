@@ -25,6 +25,7 @@ from kernels.model.rules import (
 )
 from kernels.model.rung import TENSOR_CORES, Rung
 
+HIGH_TILES, MANY = {"BM": 128, "WM": 64}, 8192  # for more than MANY output pixels
 OTHER_REGISTERS = 64  # fragments, addresses and counters of a lane
 
 
@@ -87,7 +88,8 @@ RUNG = Rung(
         "WN": (32, 64, 16),
         "STAGES": (3, 4, 2),
     },
-    sets=({"BM": 128, "WM": 64},),
+    sets=(HIGH_TILES,),
+    faster=lambda s: HIGH_TILES if s.pixels > MANY else {},
     units=TENSOR_CORES,
     capability=ampere,
     cpu_title=mark("one product per filter tap"),

@@ -24,11 +24,13 @@ from kernels.model.tensor_map import TensorMap
 TILES = {"BM": (128, 64, 192, 256), "BN": (64, 128, 256), "STAGES": (4, 2, 3, 5, 6, 8)}
 SMALL = {"BM": 64, "STAGES": 2}
 # Few stages: more blocks share an SM, for sums of few steps. Many: for long sums.
+SHORT, LONG = {"STAGES": 2}, {"BM": 192, "STAGES": 6}
+SHORT_SUM, LONG_SUM = 64, 2048  # terms
 OTHERS = (
-    {"STAGES": 2},
+    SHORT,
     {"BN": 128, "STAGES": 2},
     {"BN": 128},
-    {"BM": 192, "STAGES": 6},
+    LONG,
     {"BM": 64, "BN": 128},
 )
 
@@ -85,6 +87,14 @@ def rules(s: HalfChainShape, tiles: Tiles) -> Iterator[str]:
     yield from shared_rules("STAGES*(128*(BM+BN) + 16) + 2*BM*BN*adds + 4*BN*params + 8", shared_bytes(s, tiles), MAX_SHARED)  # fmt: skip
 
 
+def faster(s: HalfChainShape) -> Tiles:
+    """Returns tile sizes for the number of terms of a sum."""
+    if any(common.chain_rules(s)):
+        return {}
+    terms = conv_shape(s.stages[0]).CRS
+    return SHORT if terms <= SHORT_SUM else LONG if terms >= LONG_SUM else {}
+
+
 RUNG = Rung(
     name="fusion-fp16/implicit-gemm",
     title=mark("fused, on the tensor cores"),
@@ -98,6 +108,7 @@ RUNG = Rung(
     tolerance=TOLERANCE,
     tiles=TILES,
     sets=(SMALL, *OTHERS),
+    faster=faster,
     units=TENSOR_CORES,
     capability=hopper,
     last_capability=HOPPER,

@@ -141,6 +141,26 @@ def test_relu_passes_nan_on(keep):
             ]
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in RUNGS if name.startswith(("relu-backward/", "residual-backward/"))]
+)
+def test_a_gradient_that_is_not_finite_is_dropped_where_relu_is_flat(name):
+    """PyTorch's gradient is 0 there whatever dy is: infinity times 0 would be NaN."""
+    ladder, rung = RUNGS[name]
+    dy = np.array([np.inf, -np.inf, np.nan, np.inf, -np.inf], np.float32)
+    y = np.array([0, -1, -2, 3, 0], np.float32)
+    for fields in options(ladder.shape):
+        s = ladder.shape(1, 1, 1, 5, *fields)
+        inputs = {"dy": dy.reshape(s.maps), "y": y.reshape(s.maps), "db": np.zeros(s.maps, np.float32)}
+        if "mask" in [b.name for b in rung.build(s, rung.default_tiles).of_role("input")]:
+            inputs["mask"] = reference.mask_of(ReluShape(1, 1, 1, 5, *fields), inputs["y"])
+        inputs = {b.name: inputs[b.name] for b in rung.build(s, rung.default_tiles).of_role("input")}
+        for engine in ENGINES:
+            out, _ = rung_runs.computed_outputs(engine, rung, s, inputs=dict(inputs))
+            for name_, result in out.items():
+                assert result.ravel().tolist() == [0, 0, 0, np.inf, 0], (engine, name_)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_gelu_passes_nan_on(form):
     x = np.array([1, np.nan, -1, np.inf, 40, -40], np.float32).reshape(1, 1, 1, 6)

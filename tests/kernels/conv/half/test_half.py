@@ -17,7 +17,7 @@ from kernels.conv.shape import ConvShape
 from kernels.engines import cpu, emulator
 from kernels.model.program import INPUT, RuleError
 from kernels.model.tensor_map import TensorMap
-from kernels.runner import run, seeded_inputs
+from kernels.runner import compare, run, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import half_shapes
@@ -187,3 +187,22 @@ def test_every_legal_set_fits_the_machine(name):
 def test_a_shape_with_unaligned_channels_is_refused():
     with pytest.raises(RuleError, match="C % 8 == 0, got 3 % 8"):
         run("conv-fp16/im2col", HalfShape(1, 3, 9, 9, 8, 3, 3), engine="emulator")
+
+
+def test_a_shape_runs_with_the_tile_sizes_that_are_fastest_there():
+    """Unless a tile size is given: then the others are the defaults."""
+    shape = HALF_PRESETS["fp16-resnet50-res3-3x3-n32"].shape
+    rung = mma.RUNG
+    assert rung.tiles_at(shape)["BM"] == 128 != rung.default_tiles["BM"]
+    few = HalfShape(1, 8, 92, 92, 8, 1, 1)  # 8,464 pixels
+    for tiles, expected in ((None, rung.tiles_at(few)), ({"STAGES": 2}, rung.default_tiles | {"STAGES": 2})):
+        (result,) = compare([rung.name], few, engine="cpu", tiles=tiles, measure=False)
+        assert result.tiles == expected
+
+
+def test_tile_sizes_that_break_a_rule_are_not_chosen_for_a_shape():
+    """The box under 13 x 12 taps leaves no memory for a filter's tile of 128 channels."""
+    shape = HalfShape(32, 64, 64, 64, 128, 13, 12, pad=5)
+    rung = LADDER.rung("conv-fp16/halo")
+    assert any(rung.rules(shape, rung.default_tiles | dict(rung.faster(shape))))
+    assert not any(rung.rules(shape, rung.tiles_at(shape)))
