@@ -35,7 +35,7 @@ export function explain(scene, step, name, i) {
   const mark = (tensor, cells, as, more) => marks.push({ name: tensor.name, cells, as, ...more });
   const context = { scene, step, add, say, mark, written: isWritten(t, i, step) };
   const annotate = (tensor, cell) => {
-    for (const annotation of scene.annotations) if (tensor === t || annotation.tensor === tensor) explainAnnotation(context, annotation, tensor, cell);
+    for (const annotation of scene.annotations) if ((tensor === t && !scene.diagram) || annotation.tensor === tensor) explainAnnotation(context, annotation, tensor, cell);
   };
 
   if (scene.diagram) { // a box has the scene's own sentence alone
