@@ -282,6 +282,7 @@ def test_every_step_has_its_own_caption(key):
         assert not set("[]") & set(text), f"step {t}: {text}"
         assert not set("{}") & set(text.replace("{e}", "")), f"step {t}: {text}"  # softmax names a set
     same = [t for t in range(1, scene.steps) if captions[t] == captions[t - 1]]
+    assert scenes.counted_otherwise(scene) == []
     assert not same, f"steps {same[:5]} repeat the caption of the step before: {captions[same[0]]}"
 
 
