@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from kernels import sources
@@ -24,6 +26,18 @@ _PRODUCT = (
     "The other blocks did the same at the same time: [C](output) is whole.",
 )
 _LINES = ("float sum", "tile_a[thread_row]", "tile_b[thread_row]", "sum +=", "C[(size_t)", "C[(size_t)")
+
+
+def counted_otherwise(scene: Scene) -> list[str]:
+    """Returns the captions with a count that contradicts the player's, which names step t "{step_name} {t + 1} of {steps}"."""
+    count = re.compile(rf"\b{re.escape(scene.step_name)} (\d+) of (\d+)", re.IGNORECASE)
+    captions = [scene.caption(t) for t in range(scene.steps)]
+    return [
+        text
+        for t, text in enumerate(captions)
+        for found in count.findall(text)
+        if found != (str(t + 1), str(scene.steps))
+    ]
 
 
 def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:

@@ -34,7 +34,7 @@ const scene = (more = {}) => decode({
 const toy = scene();
 
 test("formats of numbers", () => {
-  for (const [v, text] of [[0, "0"], [-0, "0"], [3, "3"], [-12, "−12"], [1234567, "1,234,567"], [0.5, "0.5"], [-1 / 3, "−0.333"], [12.345, "12.3"]])
+  for (const [v, text] of [[0, "0"], [-0, "0"], [3, "3"], [-12, "−12"], [1234567, "1,234,567"], [0.5, "0.5"], [-1 / 3, "−0.333"], [12.345, "12.3"], [8174.6, "8,175"], [-1048.4, "−1,048"]])
     assert.equal(number(v), text);
 });
 
@@ -51,9 +51,19 @@ test("a pixel counts the cells that it is copied to so far", () => {
   assert.equal(textOf(toy, 1, "x", 2), "x[0, 2] = 3. Copied to 1 of 2 cells of the data matrix so far.");
   assert.equal(textOf(toy, 2, "x", 2), "x[0, 2] = 3. Copied to 2 of 2 cells of the data matrix so far.");
   assert.equal(textOf(toy, -1, "x", 0), "x[0, 0] = 1. Not yet copied to the data matrix.");
-  assert.equal(textOf(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied.");
+  assert.equal(textOf(toy, 2, "x", 3), "x[0, 3] = 0.5. No step shown here copies it.");
   assert.deepEqual(marksOf(toy, 1, "x", 2), [["D", "2", "write faint"], ["D", "4", "write each"], ["x", "2", "write"]]);
   assert.match(textOf(scene({ partial: true }), 1, "x", 2), / 1 of 2 cells of the data matrix so far\. Only the part shown is counted\.$/);
+});
+
+test("of several targets, only those with a copy are named; without any copy one sentence says so", () => {
+  const two = decode({
+    steps: 2, tensors: [{ name: "x", cols: 3, values: [4, 5, 6] }, { name: "s", title: "sectors", cols: 2 }, { name: "r", title: "registers" }],
+    writes: [{ target: "s", steps: [1], source: "x", index: [0, 1] }, { target: "r", steps: [1], source: "x", index: [0] }],
+  });
+  assert.equal(textOf(two, 0, "x", 0), "x[0, 0] = 4. Not yet copied to the sectors. Not yet copied to the registers.");
+  assert.equal(textOf(two, 0, "x", 1), "x[0, 1] = 5. Not yet copied to the sectors.");
+  assert.equal(textOf(two, 0, "x", 2), "x[0, 2] = 6. No step shown here copies it.");
 });
 
 test("a copy names its pixel, its column and that column's outputs", () => {

@@ -49,6 +49,14 @@ test("a sum of numbers times cells is printed without factors of one", () => {
   assert.match(textOf(scene, 0, "v", 1), /^v\[0, 1\]\n= 0\.5·5\n≈ 2\.5/);
 });
 
+test("a sum of one cell does not repeat its value", () => {
+  const scene = decode(), v = scene.sums.find((s) => s.out.name === "v");
+  v.factors[2] = 1; // v[0, 1] = d[0, 0]
+  scene.tensors.v.value[scene.tensors.v.cell.indexOf(1)] = 5;
+  assert.match(textOf(scene, 0, "v", 1), /^v\[0, 1\]\n= 5 Write/);
+  assert.match(textOf(scene, 2, "v", 1), /= −8\n= −4/); // not the value of its cell
+});
+
 test("a negative first term has no parentheses", () => {
   const scene = decode();
   scene.tensors.x.values[0] = -5;

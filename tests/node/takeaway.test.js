@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { reader, unpack } from "../../visuals/stage/decode.js";
+import { StripFigure } from "../../visuals/stage/strip_figure.js";
 import { SvgContext } from "../../visuals/stage/svg.js";
 import { Figure, base64, jsonOf, makeFile, messageOf, nameOf, pageOf, pretty, svgOf, thin } from "../../visuals/stage/takeaway.js";
 import { wrap } from "../../visuals/stage/wrap.js";
@@ -262,6 +263,29 @@ test("a picture holds the strip: every figure of it, below the caption", () => {
     for (const part of ["16.4 ms", "recorded · H200", "tile · 4,096³", "naive", "23.4 ms", "Memory", "inputs 134 MB", "What limits it", "13 %", "Far from every ceiling."])
       assert.ok(words.includes(part), `${part} is missing at ${width}: ${words}`);
     for (const [, { x, y }] of texts) assert.ok(+x >= 0 && +x <= width && +y <= figure.height, "inside the picture");
+  }
+});
+
+test("in the strip of a picture no bar and no label is under a figure", () => {
+  const bars = [["memory bandwidth", "19.5 µs · 28 Nov"], ["arithmetic (FP32 on tensor cores)", "< 0.001 %"], ["a kernel with quite a long name", "1.05 ms"]];
+  const rows = bars.map(([title, text], n) => ({ title, label: title, text, share: 1 - n / 4 }));
+  for (const width of [220, 300, 420, 640, 900]) {
+    const drawn = [], ctx = {
+      fillRect: (x, y, w, h) => drawn.push({ x, y, w, h }),
+      fillText: (text, x, y) => {
+        const w = MEASURE(text, ctx.font);
+        drawn.push({ text, x: ctx.textAlign === "right" ? x - w : x, y: y - 10, w, h: 11 });
+      },
+    };
+    const strip = { ...STRIP, time: { ...STRIP.time, bars: rows }, limits: { ...STRIP.limits, rows } };
+    const figure = new StripFigure(strip, width, 1, (px, bold) => `${bold ? 600 : 400} ${px}px x`, MEASURE);
+    figure.paint(ctx, 0, 0, TOKENS);
+    const meets = (a, b) => a !== b && a.x < b.x + b.w - 0.5 && b.x < a.x + a.w - 0.5 && a.y < b.y + b.h && b.y < a.y + a.h;
+    const texts = drawn.filter(({ text }) => text);
+    assert.deepEqual(texts.flatMap((a) => drawn.filter((b) => meets(a, b)).map((b) => [width, a.text, b.text ?? "bar"])), []);
+    const words = texts.map(({ text }) => text).join(" ");
+    for (const part of ["memory", "bandwidth", "19.5 µs", "< 0.001 %"]) assert.ok(words.includes(part), `${part} at ${width}: ${words}`);
+    assert.ok(drawn.every(({ y, h }) => y + h <= figure.height + 1));
   }
 });
 

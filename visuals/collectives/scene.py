@@ -33,7 +33,7 @@ from visuals.collectives.captions import (
     START,
     TITLES,
 )
-from visuals.scene.parts import Captions, Flow, Group, Read, Reading, Source, Tensor, Write
+from visuals.scene.parts import Annotation, Captions, Flow, Group, Read, Reading, Source, Tensor, Write
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 from visuals.scene.source import source_of
 
@@ -75,11 +75,23 @@ def _scene(shape: CollectiveShape) -> Scene:
             for r in range(shape.ranks)
         ),
         groups=tuple(Group(((f"gpu{r}",),), "workspace") for r in range(shape.ranks)),
-        steps=steps, step_name=tr("round"), order_name=tr("round by round"),
+        steps=steps, step_name=tr("step"), order_name=tr("round by round"),
         order_note=tr("All moves of a round happen together. On GPUs the slices of several rounds are under way at once."),
         writes=tuple(_writes(plan, states)), reads=tuple(_reads(plan, steps)), captions=_captions(plan),
         readings=tuple(_readings(plan, states)), flows=tuple(_flows(plan, steps)), source=_source(plan),
+        annotations=tuple(_sums(shape, arrays)),
     )  # fmt: skip
+
+
+def _sums(shape: CollectiveShape, arrays: Sequence[np.ndarray]) -> Iterator[Annotation]:
+    """Yields for each rank the sum that each cell has at the end, with the number of every GPU."""
+    if shape.kind not in (ALL_REDUCE, REDUCE_SCATTER):
+        return
+    terms = " + ".join(f"{{{rank}}}" for rank in range(shape.ranks))
+    text = tr("The sum of all GPUs is {terms} = {total}.", terms=terms, total=f"{{{shape.ranks}}}")
+    numbers_of = np.stack([*arrays, sum(arrays)], axis=1)
+    for rank in range(shape.ranks):
+        yield Annotation(f"gpu{rank}", Captions((text,), np.zeros(shape.elements, int), numbers_of))
 
 
 def _note(shape: CollectiveShape) -> str:

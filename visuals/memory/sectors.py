@@ -57,7 +57,7 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
             Group((("v",),), "registers", tr("registers of lanes 0 to 31")),
         ),
         steps=n + 1,
-        step_name=tr("sector"),
+        step_name=tr("step"),
         order_name=tr("sector by sector"),
         order_note=tr(SECTOR_NOTE),
         writes=(
@@ -146,7 +146,7 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
             Group((("y",),), "global", tr("global memory")),
         ),
         steps=last + 1,
-        step_name=tr("pass"),
+        step_name=tr("step"),
         order_name=tr("pass by pass"),
         order_note=tr(PASS_NOTE),
         writes=(

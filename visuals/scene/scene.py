@@ -181,12 +181,12 @@ class Scene:
 
 
 def number(v: float) -> str:
-    """Format a number as captions print it: integers plain, others to four digits, with "−"; from 10^15 on a power of
-    ten."""
+    """Format a number as captions print it: integers plain, others to four digits or to all before the point, with "−";
+    from 10^15 on a power of ten."""
     if not np.isfinite(v):
         return "NaN" if np.isnan(v) else "∞" if v > 0 else "−∞"
     if abs(v) >= HUGE:
         return f"{v:.3e}".replace("-", "−").replace("e+", "·10^")
-    whole = float(v).is_integer()
-    text = str(int(v)) if whole else np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")  # fmt: skip
+    whole = float(v).is_integer() or abs(v) >= 1e4
+    text = str(round(float(v))) if whole else np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")  # fmt: skip
     return text.replace("-", "−")

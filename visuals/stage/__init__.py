@@ -89,8 +89,9 @@ def html() -> str:
 
 
 def css() -> str:
-    """Returns the styles of the stage without comments."""
-    return re.sub(r"/\*.*?\*/\s*", "", (HERE / "stage.css").read_text("utf-8"), flags=re.DOTALL)
+    """Returns the styles of the stage without comments and without space around brackets and semicolons."""
+    styles = re.sub(r"/\*.*?\*/", "", (HERE / "stage.css").read_text("utf-8"), flags=re.DOTALL)
+    return re.sub(r"\s*([{};])\s*", r"\1", styles)
 
 
 @cache

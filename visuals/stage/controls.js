@@ -91,7 +91,7 @@ export function update(player) {
     fillLanes(part.lanes, scene.lanes, step); // first: it reduces the height of the source
     if (source) highlightLine(part.source, lineOf(source, step));
   });
-  const focus = player.pin || player.hover;
+  const focus = player.hover || player.pin;
   const at = focus ? `${focus.name}:${focus.index}` : "";
   set("hover", at, () => { root.dataset.hover = at; });
   set("over", Boolean(player.hover), (over) => part.canvas.classList.toggle("over-cell", over));

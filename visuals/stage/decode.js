@@ -4,6 +4,7 @@
 import { decimal, tr } from "./texts.js";
 
 export const SCENE_VERSION = 3;
+export const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 // A message is the lengths of two JSON texts in 4 bytes each, the head, the strip (or null), and the scene's block.
@@ -242,7 +243,13 @@ export function nextOfLine(scene, line, step) {
   return -1;
 }
 
-const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false, roundingMode: "halfEven" });
+// To four digits, or to all before the point.
+const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, maximumFractionDigits: 0, roundingPriority: "morePrecision", useGrouping: false, roundingMode: "halfEven" });
+// The nearest whole number, of two the even one: opposite numbers stay opposite. No negative zero.
+export function whole(v) {
+  const size = Math.abs(v), near = Math.round(size);
+  return Math.sign(v) * (near - (near - size === 0.5 && near % 2)) + 0;
+}
 export const minus = (v) => String(v).replace("-", "−").replace("Infinity", "∞").replace("e+", "·10^");
 const captionNumber = (v) => minus(Math.abs(v) >= 1e15 ? decimal(v.toExponential(3)) : Number.isInteger(v) ? BigInt(v) : decimal(plain.format(v)));
 

@@ -1,7 +1,7 @@
 // A diagram in place of grids (visuals/scene/diagram.py): boxes in bands of columns, arrows, stacked areas over the steps.
 // Pure layout, and drawing on any context.
 
-const between = (v, low, high) => Math.min(high, Math.max(low, v));
+import { clamp } from "./decode.js";
 
 const MIN_COLUMN = 47, MAX_UNIT = 46, MIN_UNIT = 13, GAP_X = 8, GAP_Y = 7, GROUP_TITLE = 15; // px
 const CHART_SHARE = 0.3, MIN_CHART = 64, MAX_CHART = 150, LEGEND = 18, PHASES = 16;
@@ -13,14 +13,14 @@ export function layOutDiagram({ diagram }, width, height, measure, scale = 1) {
   const { boxes, heights, groups, areas, rows: names = [], ticks = [] } = diagram, edge = (width < 600 ? 8 : 16) * scale;
   const margin = edge + (names.length ? Math.max(...names.map((name) => measure(name))) * (ROW_TEXT / 13) + 8 * scale : 0); // left of the boxes
   const columns = 1 + Math.max(...boxes.map((b) => b.column)), inner = width - margin - edge;
-  const bands = between(Math.ceil((columns * MIN_COLUMN * scale) / inner), 1, columns), across = Math.ceil(columns / bands);
+  const bands = clamp(Math.ceil((columns * MIN_COLUMN * scale) / inner), 1, columns), across = Math.ceil(columns / bands);
   const columnWidth = inner / across, legend = areas.length ? chartLegend(areas, diagram, inner, measure, scale) : null;
   const legendHeight = legend ? legend.lines * LEGEND * scale : 0;
-  const chart = areas.length ? between(CHART_SHARE * height, MIN_CHART * scale, MAX_CHART * scale) : 0;
+  const chart = areas.length ? clamp(CHART_SHARE * height, MIN_CHART * scale, MAX_CHART * scale) : 0;
   const title = groups.length || ticks.length ? GROUP_TITLE * scale : 4 * scale, sum = heights.reduce((a, b) => a + b, 0);
   const fixed = edge + legendHeight + chart + (chart ? PHASES * scale + 8 * scale : 0);
   const gaps = bands * (title + (heights.length - 1) * GAP_Y * scale) + (bands - 1) * 6 * scale;
-  const unit = between((height - fixed - gaps) / (bands * sum), MIN_UNIT * scale, MAX_UNIT * scale);
+  const unit = clamp((height - fixed - gaps) / (bands * sum), MIN_UNIT * scale, MAX_UNIT * scale);
   const bandHeight = title + sum * unit + (heights.length - 1) * GAP_Y * scale + 6 * scale;
   const tops = heights.map((_, n) => title + heights.slice(0, n).reduce((above, h) => above + h * unit + GAP_Y * scale, 0));
   const y0 = 6 * scale, used = y0 + bands * bandHeight;
@@ -92,7 +92,7 @@ export function boxAt({ boxes }, x, y) {
 
 // The step whose bar of the chart is under a point, or null.
 export function stepAt({ chart }, steps, x, y) {
-  return chart && inside(chart, x, y) ? between(Math.floor(((x - chart.x) / chart.w) * steps), 0, steps - 1) : null;
+  return chart && inside(chart, x, y) ? clamp(Math.floor(((x - chart.x) / chart.w) * steps), 0, steps - 1) : null;
 }
 
 export const boxOf = ({ boxes }, name, index) => boxes.find((b) => b.name === name && b.index === index);

@@ -3,10 +3,9 @@
 
 import { styleOf } from "./colour.js";
 import { drawDiagram, markBoxes } from "./diagram.js";
-import { eventsAt, minus, valueAt } from "./decode.js";
+import { clamp, eventsAt, minus, valueAt, whole } from "./decode.js";
 import { decimal, tr } from "./texts.js";
 import { ARROW, HEAD_LINE, NUMBERS_FROM, cellAt, cellPosition, cellXY, tileXY, wideOf } from "./layout.js";
-import { clamp } from "./view.js";
 
 const SMALLEST = 6.8; // px: of a number
 const SMALL = 8; // below this many pixels a cell is set in ImageData, not filled
@@ -18,7 +17,7 @@ const ease = (u) => (u < 0.5 ? 4 * u * u * u : 1 - (2 - 2 * u) ** 3 / 2);
 export function cellText(v) {
   const size = Math.abs(v);
   if (!(size < 1e6)) return minus(v.toExponential(0).replace("+", "")); // NaN too
-  const text = Number.isInteger(v) || size >= 10 ? String(Math.round(v)) : v.toFixed(size < 1 ? 2 : 1);
+  const text = Number.isInteger(v) || size >= 10 ? String(whole(v)) : v.toFixed(size < 1 ? 2 : 1);
   const short = +text === v ? String(+text) : text; // 0.50 becomes .5 if v is exactly that
   return decimal(short.replace("-", "−").replace(/^(−?)0\./, "$1."));
 }

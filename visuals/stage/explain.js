@@ -2,14 +2,15 @@
 // explain() returns {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
 
 import { hueOf } from "./colour.js";
-import { cellOf, copiesOf, eventOf, eventsAt, fillTemplate, isAir, isPadding, isWritten, lastEvent, minus, valueAt, writtenAt } from "./decode.js";
+import { cellOf, copiesOf, eventOf, eventsAt, fillTemplate, isAir, isPadding, isWritten, lastEvent, minus, valueAt, whole, writtenAt } from "./decode.js";
 import { count, decimal, tr, trParts, trn, trnParts } from "./texts.js";
 
 const MAX_TERMS = 12;
 
-// Numbers in a sentence: integers plain (no negative zero), others to three digits.
+// Numbers in a sentence: integers plain (no negative zero), others to three digits, or to all before the point.
 export function number(v) {
-  return minus(Number.isInteger(v) && Math.abs(v) < 1e15 ? count(v + 0) : decimal(String(+v.toPrecision(3))));
+  const size = Math.abs(v);
+  return minus(size < 1e15 && (size >= 1e3 || Number.isInteger(v)) ? count(whole(v)) : decimal(String(+v.toPrecision(3))));
 }
 
 const columnOf = (t, j) => (t.colIndex ? t.colIndex[j] : j + t.origin[2]);
@@ -28,13 +29,20 @@ const nounParts = (t, role) => (SYMBOL.test(titlePart(t).text) ? [titlePart(t, r
 
 export function explain(scene, step, name, i) {
   const t = scene.tensors[name];
-  if (scene.diagram) return explainBox(scene, t, i);
   const marks = [], parts = [];
   const add = (text, role = "") => parts.push({ text, role });
   const say = (sentence) => parts.push(...(parts.length ? [{ text: " ", role: "" }] : []), ...sentence);
   const mark = (tensor, cells, as, more) => marks.push({ name: tensor.name, cells, as, ...more });
   const context = { scene, step, add, say, mark, written: isWritten(t, i, step) };
+  const annotate = (tensor, cell) => {
+    for (const annotation of scene.annotations) if ((tensor === t && !scene.diagram) || annotation.tensor === tensor) explainAnnotation(context, annotation, tensor, cell);
+  };
 
+  if (scene.diagram) { // a box has the scene's own sentence alone
+    annotate(t, i);
+    mark(t, [i], "write");
+    return { marks, parts };
+  }
   const e = eventOf(t, i, step);
   if (t.write[e]?.reshapes) { // no value of its own: the source's cell explains it
     const { source } = t.write[e], of = explain(scene, step, source.name, t.from[e]);
@@ -55,10 +63,11 @@ export function explain(scene, step, name, i) {
   if (times > 1) say(trParts("Write {done} of {n}.", { done: countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step), n: count(times) }));
 
   if (t.view && cellOf(t, i) >= 0) mark(t.view.source, [cellOf(t, i)], "read");
-  for (const annotation of scene.annotations) explainAnnotation(context, annotation, t, i);
-  if (via) for (const annotation of scene.annotations) if (annotation.tensor === via) explainAnnotation(context, annotation, via, t.viaCell[e]);
-  for (const target of Object.values(scene.tensors))
-    if (target.writes.some((w) => w.source === t)) (target.writes[0].reshapes ? markReshaped : explainCopies)(context, target, t, i);
+  annotate(t, i);
+  if (via) annotate(via, t.viaCell[e]);
+  const targets = Object.values(scene.tensors).filter((target) => target.writes.some((w) => w.source === t)), copied = targets.filter((target) => copiesOf(target, t, i).length);
+  if (targets[0] && !copied[0]) say(trParts("No step shown here copies it.")); // a scene may follow one thread of many
+  for (const target of copied) (target.writes[0].reshapes ? markReshaped : explainCopies)(context, target, t, i);
   for (const m of scene.matmuls) {
     if (m.right === t) explainColumn(context, m, i);
     if (m.left === t) explainFactor(context, m, i);
@@ -101,7 +110,6 @@ function explainAnnotation({ say, mark }, { tensor, captions, links }, t, i) {
 
 function explainCopies({ step, say, mark }, target, source, i) {
   const copies = [...copiesOf(target, source, i)];
-  if (!copies.length) return say(trParts("It is never copied."));
   const current = copies.filter((e) => lastEvent(target, target.cell[e], step) === e);
   mark(target, copies.filter((e) => target.step[e] > step).map((e) => target.cell[e]), "write", { faint: true });
   mark(target, current.map((e) => target.cell[e]), "write", { each: true });
@@ -212,7 +220,7 @@ function explainSum(context, { out, left, right, start, cells, factors, rest }, 
   });
   addMoreTerms(add, terms.length);
   if (rest) add(" + " + tr("{value} from the {terms} not shown", { value: number(value - total), terms: rest }), "dim");
-  add(`\n${exact && Number.isInteger(value) ? "=" : "≈"} ${number(value)}`, "sum");
+  if (terms.length > 1 || left || weights[0] !== 1 || total !== value) add(`\n${exact && Number.isInteger(value) ? "=" : "≈"} ${number(value)}`, "sum"); // not of one cell: its value is there
   if (terms.some((cell) => valueAt(right, cell, sumStep) !== valueAt(right, cell, step))) add("\n" + tr("Its terms have been overwritten since."), "dim");
 }
 
@@ -223,14 +231,6 @@ function explainTerm({ say, mark }, s, t, i) {
   if (!outs.length) return;
   mark(s.out, outs, "write", { each: true });
   say(trnParts("It is a term of {n} cell of {output}.", "It is a term of {n} cells of {output}.", outs.length, { output: nounParts(s.out, s.out.hue) }));
-}
-
-// A box of a diagram has the scene's own sentence alone.
-function explainBox({ annotations }, t, i) {
-  const parts = [], marks = [], context = { say: (sentence) => parts.push(...sentence), mark: (tensor, cells, as, more) => marks.push({ name: tensor.name, cells, as, ...more }) };
-  for (const annotation of annotations) if (annotation.tensor === t) explainAnnotation(context, annotation, t, i);
-  context.mark(t, [i], "write");
-  return { marks, parts };
 }
 
 // The outlines of a step: what it reads in sky blue, what it writes in vermilion.

@@ -1,11 +1,11 @@
 // Input: buttons, keys, pointer, menus, the embedding page.
 
-import { lineOf, nextOfLine, sourceOf } from "./decode.js";
+import { clamp, lineOf, nextOfLine, sourceOf } from "./decode.js";
 import { focusOf } from "./explain.js";
 import { embedded, listenToParent, pagePart, report } from "./frame.js";
 import { hitTest } from "./layout.js";
 import { watchLink } from "./link.js";
-import { WHOLE, clamp, zoomed } from "./view.js";
+import { WHOLE, zoomed } from "./view.js";
 
 export function listen(player) {
   const { root, part } = player, { signal } = player.closed;

@@ -2,7 +2,7 @@
 // with it; update() may be called at any time. Input is in input.js.
 
 import { isDark, makeTheme } from "./colour.js";
-import { captionOf, decodeScene, reader, sameScene, unpack } from "./decode.js";
+import { captionOf, clamp, decodeScene, reader, sameScene, unpack } from "./decode.js";
 import { boxOf, stepAt } from "./diagram.js";
 import { Still, drawFlows, drawMarks, drawMoving } from "./draw.js";
 import { explain, stepMarks } from "./explain.js";
@@ -15,7 +15,7 @@ import { REVEALED, fillChapter, remember } from "./chapter.js";
 import { fillStrip, sizeOf } from "./strip.js";
 import { language, textsIn, tr, useTexts } from "./texts.js";
 import { follow } from "./watch.js";
-import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
+import { WHOLE, viewFrom, viewText } from "./view.js";
 
 const STEP_MS = 620; // duration of one step by hand
 const LATE_MS = 15_000; // after Back: a scene that comes within it is the earlier one
@@ -254,7 +254,7 @@ class Player {
     const stacked = !/ /.test(getComputedStyle(part.body).gridTemplateColumns);
     const fits = Boolean(this.data.fit) && !this.fills && !stacked;
     root.classList.toggle("fits", fits);
-    const fills = fits || (this.fills && (!stacked || getComputedStyle(root.querySelector(".side-panel")).display === "none"));
+    const fills = fits || (this.fills && (!stacked || [...root.querySelectorAll(".side-panel, .strip")].every((part) => !part.offsetHeight)));
     root.style.height = fits ? `${fittingHeight(root)}px` : fills ? `${innerHeight - root.getBoundingClientRect().top - scrollY}px` : "";
     if (fits) this.reserveCaption();
     part.transport.classList.remove("tight");
@@ -375,23 +375,25 @@ class Player {
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.drawImage(this.layer, 0, 0);
     ctx.setTransform(this.dpr, 0, 0, this.dpr, 0, 0);
-    const focus = this.pin || this.hover;
-    this.drawOver(ctx, still, t, this.flies, focus);
+    this.drawOver(ctx, still, t, this.flies, this.hover);
     update(this);
   }
 
-  drawOver(ctx, still, t, flies, focus) {
+  // The cell under the mouse is explained before the pinned one, which keeps its outline.
+  drawOver(ctx, still, t, flies, hover) {
+    const { pin } = this, focus = hover || pin;
     drawMarks(ctx, still, stepMarks(this.scene, clamp(Math.ceil(t), 0, this.scene.steps - 1)), focus ? 0.35 : 1);
     drawFlows(still, ctx, clamp(Math.ceil(t), 0, this.scene.steps - 1));
     if (flies) drawMoving(ctx, still, t);
     if (focus) drawMarks(ctx, still, explain(this.scene, Math.floor(t), focus.name, focus.index).marks, 1);
+    if (hover && pin) drawMarks(ctx, still, [{ name: pin.name, cells: [pin.index], as: "write" }], 1);
   }
 
   // Draws the same picture on any context, in CSS pixels, for downloads.
   paint(ctx, t) {
     const still = new Still(ctx, this.scene, this.inView, this.theme, this.font, 0);
     still.drawAll(Math.floor(t));
-    this.drawOver(ctx, still, t, true, this.pin);
+    this.drawOver(ctx, still, t, true);
   }
 
   // What reads an array of the scene's block, for the export as data.
@@ -484,6 +486,7 @@ class Player {
 
   setPin(cell) {
     if (!cell && !this.pin) return;
+    if (cell) this.hover = null; // until the mouse moves, the keys explain what they pin
     this.pin = cell;
     this.draw();
     this.writeLink();
@@ -545,13 +548,9 @@ class Player {
 
   // The rectangle of a cell in the window.
   cellRect(name, index) {
-    const box = this.part.canvas.getBoundingClientRect(), { shrink, inView } = this;
-    if (inView.diagram) {
-      const { x, y, w, h } = boxOf(inView.diagram, name, index);
-      return { x: box.left + x / shrink, y: box.top + y / shrink, width: w / shrink, height: h / shrink };
-    }
-    const block = inView.blocks[name], at = cellXY(block, index);
-    return { x: box.left + at.x / shrink, y: box.top + at.y / shrink, width: wideOf(block) / shrink, height: block.cell / shrink };
+    const box = this.part.canvas.getBoundingClientRect(), { shrink, inView: { diagram, blocks } } = this, block = blocks[name];
+    const { x, y, w = wideOf(block), h = block.cell } = diagram ? boxOf(diagram, name, index) : cellXY(block, index);
+    return { x: box.left + x / shrink, y: box.top + y / shrink, width: w / shrink, height: h / shrink };
   }
 
   close() {

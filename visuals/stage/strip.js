@@ -45,7 +45,7 @@ function timePart(strip, size, run) {
   if (size.canPut) head.append(button("put", strip.texts.put, "plain"));
   head.append(runPart(run));
   text.append(element("b", "", time.name), ` · ${size.shape}. ${time.text}`);
-  part.append(head, text, barsList(time.bars, "strip-bars"), ...sizesLine(strip, size));
+  part.append(head, text, barsList(time.bars), ...sizesLine(strip, size));
   return part;
 }
 
@@ -78,8 +78,8 @@ function runPart(run) {
   return line;
 }
 
-function barsList(bars, className) {
-  const list = element("ol", className);
+function barsList(bars) {
+  const list = element("ol", "strip-bars");
   list.append(...bars.map((bar) => {
     const row = element("li", bar.current || bar.main ? "current" : ""), track = element("span", "strip-track"), fill = element("i");
     if (bar.share === null) track.classList.add("unknown");
@@ -121,7 +121,7 @@ function memoryPart({ title, badge: source, parts, text, secret }) {
 // -- limits -------------------------------------------------------------------------------------------------
 function limitsPart({ title, rows, text }) {
   const part = element("div", "strip-limits");
-  part.append(element("h2", "", title), barsList(rows, "strip-bars"), element("p", "strip-text", text));
+  part.append(element("h2", "", title), barsList(rows), element("p", "strip-text", text));
   return part;
 }
 
@@ -145,7 +145,7 @@ function curvePart({ title, badge: source, lines, top, right, first = "0", epoch
     picture.append(shape("polyline", { points: path, class: `curve curve-${role} ${faint ? "curve-faint" : ""}` }));
   }
   const box = element("div", "curve-box"), ends = element("p", "curve-ends"), keys = element("span", "curve-keys");
-  for (const { role, name } of lines) if (name) keys.append(element("span", `curve-key curve-key-${role}`, name), " ");
+  for (const { role, name } of lines) if (name) keys.append(element("span", `curve-key-${role}`, name), " ");
   ends.append(element("span", "", first), keys, element("span", "", epochs));
   box.append(element("span", "curve-top", top), picture, element("span", "curve-right", right));
   part.append(head, box, ends, element("p", error ? "strip-error" : "strip-text", error || text));

@@ -39,16 +39,21 @@ export class StripFigure {
     this.narrow = narrow;
     this.widths = shares.map((share) => (narrow ? width : (width - (shares.length - 1) * this.gap) * share));
     this.tables = this.columns.map((items, n) => this.tableOf(items.filter((item) => item.bar), this.widths[n]));
+    this.columns.forEach((items, n) => items.filter((item) => item.bar).forEach((item) => {
+      const room = this.tables[n].start - 6 * unit;
+      item.lines = this.lines({ text: item.label, bold: true }, room).map((line) => this.cut(line, room));
+    }));
     const heights = this.columns.map((items, n) => items.reduce((sum, item) => sum + this.heightOf(item, this.widths[n]), 0));
     this.heights = heights;
     this.height = narrow ? heights.reduce((a, b) => a + b + this.gap / 2) : Math.max(...heights);
   }
 
-  // Where the bars of a column start and the width of the longest: what its labels and its values leave.
+  // Where the bars of a column start and the width of the longest: what its labels and its values leave. Values keep their
+  // width and the longest bar a tenth of the column's; a label without room has several lines.
   tableOf(rows, width) {
     const widest = (texts) => Math.max(0, ...texts.map((text) => this.measure(text, this.font(PX, true)))) + 8 * this.unit;
-    const start = Math.min(widest(rows.map(({ label }) => label)), 0.68 * width);
-    return { start, track: Math.max(0.1 * width, width - start - widest(rows.map(({ bar }) => bar.text))) };
+    const left = width - widest(rows.map(({ bar }) => bar.text)), start = Math.max(0, Math.min(widest(rows.map(({ label }) => label)), left - 0.1 * width));
+    return { start, track: Math.max(0, left - start) };
   }
 
   lines({ text, px = PX, bold = false }, width) {
@@ -57,7 +62,7 @@ export class StripFigure {
 
   heightOf(item, width) {
     if (item.curve) return (CURVE + 18) * this.unit;
-    if (item.text === undefined) return ROW * this.unit;
+    if (item.text === undefined) return (item.lines?.length || 1) * ROW * this.unit;
     return this.lines(item, width).length * ((item.px || PX) + 6) * this.unit;
   }
 
@@ -92,7 +97,7 @@ export class StripFigure {
     }
     if (item.curve) return this.paintCurve(ctx, item.curve, x, y + 3 * unit, width, tokens, write);
     const { bar } = item, { start, track } = this.tables[column];
-    write(this.cut(item.label, start - 6 * unit), x, y, { bold: bar.current || bar.main });
+    item.lines.forEach((line, n) => write(line, x, y + n * ROW * unit, { bold: bar.current || bar.main }));
     if (bar.share !== null) fill(item.hue, x + start, y + 3 * unit, Math.max(1, bar.share * track), 10 * unit);
     write(bar.text, x + width, y, { bold: bar.current || bar.main }, "right");
     return undefined;

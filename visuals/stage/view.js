@@ -1,8 +1,7 @@
 // Zoom and pan. A view is {scale, x, y}: the magnification, and the layout's point at the canvas's top left. Pure.
 
+import { clamp } from "./decode.js";
 import { cellAt, cellXY, tileXY, wideOf } from "./layout.js";
-
-export const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
 
 export const WHOLE = { scale: 1, x: 0, y: 0 };
 export const MAX_ZOOM = 24;

@@ -12,6 +12,7 @@ from kernels.collectives import cost, executor, schedules
 from kernels.collectives.emulated import Ranks
 from kernels.collectives.kernels import KERNELS
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, RING, CollectiveShape
+from tests.helpers.scenes import counted_otherwise
 from visuals.collectives import scene as scenes
 from visuals.collectives.scene import collective_scene, numbers
 
@@ -45,6 +46,22 @@ def test_a_scene_ends_with_what_our_kernel_stored(algorithm):
     results = Ranks(algorithm, numbers(shape)).run(blocks=1, threads=64).results
     for rank, result in enumerate(results):
         np.testing.assert_array_equal(scene.cells(f"gpu{rank}"), result)
+
+
+def test_a_cell_names_the_terms_of_its_sum():
+    shape = CollectiveShape(ALL_REDUCE, RING, 3, 6)
+    scene = collective_scene(shape)
+    for annotation in scene.annotations:
+        final = scene.cells(annotation.tensor)
+        for cell, args in enumerate(annotation.captions.args):
+            assert [*args[:-1]] == [array[cell] for array in numbers(shape)]
+            assert args[:-1].sum() == args[-1] == final[cell]
+    assert [a.tensor for a in scene.annotations] == ["gpu0", "gpu1", "gpu2"]
+
+
+@pytest.mark.parametrize(("kind", "algorithm"), PAIRS)
+def test_the_rounds_of_a_caption_are_not_counted_as_the_players_steps(kind, algorithm):
+    assert counted_otherwise(collective_scene(CollectiveShape(kind, algorithm, 4, 12))) == []
 
 
 @settings(max_examples=40)

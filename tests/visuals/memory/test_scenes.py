@@ -13,6 +13,7 @@ from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
 from kernels.model.program import RuleError
 from kernels.runner import run
+from tests.helpers.scenes import counted_otherwise
 from visuals.memory import branches
 from visuals.memory import sectors as memory_sectors
 from visuals.memory import threads as memory_threads
@@ -79,6 +80,7 @@ def test_warp_without_elements_is_idle_at_the_bounds_check():
 @pytest.mark.parametrize("stride", range(1, 33))
 def test_one_step_per_sector(stride):
     scene = memory_sectors.stride_scene(stride)
+    assert counted_otherwise(scene) == []
     result = run_watched("stride/copy", StrideShape(32, stride))
     assert scene.steps - 1 == result.counters.total["sectors_ld"]
     np.testing.assert_array_equal(final(scene, "y"), result.output)
@@ -98,6 +100,7 @@ def test_one_step_per_sector(stride):
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 8, 12, 16, 31, 32])
 def test_one_step_per_wavefront(stride, pad):
     scene = memory_sectors.banks_scene(stride, pad)
+    assert counted_otherwise(scene) == []
     rung = "banks/padded" if pad else "banks/plain"
     result = run_watched(rung, BanksShape(32, stride))
     total = result.counters.total

@@ -282,6 +282,7 @@ def test_every_step_has_its_own_caption(key):
         assert not set("[]") & set(text), f"step {t}: {text}"
         assert not set("{}") & set(text.replace("{e}", "")), f"step {t}: {text}"  # softmax names a set
     same = [t for t in range(1, scene.steps) if captions[t] == captions[t - 1]]
+    assert scenes.counted_otherwise(scene) == []
     assert not same, f"steps {same[:5]} repeat the caption of the step before: {captions[same[0]]}"
 
 
@@ -289,7 +290,7 @@ def test_numbers_are_printed_plainly():
     expected = {
         3.0: "3", -0.0: "0", 2.0**49: "562949953421312", 2.0**80: "1.209·10^24", 1 / 3: "0.3333", 2 / 3: "0.6667", 1.5: "1.5",
         1.0625: "1.062", 1.1875: "1.188", 1e-7: "0.0000001", -0.00012345678: "−0.0001235", 0.9999999: "1",
-        12345.678: "12350", -3e38: "−3.000·10^38", np.inf: "∞", -np.inf: "−∞", np.nan: "NaN",
+        12345.678: "12346", -8174.6: "−8175", 99999.5: "100000", -3e38: "−3.000·10^38", np.inf: "∞", -np.inf: "−∞", np.nan: "NaN",
     }  # fmt: skip
     assert {v: number(v) for v in expected} == expected
 
