@@ -17,6 +17,7 @@ from pages.fusion.address import ADDRESS, Edit
 from pages.parts import rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, limits, numbers, presets
+from pages.parts.links import drawn
 from pages.parts.query import explored, others, write
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
@@ -191,7 +192,7 @@ class _Builder:
         if edit.shape is None:
             quiet(tr("{label}: not possible here. {rule}", label=label, rule=edit.rule))
             return
-        params = explored(others(self.fields) | self._params(edit.shape))
+        params = drawn(explored(others(self.fields) | self._params(edit.shape)), self.fields.by_name)
         st.page_link(self.page, label=label, query_params=params)
 
     def _params(self, shape: ChainShape) -> dict[str, str]:

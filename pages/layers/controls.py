@@ -34,6 +34,7 @@ from pages.layers.layers import (
 from pages.parts import query, rung_picker
 from pages.parts.address import MAX_TEXT_CHARS, Fields
 from pages.parts.controls import Link, limits, numbers, presets, select
+from pages.parts.links import drawn
 from pages.parts.query import explored, others
 from pages.parts.rung_address import Address, Selection
 from pages.parts.sizes import Sizes
@@ -110,7 +111,7 @@ def _layers(page: str, layer: str, fields: Fields) -> None:
         for name, row in LAYERS.items():
             label = f"**{tr(row.name)}**" if name == layer else tr(row.name)
             first = next(iter(row.passes))
-            params = explored(kept | address.write(name, first))
+            params = drawn(explored(kept | address.write(name, first)), fields.by_name)
             st.page_link(page, label=label, query_params=params, help=tr(row.title))
 
 
@@ -121,9 +122,8 @@ def _passes(page: str, layer: str, side: str, fields: Fields, selected: Selectio
         to = address.across(layer, name, selected.shape)
         label, help = map(tr, PASSES[name])
         label = f"**{label}**" if name == side else label
-        st.page_link(
-            page, label=label, query_params=explored(kept | address.write(layer, name) | to), help=help
-        )
+        params = drawn(explored(kept | address.write(layer, name) | to), fields.by_name)
+        st.page_link(page, label=label, query_params=params, help=help)
 
 
 def _without_stage(fields: Fields) -> dict[str, str]:

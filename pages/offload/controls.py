@@ -11,6 +11,7 @@ from pages.offload import address
 from pages.offload.address import FIRST_SIZE, MACHINE, MAX_LEFT, PROGRAM, SIDES
 from pages.parts.address import Fields, Values
 from pages.parts.controls import numbers, select
+from pages.parts.links import drawn
 from pages.parts.query import explored, others
 from visuals.offload.captions import COPY_TITLES
 
@@ -43,5 +44,5 @@ def _links(page: str, fields: Fields, values: Values, name: str, label: str, tit
             if name == "work" and key != values["work"]:
                 wanted["n"] = FIRST_SIZE[key]
             wanted = fields.read(wanted)[0]
-            params = explored({**others(fields), **fields.write(wanted)})
+            params = drawn(explored({**others(fields), **fields.write(wanted)}), {name, "n"})
             st.page_link(page, label=f"**{title}**" if key == values[name] else title, query_params=params)

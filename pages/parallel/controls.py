@@ -11,6 +11,7 @@ from kernels.training.networks import NETWORKS
 from pages.parallel import address
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
+from pages.parts.links import drawn
 from pages.parts.query import explored, others
 
 
@@ -41,5 +42,5 @@ def _links(page: str, fields: Fields, values: address.Values, field: str, label:
             text = f"**{tr(title)}**" if name == values[field] else tr(title)
             kept = {k: v for k, v in fields.write(values).items() if k != field}
             first = name == fields.defaults[field]
-            query = explored({**others(fields), **kept, **({} if first else {field: name})})
+            query = drawn(explored({**others(fields), **kept, **({} if first else {field: name})}), {field})
             st.page_link(page, label=text, query_params=query)

@@ -66,7 +66,7 @@ def control(*ladders: str) -> None:
         note(*files.problems())
     wish = of_reader()
     if wish != st.session_state.get(_OF_PAGE, wish):  # chosen in a fragment: the rest of the page is old
-        rerun()
+        rerun(PARAM)
     known, shown = records.cards_of(*ladders), records.shown(*ladders)
     if len(known) > 1:
         names = {card.key: card.name for card in known}

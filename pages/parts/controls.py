@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from kernels.i18n import tr
 from kernels.model.preset import Preset
 from kernels.model.shape import Bound
 from pages.parts.address import Fields
+from pages.parts.links import drawn
 from pages.parts.query import chosen, explored, others
 from pages.parts.replay import replayed
 from pages.parts.text import quiet
@@ -26,8 +27,9 @@ class Link:
     """Links from a page to itself at another shape. They keep all other URL parameters except the moment of the stage."""
 
     page: str
-    kept: Mapping[str, str]
+    kept: Callable[[], Mapping[str, str]]
     params: Callable[[Any], dict[str, str]]  # of a shape: the lesson's own parameters
+    sets: Collection[str] = ()  # the names of all of them, with those that it leaves out
 
     def __call__(self, preset: Preset, label: str) -> None:
         """Draws a link to a preset."""
@@ -50,7 +52,8 @@ class Link:
         st.switch_page(self.page, query_params=self._query(shape))
 
     def _query(self, shape: Any) -> dict[str, str]:
-        return explored({**self.kept, **self.params(shape)})
+        params = explored({**self.kept(), **self.params(shape)})
+        return drawn(params, self.sets) if self.sets else params
 
 
 def option(name: str, choices: Sequence[str]) -> str:
@@ -63,7 +66,7 @@ def option(name: str, choices: Sequence[str]) -> str:
 # -- controls ------------------------------------------------------------------------------------
 def preset_link(page: str, fields: Fields, to: Callable[[Any], dict[str, str]]) -> Link:
     """Returns the links of a page. `to(shape)` gives the lesson's parameters at a shape."""
-    return Link(page, others(fields), to)
+    return Link(page, lambda: others(fields), to, tuple(fields.by_name))
 
 
 def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Any) -> None:

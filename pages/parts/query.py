@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts import address, later, sizes
+from pages.parts import address, later, links, sizes
 from pages.parts.address import Fields, Value, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
@@ -36,6 +36,7 @@ _WRONG = "_wrong_choices"  # of this run: notes on values of the URL, by name
 # By parameter: the value of its control as the browser sent it, and the value that the page shows; and the parameters
 # that this run has not read yet.
 _CONTROLS, _UNREAD = "_controls", "_unread_controls"
+_URL = "_url_of_last_run"  # its parameters
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
@@ -61,10 +62,35 @@ def begin_page(page: str) -> None:
         state[_CONTROLS] = {}
         sizes.forget()
         later.no_controls()
+        links.forget()
     elif last:
         state[_LAST_MODE] = last
+    _keep_changes_at_link()
     state[_PAGE] = page
     state[_UNREAD] = set(state.setdefault(_CONTROLS, {}))
+    _note_url()
+
+
+def _keep_changes_at_link() -> None:
+    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says."""
+    if not in_browser() or getattr(get_script_run_ctx(), "is_history_navigation", False):
+        return
+    given = st.query_params.to_dict()
+    found = links.pressed(given, st.session_state.get(_URL, given), (*address.STAGE, address.CHAPTER))
+    if found == given:
+        return
+    from streamlit.runtime.state import get_session_state  # the site has no such module
+
+    with get_session_state().query_params() as params:
+        for name in given.keys() - found.keys():
+            params.discard_param_no_forward_msg(name)
+        for name, text in found.items():
+            params.set_with_no_forward_msg(name, text)  # also of a control, which Streamlit's own way refuses
+    st.query_params.update({})  # sends it to the browser
+
+
+def _note_url() -> None:
+    st.session_state[_URL] = st.query_params.to_dict()
 
 
 def follow_link(key: str, shown: Hashable) -> None:
@@ -121,6 +147,7 @@ def write(name: str, value: str) -> None:
     else:
         st.query_params.pop(name, None)
     st.query_params.update(_mode_to_name(story, st.query_params))
+    _note_url()
 
 
 def _mode_to_name(story: bool, params: Mapping[str, str]) -> dict[str, str]:
@@ -157,6 +184,7 @@ def _put_quietly(name: str, text: str) -> None:
     with get_session_state().query_params() as params:
         params.set_with_no_forward_msg(name, text)
     context.query_string = urlencode(dict(parse_qsl(context.query_string, True)) | {name: text})
+    _note_url()
 
 
 def _shows(name: str, value: object) -> None:
@@ -230,28 +258,33 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
     return values, notes
 
 
-def rerun() -> NoReturn:
-    """Runs the page again. For a run that has written to the URL there is st.rerun.
+def rerun(*written: str) -> NoReturn:
+    """Runs the page again. `written`: the parameters that this run has written to the URL.
 
     If the browser has sent a change since this run began, its request runs the page. st.rerun would combine that change
-    with the URL of this run, so that the control gets its old value back.
+    with the URL of this run, so that the control gets its old value back. The browser may have sent its request before it
+    had what this run has written, so that is put into the URL of the request.
     """
     context = get_script_run_ctx(suppress_warning=True)
     requests = context.script_requests if context else None
     if requests:
-        _run_what_was_sent(requests)
+        _run_what_was_sent(requests, {name: st.query_params.get(name, "") for name in written})
     st.rerun()
 
 
-def _run_what_was_sent(requests: Any) -> None:
-    """Ends this run if the browser has sent a request for another one, which then runs the whole page."""
+def _run_what_was_sent(requests: Any, written: Mapping[str, str]) -> None:
+    """Ends this run if the browser has sent a request for another one, which then runs the whole page.
+
+    written: parameters to put into its URL; "" removes one."""
     # The site has no such module.
     from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequestType
 
     if requests._state is ScriptRequestType.RERUN:
         sent = requests._rerun_data
+        url = [(name, text) for name, text in parse_qsl(sent.query_string, True) if name not in written]
+        url += [(name, text) for name, text in written.items() if text]
         requests.request_rerun(
-            RerunData(sent.query_string, page_script_hash=sent.page_script_hash, page_name=sent.page_name,
+            RerunData(urlencode(url), page_script_hash=sent.page_script_hash, page_name=sent.page_name,
                       cached_message_hashes=sent.cached_message_hashes,
                       is_history_navigation=sent.is_history_navigation, context_info=sent.context_info)
         )  # fmt: skip

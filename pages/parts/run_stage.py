@@ -63,6 +63,7 @@ def _act(on_stage: RunStage, pressed: Mapping[str, Any], run: OneRun) -> None:
     match pressed:
         case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
             go_to_chapter(number, on_stage.chapter.story)
+            st.rerun()
         case {"do": "stop"}:
             run.stop()
         case {"do": "run"}:

@@ -19,6 +19,7 @@ from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
 from pages.parts.controls import Link, preset_link, select
 from pages.parts.later import later
+from pages.parts.links import drawn
 from pages.parts.query import explored, others
 from pages.parts.rung_address import Address, Selection
 from pages.parts.text import note, paragraph, quiet
@@ -114,7 +115,8 @@ def _number(line: Line, rung: Rung) -> int:
 
 
 def _link(line: Line, params: Params, label: str, help: str = "") -> None:
-    query_params = explored(others(line.fields) | params)
+    tiles = {name for one in line.rungs for name in one.tiles}
+    query_params = drawn(explored(others(line.fields) | params), {"rung", *tiles})
     st.page_link(line.page, label=label, query_params=query_params, help=help or None)
 
 

@@ -9,6 +9,7 @@ from kernels.model.shape import Bound
 from kernels.training.networks import NETWORKS
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
+from pages.parts.links import drawn
 from pages.parts.query import explored, others
 from pages.train import address
 
@@ -30,7 +31,9 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
             label = f"**{tr(network.title)}**" if name == values["network"] else tr(network.title)
             kept = {k: v for k, v in fields.write(values).items() if k != "network"}
             first = name == fields.defaults["network"]
-            query = explored({**others(fields), **kept, **({} if first else {"network": name})})
+            query = drawn(
+                explored({**others(fields), **kept, **({} if first else {"network": name})}), {"network"}
+            )
             st.page_link(page, label=label, query_params=query, help=tr(network.source))
     with st.container(key="params", horizontal=True):
         limits = {

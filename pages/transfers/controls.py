@@ -9,6 +9,7 @@ from kernels.model.shape import Bound
 from kernels.transfers.scenarios import MAX_N, MAX_ROWS, PIECES, SCENARIOS
 from pages.parts.address import Fields, Values
 from pages.parts.controls import numbers
+from pages.parts.links import drawn
 from pages.parts.query import explored, others
 from pages.transfers import address
 
@@ -29,7 +30,11 @@ def draw(page: str, fields: Fields, values: Values) -> None:
                 else {}
             )
             st.page_link(
-                page, label=label, query_params=explored({**others(fields), **address.params(key, **rows)})
+                page,
+                label=label,
+                query_params=drawn(
+                    explored({**others(fields), **address.params(key, **rows)}), fields.by_name
+                ),
             )
     with st.container(key="params", horizontal=True):
         most = min(MAX_N, int(values["rows"])) if row.n == PIECES else MAX_N

@@ -17,6 +17,7 @@ from pages.conv.backward.address import FILTERS, GRADIENT, TRANSPOSED, Shape
 from pages.parts import every_step, rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, limits, numbers, presets
+from pages.parts.links import drawn
 from pages.parts.query import explored, others, url_values
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
@@ -94,7 +95,9 @@ def _gradients(page: str, gradient: str, fields: Fields, selection: Selection) -
     kept = {name: value for name, value in others(fields).items() if name != GRADIENT}
     for other, about in address.ABOUT.items():
         label = f"**{tr(other)}**" if other == gradient else tr(other)
-        params = explored(_other_fields_left_out(kept) | address.at_gradient(selection, other))
+        params = drawn(
+            explored(_other_fields_left_out(kept) | address.at_gradient(selection, other)), fields.by_name
+        )
         st.page_link(page, label=label, query_params=params, help=tr(about))
 
 

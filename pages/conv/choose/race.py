@@ -15,6 +15,7 @@ from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, SHOW, Race
 from pages.parts import card_choice, cards, run, why
 from pages.parts.address import is_presented
+from pages.parts.links import drawn
 from pages.parts.query import explored, others
 from pages.parts.run_settings import CardRows, RunSettings, card_rows
 from pages.parts.text import card_title, quiet
@@ -71,7 +72,7 @@ def _smaller_shape_link(settings: RunSettings, predict: str) -> None:
         return
     small_shape = address.small(settings.shape)
     with st.container(key="chips_smaller", horizontal=True):
-        params = explored(others(FIELDS) | address.at_shape(small_shape, predict))
+        params = drawn(explored(others(FIELDS) | address.at_shape(small_shape, predict)), FIELDS.by_name)
         st.page_link(
             PAGE, label=tr("a shape for this processor: {shape}", shape=small_shape), query_params=params
         )
@@ -112,7 +113,7 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
 
 
 def _chip(shape: ConvShape, predict: str, label: str, width: str = "content") -> None:
-    params = explored(others(FIELDS) | address.with_guess(shape, predict))
+    params = drawn(explored(others(FIELDS) | address.with_guess(shape, predict)), FIELDS.by_name)
     st.page_link(PAGE, label=label, query_params=params, width=width)
 
 

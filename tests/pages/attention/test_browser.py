@@ -14,6 +14,13 @@ from tests.helpers.harness import Stage, fits_width, frames, idle
 pytestmark = pytest.mark.browser
 LESSON = "attention"
 RUN_MS = 60_000
+# While `held` is a list, the messages of the server wait in it.
+HOLD = """window.WebSocket = class extends WebSocket {
+  addEventListener(type, listen, ...more) {
+    const handle = (event) => (type === "message" && window.held ? window.held.push(() => listen(event)) : listen(event));
+    super.addEventListener(type, handle, ...more);
+  }
+};"""
 ROWS = """(root) => ["s", "m", "shrink", "l", "o"].map((name) => {
   const { inView, shrink } = root.player, b = inView.blocks[name];
   return [name, b.y / shrink, b.cell / shrink, Boolean(b.numbers)];
@@ -76,6 +83,29 @@ def test_rung_tiles_and_numbers_change_scene_and_url(stage, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile("attention/naive .*causal BLOCK=8"))
     page.go_back()
     expect(stage.root).to_have_attribute("data-scene", re.compile("Br=4,Bc=16"))
+
+
+@pytest.mark.slow
+def test_a_link_from_before_the_last_change_keeps_the_change(new_page, server):
+    """The reader changes the numbers, and presses a kernel before the browser has its new link."""
+    page = new_page()
+    page.add_init_script(HOLD)
+    page.goto(f"{server}/attention?causal=1")
+    stage = Stage(page).ready()
+    idle(page)
+    link = page.get_by_role("link", name="1 naive", exact=True)
+    page.get_by_role("button", name="values: whole").click()
+    page.evaluate("() => { window.held = []; }")
+    page.get_by_role("radio", name="large").or_(page.get_by_role("button", name="large")).first.click()
+    expect(page).to_have_url(re.compile("values=large"))
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="kernel 4").click()
+    link.click()
+    page.evaluate(
+        "() => { const held = window.held; window.held = null; held.forEach((handle) => handle()); }"
+    )
+    expect(page).to_have_url(re.compile(r"(?=.*values=large)(?=.*causal=1)(?=.*rung=naive)"))
+    expect(stage.root).to_have_attribute("data-scene", re.compile("attention/naive"))
 
 
 def test_large_scores_stay_finite_on_the_stage(watch):
