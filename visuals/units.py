@@ -17,6 +17,7 @@ MAX_GAP = timedelta(hours=1)  # between two measurements of one sweep
 KINDS = (mark("measured"), mark("counted"), mark("recorded"), mark("predicted"))
 _BINARY = re.compile(r"(\d+(?:\.\d+)?) ([KMGT])iB")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")  # a line of text never ends within one
+_WORD = re.compile(r"(?<![\w.])[^\W\d_A-Z]{2,}(?![\w.])")  # in small letters
 UNKNOWN = mark("unknown")  # cannot be predicted, because only a vendor's library knows it
 
 
@@ -137,6 +138,12 @@ def named(title: str, first: bool = False) -> str:
     if title.startswith(("a ", "an ")) or "," in title or ":" in title:
         return tr("“{title}”", title=title)
     return capitalized(title) if first else title
+
+
+def quoted(title: str) -> str:
+    """Returns a title for the middle of a sentence. A title that reads as words, such as "loss, then gradient", is in
+    quotation marks. One that is a name, such as "cuBLAS FP32", is not."""
+    return tr("“{title}”", title=title) if _WORD.search(title) else named(title)
 
 
 def provenance(row: Mapping) -> str:

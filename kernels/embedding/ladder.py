@@ -33,7 +33,11 @@ def _tokens(s: EmbeddingShape) -> Buffer:
 
 
 def forward_buffers(s: EmbeddingShape) -> tuple[Buffer, ...]:
-    return _tokens(s), Buffer("table", INPUT, (s.V, s.d)), Buffer("y", OUTPUT, (s.M, s.d))
+    return (
+        _tokens(s),
+        Buffer("table", INPUT, (s.V, s.d), used=reference.rows_used(s) * s.d),
+        Buffer("y", OUTPUT, (s.M, s.d)),
+    )
 
 
 def backward_buffers(s: EmbeddingBackwardShape, *others: Buffer) -> tuple[Buffer, ...]:

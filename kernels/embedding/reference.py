@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from kernels.embedding.shape import EQUAL, ZIPF, EmbeddingBackwardShape, Embeddi
 from kernels.model.verify import Reference
 
 TOLERANCE = 1e-5  # of the sum of absolute values, for the gradient; rows are copied exactly
+MAX_COUNTED = 2**20  # tokens of a vocabulary whose probabilities are listed
 
 
 def forward(s: EmbeddingShape, tokens: np.ndarray, table: np.ndarray) -> Reference:
@@ -38,3 +40,16 @@ def distributed(s: EmbeddingShape, inputs: Mapping[str, np.ndarray]) -> dict[str
     if s.tokens == EQUAL:
         return {"tokens": np.full_like(tokens, tokens[0])}
     return {}
+
+
+@cache
+def rows_used(s: EmbeddingShape) -> int:
+    """Returns how many rows of the table M random tokens are expected to name: with the probabilities p of the tokens, the
+    sum of 1 - (1 - p)^M. Of a vocabulary above MAX_COUNTED, at most: M or V."""
+    if s.tokens == EQUAL:
+        return 1
+    if s.V > MAX_COUNTED:
+        return min(s.M, s.V)
+    uniform = {"tokens": np.arange(s.V, dtype=np.int32)}
+    _, counts = np.unique((uniform | distributed(s, uniform))["tokens"], return_counts=True)
+    return max(1, round(float(np.sum(1 - (1 - counts / s.V) ** s.M))))

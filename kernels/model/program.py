@@ -48,10 +48,15 @@ class Buffer:
     zeroed: bool = (
         False  # a workspace of zeros before the first run; each run leaves it as the next run needs it
     )
+    used: int = 0  # elements that a run reads, expected for random inputs: rows of a table say; 0: all
 
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def used_bytes(self) -> int:
+        return (self.used or math.prod(self.shape)) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)

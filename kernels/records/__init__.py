@@ -24,6 +24,7 @@ __all__ = [
     "Card",
     "Match",
     "cards_of",
+    "comparable",
     "covering",
     "everything",
     "nearest",
@@ -131,6 +132,26 @@ def _by_setting(ladder: str, card: Card | None) -> dict[tuple, dict[str, Any]]:
     return rows_by_key
 
 
+def comparable(row_: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Returns every recording of the row's ladder on its device, at its shape and in its cache mode, with any tile sizes."""
+    ladder = row_["rung"].partition("/")[0]
+    return _by_shape(ladder).get(_of_shape(row_), ())
+
+
+@cache
+def _by_shape(ladder: str) -> dict[tuple, tuple[dict[str, Any], ...]]:
+    rows_by_key: dict[tuple, list[dict[str, Any]]] = defaultdict(list)
+    for rows in rows_by_card(ladder).values():
+        for row_ in rows:
+            rows_by_key[_of_shape(row_)].append(row_)
+    return {key: tuple(rows) for key, rows in rows_by_key.items()}
+
+
+def _of_shape(row_: Mapping[str, Any]) -> tuple:
+    params = ladder_of(row_["rung"]).later_fields | row_["shape"]
+    return row_["device"], row_["mode"], frozenset(params.items())
+
+
 def _setting(rung: str, params: Mapping, tiles: Mapping, mode: str) -> tuple:
     return rung, frozenset(params.items()), frozenset(tiles.items()), mode
 
@@ -163,5 +184,5 @@ def _by_kernel(ladder: str, card: Card | None) -> dict[tuple, list[dict[str, Any
 def forget() -> None:
     """Forgets all that was read, so that the next look reads the files anew."""
     files.forget()
-    for function in (everything, rows_by_card, _by_ladder, cards_of, known_cards, _by_setting, _nearest, _by_kernel):  # fmt: skip
+    for function in (everything, rows_by_card, _by_ladder, cards_of, known_cards, _by_setting, _by_shape, _nearest, _by_kernel):  # fmt: skip
         function.cache_clear()

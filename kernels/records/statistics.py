@@ -15,6 +15,9 @@ LEVEL = 0.95
 RESAMPLES = 4000
 MIN_SAMPLES = 6  # with fewer, no interval of a median reaches 95 %
 MAX_RESAMPLED = 2_000  # samples that are resampled; of a longer run, this many evenly spaced quantiles
+SAME = 1.05  # a ratio of two medians up to which two times count as the same
+CLEAR = 2  # a ratio of two medians from which two times differ, whatever their spreads
+MIN_RUNS = 5  # with fewer, p20 and p80 are little more than the extremes
 Row = Mapping[str, Any]
 
 # Fields that make two times incomparable, and fields that the comparison names if they differ.
@@ -28,8 +31,35 @@ def fastest(rows: Iterable[Row]) -> Row | None:
 
 
 def within_spread(a: Row, b: Row) -> bool:
-    """Returns whether the spreads (p20 to p80) of two rows overlap."""
+    """Returns whether two times cannot be told apart: their spreads (p20 to p80) overlap. Spreads of fewer than MIN_RUNS runs
+    say nothing, and medians that differ by CLEAR are not the same time."""
+    return _overlap(a, b) and _enough_runs(a, b) and within_ratio(a, b, CLEAR)
+
+
+def within_ratio(a: Row, b: Row, most: float = SAME) -> bool:
+    """Returns whether the medians of two rows differ by a factor of at most `most`."""
+    low, high = sorted((a["median_ms"], b["median_ms"]))
+    return high <= most * low
+
+
+def same_time(a: Row, b: Row) -> bool:
+    """Returns whether two times count as the same: medians within 5 %, or spreads that overlap."""
+    return within_ratio(a, b) or within_spread(a, b)
+
+
+def undecided(a: Row, b: Row) -> bool:
+    """Returns whether too few runs leave open which of two rows is faster: spreads overlap, and medians differ by less than
+    CLEAR."""
+    few = _overlap(a, b) and not _enough_runs(a, b)
+    return few and within_ratio(a, b, CLEAR) and not within_ratio(a, b)
+
+
+def _overlap(a: Row, b: Row) -> bool:
     return a["p20_ms"] <= b["p80_ms"] and b["p20_ms"] <= a["p80_ms"]
+
+
+def _enough_runs(a: Row, b: Row) -> bool:
+    return all(row.get("n", MIN_RUNS) >= MIN_RUNS for row in (a, b))  # a sum of rows has no n
 
 
 @dataclass(frozen=True)

@@ -481,10 +481,10 @@ def _marks(settings: RunSettings, dots: list[roofline.Dot]) -> list[roofline.Mar
     marks = []
     for n, rung in enumerate(settings.ladder.rungs, 1):
         if rung.name not in timed and rung in settings.supported_rungs():
-            cost = why_card.cost(settings, rung)
-            if cost.flops and cost.bytes:
+            flops, moved = why_card.cost(settings, rung).flops, why_card.must_move(settings, rung)
+            if flops and moved:
                 compute_units = roofline.other_units(rung.name, settings.shape.params())
-                marks.append(roofline.Mark(n, tr(rung.title), cost.flops / cost.bytes, compute_units))
+                marks.append(roofline.Mark(n, tr(rung.title), flops / moved, compute_units))
     return marks
 
 
@@ -513,12 +513,12 @@ def _signs(settings: RunSettings, dots: list[roofline.Dot], marks: list[roofline
     work = tr(settings.ladder.work)
     if roofline.as_defined(d.row for d in dots):
         flops = tr(
-            "FLOP/byte is predicted: the FLOPs of {work}, divided by the bytes each step must move.",
+            "FLOP/byte is predicted: the FLOPs of {work}, divided by the bytes that must move through memory.",
             work=work,
         )
     else:
         flops = tr(
-            "FLOP/byte is predicted: the FLOPs a kernel executes, divided by the bytes each step must move."
+            "FLOP/byte is predicted: the FLOPs a kernel executes, divided by the bytes that must move through memory."
         )
         if any(roofline.is_opaque(d.row) for d in dots):
             flops += " " + tr("For a library these are the FLOPs of {work}.", work=work)

@@ -26,7 +26,7 @@ from pages.parts.save import File, save_buttons
 from pages.parts.sizes import Shown
 from pages.parts.text import card_title, conclusion, details, paragraph
 from visuals import units
-from visuals.charts import conclusions, roofline, sweeps
+from visuals.charts import bandwidth, conclusions, roofline, sweeps
 from visuals.charts.bars import bar_line, pieces_note
 from visuals.charts.story import Story, fastest_library
 
@@ -79,13 +79,15 @@ def _traffic(settings: RunSettings) -> str:
             tr("32-byte sectors of global memory"),
         )
     else:
-        costs = ((tr(r.title), cost(settings, r).moved_bytes) for r in settings.supported_rungs())
-        counted = [(title, count) for title, count in costs if count]
+        ours = (r for r in settings.supported_rungs() if cost(settings, r).moved_bytes)
+        counted = [(tr(r.title), must_move(settings, r)) for r in ours]
         if not counted:
             return ""
         text, kind = conclusions.of_traffic(counted, conclusions.MOVED), "predicted"
         text = " ".join(filter(None, (text, _limit(settings))))
-        detail = tr("each step moves each of its tensors once")
+        detail = tr(
+            "each launch moves each of its tensors once; one that stays in the L2 cache does not move again"
+        )
     badge = f'<p class="kt-figures">{units.badge(kind, detail)}</p>'
     most = max(count for _, count in counted)
     if min(count for _, count in counted) == most:  # bars would show no more
@@ -97,9 +99,9 @@ def _traffic(settings: RunSettings) -> str:
 def _limit(settings: RunSettings) -> str:
     """Returns what limits all rungs at their predicted FLOP/byte; "" if it is not the same for all, or without a roof."""
     rungs = settings.supported_rungs()
-    costs = [cost(settings, rung) for rung in rungs]
     fp32 = not any(roofline.other_units(rung.name, settings.shape.params()) for rung in rungs)
-    intensities = [c.flops / c.bytes for c in costs if c.flops and c.bytes]
+    pairs = [(cost(settings, rung).flops, must_move(settings, rung)) for rung in rungs]
+    intensities = [flops / moved for flops, moved in pairs if flops and moved]
     roof = next(
         iter(
             roofline.roofs(((row, "recorded") for row in settings.recorded().values()), settings.ladder.name)
@@ -131,6 +133,18 @@ def cost(settings: RunSettings, rung: Rung) -> Cost:
     return _cost(rung.name, settings.shape, tuple(settings.tiles_of(rung).items()))
 
 
+def must_move(settings: RunSettings, rung: Rung) -> int:
+    """Returns the bytes that a rung must move through memory at this shape, on the card that its ladder is shown from."""
+    roof = next(iter(roofline.roofs((), settings.ladder.name)), None)
+    cache_bytes = roof.ceilings.get("cache_bytes", 0) if roof else 0
+    return _must_move(rung.name, settings.shape, tuple(settings.tiles_of(rung).items()), cache_bytes)
+
+
+@lru_cache(maxsize=1024)
+def _must_move(name: str, shape: Any, tiles: tuple[tuple[str, int], ...], cache_bytes: int) -> int:
+    return bandwidth.must_move(find(name), shape, dict(tiles), cache_bytes)
+
+
 @lru_cache(maxsize=1024)
 def _cost(name: str, shape: Any, tiles: tuple[tuple[str, int], ...]) -> Cost:
     rung = find(name)
@@ -146,10 +160,11 @@ def _table(settings: RunSettings, current: CardRows, request: counts.CountReques
     costs = [cost(settings, r) for r in supported]
     as_defined = all(c.flops == settings.shape.flops for c in costs)
     flops = tr("FLOPs of {work}", work=tr(settings.ladder.work)) if as_defined else tr("FLOPs executed")
+    moved_ = [c.moved_bytes and must_move(settings, r) for r, c in zip(supported, costs, strict=True)]
     predicted = {
         flops: [units.count(c.flops if as_defined else c.executed_flops) for c in costs],
-        tr("bytes moved, each tensor once per step"): [units.bytes_(c.moved_bytes) for c in costs],
-        tr("FLOP/byte"): [units.ratio(c.moved_bytes and c.flops / c.moved_bytes) for c in costs],
+        tr("bytes that must move through memory"): [units.bytes_(n) for n in moved_],
+        tr("FLOP/byte"): [units.ratio(n and c.flops / n) for n, c in zip(moved_, costs, strict=True)],
         tr("workspace"): [units.bytes_(c.workspace_bytes) for c in costs],
     }
     engine = next(iter(current.rows.values()))["engine"] if current.rows else settings.engine
@@ -247,10 +262,10 @@ def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) ->
             if as_defined
             else tr("actual rate ÷ FP32 peak ({peak})", peak=flops)
         )
-        of_bandwidth = tr("bytes moved ÷ time ÷ peak bandwidth ({peak})", peak=copy)
+        of_bandwidth = tr("bytes that must move ÷ time ÷ peak bandwidth ({peak})", peak=copy)
         figures += [
             (name, lambda r: units.share(r["flops"] / r["median_ms"] * 1e3 / roof.flops_per_s), not as_defined),
-            (of_bandwidth, lambda r: units.share(r["predicted_bytes"] / r["median_ms"] * 1e3 / roof.bytes_per_s), True),
+            (of_bandwidth, _of_bandwidth, True),
         ]  # fmt: skip
 
     def cell(text: Callable[[dict], str], depends: bool, row: dict | None) -> str:
@@ -259,6 +274,11 @@ def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) ->
         return tr(units.UNKNOWN) if depends and roofline.is_opaque(row) else text(row)
 
     return {name: [cell(text, depends, row) for row in rows] for name, text, depends in figures}
+
+
+def _of_bandwidth(row: dict) -> str:
+    share = bandwidth.share(row)
+    return "–" if share is None else units.share(share)
 
 
 def moved(settings: RunSettings, rung: Rung) -> int | None:

@@ -133,7 +133,7 @@ MOVED = (
 
 def of_traffic(titled: Sequence[tuple[str, int]], messages: tuple[str, str, str]) -> str:
     """Returns which kernel of (title, bytes) has the fewest bytes and which the most. `messages`: REQUESTED if the bytes are
-    counted requests; MOVED if they are predicted, each tensor read and written once per step."""
+    counted requests; MOVED if they are predicted: those that must move (visuals.charts.bandwidth)."""
     least_title, least = min(titled, key=lambda pair: pair[1])
     most_title, most = max(titled, key=lambda pair: pair[1])
     one, same, different = messages

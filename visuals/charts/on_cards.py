@@ -35,8 +35,7 @@ def share_of_roof(row: Row) -> float | None:
     roof = roofline.roof_of(row, "recorded")
     if not roof or not roofline.has_intensity(row) or roofline.row_units(row):
         return None
-    dot = roofline.Dot(1, "", row, "recorded")
-    return dot.rate / roof.bound(dot.intensity)
+    return roofline.Dot(1, "", row, "recorded").share_of(roof)
 
 
 def sentence(rung: Rung, of_cards: Mapping[Card, Row], cards: Sequence[Card]) -> str:

@@ -18,7 +18,7 @@ from kernels.ladders import ladder_of
 from kernels.machine import ceilings as measured_ceilings
 from kernels.records import files
 from visuals import units
-from visuals.charts import bars, products
+from visuals.charts import bandwidth, bars, products
 from visuals.charts.products import other_units as other_units
 from visuals.charts.products import row_units
 
@@ -75,11 +75,19 @@ class Dot:
 
     @property
     def intensity(self) -> float:
-        return self.row["flops"] / self.row["predicted_bytes"]
+        """FLOP per byte that must move through memory."""
+        return self.row["flops"] / bandwidth.bytes_of(self.row)
 
     @property
     def rate(self) -> float:
         return self.row["flops"] / self.row["median_ms"] * 1e3
+
+    def share_of(self, roof: Roof) -> float | None:
+        """Returns the rate as a share of what a roof allows. Under the slope it is the strip's share of memory bandwidth;
+        None if caches held a part of the data before the run."""
+        if self.intensity >= roof.ridge:
+            return self.rate / roof.flops_per_s
+        return None if bandwidth.is_cached(self.row) else bandwidth.share(self.row)
 
 
 def defined_flops(row: Row) -> int:
@@ -101,7 +109,7 @@ def is_opaque(row: Row) -> bool:
 
 def has_intensity(row: Row) -> bool:
     """Returns whether a row has an intensity above 0: a copy, for example, computes nothing."""
-    return bool(row["flops"] and row.get("predicted_bytes"))
+    return bool(row["flops"] and bandwidth.bytes_of(row))
 
 
 @dataclass(frozen=True)
@@ -209,6 +217,7 @@ def _below_roof(dot: Dot, roof: Roof) -> str:
             else tr("{title} does {rate} on {device}, {share} of the FP32 peak. The peak of {units} was not measured.",
                     share=units.share(over), **fields)
         )  # fmt: skip
+    roof = roof_of(dot.row, dot.kind) or roof  # as the strip
     launching = bars.launch_ms(dot.row) / dot.row["median_ms"]
     if dot.row["mode"] == "cold" and launching > MIN_LAUNCH_SHARE:
         fields |= {"share": units.share(launching), "title": units.named(dot.title)}
@@ -217,27 +226,26 @@ def _below_roof(dot: Dot, roof: Roof) -> str:
             if bars.calls_functions(dot.row)
             else tr("Launch overhead alone is {share} of the time of {title} on {device}. At this size the roofline says nothing.", **fields)
         )  # fmt: skip
-    bound = roof.bound(dot.intensity)
+    if (share := dot.share_of(roof)) is None:
+        return tr("{title} does {rate} on {device}. Caches held a part of its data before the run.", **fields)
     fields |= {
-        "share": units.share(dot.rate / bound),
-        "bound": _rate(bound),
+        "share": units.share(share),
+        "bound": _rate(roof.bound(dot.intensity)),
         "intensity": units.ratio(dot.intensity),
     }
     if dot.intensity < roof.ridge:
-        text = tr(
+        return tr(
             "{title} does {rate} on {device}: {share} of the {bound} that memory bandwidth allows at {intensity} FLOP/byte.",
             **fields,
         )
-        above = tr("This is above the limit, because a part of its data stayed in the caches.")
-    else:
-        text = tr(
-            "{title} does {rate} on {device}: {share} of the {bound} that the FP32 peak allows at {intensity} FLOP/byte.",
-            **fields,
-        )
-        above = tr(
-            "This is above the limit: it executes fewer FLOPs than defined, or the peak was measured on a busy device."
-        )
-    return f"{text} {above}" if dot.rate > bound else text
+    text = tr(
+        "{title} does {rate} on {device}: {share} of the {bound} that the FP32 peak allows at {intensity} FLOP/byte.",
+        **fields,
+    )
+    above = tr(
+        "This is above the limit: it executes fewer FLOPs than defined, or the peak was measured on a busy device."
+    )
+    return f"{text} {above}" if share > 1 else text
 
 
 def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
@@ -311,7 +319,7 @@ def chart(
     rate = tr("effective FLOP/s") if as_defined(dot.row for dot in dots) else tr("FLOP/s executed")
     figure.update_layout(
         margin=MARGIN,
-        xaxis={**axis, "range": [x0, x1], "exponentformat": "none", "title": _title(tr("FLOP per byte moved"), tokens)},
+        xaxis={**axis, "range": [x0, x1], "exponentformat": "none", "title": _title(tr("FLOP per byte that must move"), tokens)},
         yaxis={**axis, "range": [y0, y1], "title": _title(rate, tokens), **_rate_ticks(y0, y1)},
     )  # fmt: skip
     return figure
@@ -439,10 +447,8 @@ def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mappi
     share_text = ""
     if other := row_units(dot.row):
         share_text = "<br>" + tr("{units}: the peak was not measured", units=tr(other))
-    elif roof:
-        share_text = "<br>" + tr(
-            "{share} of the roof", share=units.share(dot.rate / roof.bound(dot.intensity))
-        )
+    elif roof and (share := dot.share_of(roof_of(dot.row, dot.kind) or roof)) is not None:
+        share_text = "<br>" + tr("{share} of the roof", share=units.share(share))
     title = tr("stale: {title}", title=dot.title) if dot.stale else dot.title
     predicted = tr("{intensity} FLOP/byte predicted", intensity=units.ratio(dot.intensity))
     if dot.moved:

@@ -43,7 +43,7 @@ def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
         roofline.has_intensity(row) for _, row in titled
     ):
         columns[tr("rate, relative to the roof")] = [
-            None if roofline.row_units(dot.row) else dot.rate / roof.bound(dot.intensity) for dot in dots
+            None if roofline.row_units(dot.row) else dot.share_of(roof) for dot in dots
         ]
         columns[tr("rate, relative to the FP32 peak")] = [dot.rate / roof.flops_per_s for dot in dots]
     if bars.launch_ms(titled[0][1]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kernels.model.program import WORKSPACE
-from kernels.records.statistics import within_spread
+from kernels.records.statistics import same_time, undecided
 from visuals import units
 from visuals.strip import limits
 from visuals.strip.evidence import Evidence
@@ -63,7 +63,8 @@ def _of_others(evidence: Evidence) -> dict[str, str]:
 
 # -- right answers ---------------------------------------------------------------------------------
 def against(rung: str, size: str, of: str = "") -> Right:
-    """Returns the right answer to "is the kernel faster than this rung at this size?": FASTER, SLOWER or SAME.
+    """Returns the right answer to "is the kernel faster than this rung at this size?": FASTER, SLOWER or SAME. None if too
+    few runs leave it open.
 
     The kernel is the rung `of`; "": that on the stage.
     """
@@ -74,7 +75,9 @@ def against(rung: str, size: str, of: str = "") -> Right:
         row, other = evidence.rows.get(of or evidence.rung.name), evidence.rows.get(rung)
         if not row or not other:
             return None
-        if within_spread(row, other):
+        if undecided(row, other):
+            return None
+        if same_time(row, other):
             return SAME
         return FASTER if row["median_ms"] < other["median_ms"] else SLOWER
 
@@ -85,8 +88,9 @@ def limited_by(size: str) -> Right:
     """Returns the right answer to "what limits it?": launch overhead, memory bandwidth, arithmetic, none of them."""
 
     def right(evidences: Evidences) -> int | None:
-        shares = limits.shares(evidences[size]) if size in evidences else {}
-        return ("launch", "memory", "arithmetic", "").index(limits.limiting(shares)) if shares else None
+        evidence = evidences.get(size)
+        known = evidence and limits.shares(evidence)
+        return (*limits.NAMES, "").index(limits.limit_of(evidence)) if known else None
 
     return right
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels.i18n import mark, tr, trn
-from kernels.records.statistics import fastest, within_spread
+from kernels.ladders import find
+from kernels.records import comparable
+from kernels.records.statistics import fastest, same_time, undecided, within_ratio
 from visuals import units
 from visuals.charts.story import fastest_library
 from visuals.strip.evidence import Evidence, Row
@@ -85,21 +87,28 @@ def verdict(evidence: Evidence) -> str:
 def _of_library(row: Row, library: Row, evidence: Evidence) -> str:
     """Returns the speed as a share of the library's, or how many times as fast the kernel is."""
     speed = library["median_ms"] / row["median_ms"]
-    if speed >= TIMES_AS_FAST:
+    if speed >= TIMES_AS_FAST or undecided(row, library):
         return compared(row, library, evidence)
-    name = evidence.ladder.rung(library["rung"]).title_on(library["engine"])
-    return tr("{share} of the speed of {name}.", share=units.share(speed), name=name)
+    return tr("{share} of the speed of {name}.", share=units.share(speed), name=_name(library, evidence))
 
 
 def compared(row: Row, other: Row, evidence: Evidence) -> str:
     """Returns one sentence that compares a row with another one of the same shape."""
-    name = evidence.ladder.rung(other["rung"]).title_on(other["engine"])
-    if within_spread(row, other):
+    name = _name(other, evidence)
+    if undecided(row, other):
+        return tr("Too few runs to compare it with {name}.", name=name)
+    if within_ratio(row, other):
+        return tr("As fast as {name}: within 5 %.", name=name)
+    if same_time(row, other):
         return tr("As fast as {name}: the spreads overlap.", name=name)
     ratio = row["median_ms"] / other["median_ms"]
     if ratio > 1:
         return tr("{ratio}× the time of {name}.", ratio=units.ratio(ratio), name=name)
     return tr("{ratio}× as fast as {name}.", ratio=units.ratio(1 / ratio), name=name)
+
+
+def _name(row: Row, evidence: Evidence) -> str:
+    return units.quoted(evidence.ladder.rung(row["rung"]).title_on(row["engine"]))
 
 
 def _timed(evidence: Evidence) -> list[Row]:
@@ -155,10 +164,22 @@ def _tags(evidence: Evidence) -> dict[str, str]:
     ours, library = _fastest(evidence)
     tags = {}
     if ours and sum(not evidence.ladder.rung(name).library for name in evidence.rows) > 1:
-        tags[ours["rung"]] = tr("fastest so far") if evidence.hides_fastest else tr("our fastest")
+        tags[ours["rung"]] = _of_ours(ours, evidence)
     if library and (rung := evidence.ladder.rung(library["rung"])).library not in rung.title:
         tags[library["rung"]] = tr("library")
     return tags
+
+
+def _of_ours(ours: Row, evidence: Evidence) -> str:
+    """Returns what our fastest row is among all that compute the same. A kernel of another lesson, or with other tile sizes,
+    may be faster."""
+    if evidence.hides_fastest:
+        return tr("fastest so far")
+    others = (
+        row for row in comparable(ours) if row["rung"] != ours["rung"] and not find(row["rung"]).library
+    )
+    best = fastest(others)
+    return tr("our fastest of these") if best and best["median_ms"] < ours["median_ms"] else tr("our fastest")
 
 
 def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels.conv.shape import ConvShape
 from tests.helpers.recordings import recordings
-from tests.helpers.rows_of import CEILINGS, a_full_row, a_row
+from tests.helpers.rows_of import CEILINGS, SHAPE, a_full_row, a_row
 from visuals import palette
 from visuals.charts import roofline
 from visuals.charts.roofline import Dot, Mark
@@ -26,7 +27,11 @@ def no_recordings():
         yield
 
 
+HUGE = ConvShape(N=10**6, C=512, H=224, W=224, K=64, R=3, S=3).params()  # so that a row's own bytes are fewer
+
+
 def row_at(intensity: float, ms: float, flops: int = 10**9, **changes):
+    changes = {"shape": HUGE} | changes
     return a_full_row(samples=[ms] * 3, flops=flops, predicted_bytes=round(flops / intensity), **changes)
 
 
@@ -94,10 +99,17 @@ def test_verdict_is_on_the_fastest_rung_and_names_its_limit():
 
 
 def test_verdict_explains_a_rung_above_its_roof():
-    (below_ridge,) = roofline.verdict([a_dot(ms=0.1)], [ROOF])
-    assert below_ridge.endswith("above the limit, because a part of its data stayed in the caches.")
     (above_roof,) = roofline.verdict([a_dot(intensity=100, ms=0.05)], [ROOF])
     assert "above the limit: it executes fewer FLOPs than defined" in above_roof
+
+
+def test_no_share_of_memory_bandwidth_is_above_one():
+    (cold,) = roofline.verdict([a_dot(ms=0.1)], [ROOF])
+    assert "100 % of the 5 TFLOP/s that memory bandwidth allows" in cold
+    small = a_dot(ms=0.1, mode="hot", shape=SHAPE, flops=1296)
+    assert small.intensity < ROOF.ridge and small.share_of(ROOF) is None
+    (hot,) = roofline.verdict([small], [ROOF])
+    assert "%" not in hot and "Caches held a part of its data" in hot
 
 
 @pytest.mark.parametrize(("engine", "word"), [("cpu", "Call"), ("cuda", "Launch")])

@@ -18,7 +18,7 @@ from kernels.records.statistics import within_spread
 from visuals import units
 from visuals.charts import products
 from visuals.strip.evidence import Evidence
-from visuals.strip.limits import LAUNCH, ROOF, limiting
+from visuals.strip.limits import LAUNCH, NEAR, limiting
 from visuals.strip.strip import Run, Size, strip
 from visuals.strip.times import MAX_BARS, neighbours
 
@@ -156,7 +156,7 @@ SHARE = st.floats(0, 2)
 def test_the_limit_is_the_largest_ceiling_that_is_near_else_launches(shares: dict[str, float]) -> None:
     limit = limiting(shares)
     ceilings = {name: share for name, share in shares.items() if name != "launch"}
-    if ceilings and max(ceilings.values()) >= ROOF:
+    if ceilings and max(ceilings.values()) >= NEAR:
         assert shares[limit] == max(ceilings.values())
     elif shares.get("launch", 0) >= LAUNCH:
         assert limit == "launch"

@@ -22,7 +22,7 @@ def evidence(name: str, engine: str, **rows) -> Evidence:
 def row(name: str, ms: float, engine: str = "cpu") -> dict:
     return {
         "rung": f"gemm/{name}", "engine": engine, "device": "a processor", "mode": "cold", "n": 9, "median_ms": ms,
-        "p20_ms": ms, "p80_ms": ms,
+        "p20_ms": ms, "p80_ms": ms, "shape": SHAPE.params(),
     }  # fmt: skip
 
 
