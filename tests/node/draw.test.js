@@ -13,10 +13,14 @@ const theme = makeTheme(LIGHT, false), scene = sample();
 
 test("numbers are short enough for a cell", () => {
   for (const [v, text] of [
-    [0, "0"], [-0, "0"], [7, "7"], [-12, "−12"], [255, "255"], [0.5, ".5"], [-0.25, "−.25"], [1.25, "1.3"], [-3.14, "−3.1"], [10.4, "10"], [-99.5, "−99"],
+    [0, "0"], [-0, "0"], [7, "7"], [-12, "−12"], [255, "255"], [0.5, ".5"], [-0.25, "−.25"], [1.25, "1.3"], [-3.14, "−3.1"], [10.4, "10"], [-99.5, "−100"], [-67.5, "−68"], [67.5, "68"],
     [999999, "999999"], [1.85e31, "2e31"], [-3e6, "−3e6"], [Infinity, "∞"], [-Infinity, "−∞"], [NaN, "NaN"],
   ])
     assert.equal(cellText(v), text);
+});
+
+test("opposite numbers have opposite texts", () => {
+  for (const v of [0.005, 0.125, 0.25, 2.5, 9.95, 10.5, 67.5, 1234.5, 2e7]) assert.equal(cellText(-v), `−${cellText(v)}`);
 });
 
 // Returns a layout with cells of this size, enlarged around the data.

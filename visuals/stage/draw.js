@@ -14,11 +14,12 @@ const FLIGHT = 0.62; // the part of a step in which copies move to their targets
 
 const ease = (u) => (u < 0.5 ? 4 * u * u * u : 1 - (2 - 2 * u) ** 3 / 2);
 
-// A value as a cell prints it: integers plain, others with the about two digits that fit a cell.
+// A value as a cell prints it: integers plain, others with the about two digits that fit a cell. Opposite values have
+// opposite texts: Math.round(-67.5) is -67.
 export function cellText(v) {
   const size = Math.abs(v);
   if (!(size < 1e6)) return minus(v.toExponential(0).replace("+", "")); // NaN too
-  const text = Number.isInteger(v) || size >= 10 ? String(Math.round(v)) : v.toFixed(size < 1 ? 2 : 1);
+  const text = Number.isInteger(v) || size >= 10 ? String(Math.sign(v) * Math.round(size)) : v.toFixed(size < 1 ? 2 : 1);
   const short = +text === v ? String(+text) : text; // 0.50 becomes .5 if v is exactly that
   return decimal(short.replace("-", "−").replace(/^(−?)0\./, "$1."));
 }
