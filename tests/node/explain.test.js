@@ -51,7 +51,7 @@ test("a pixel counts the cells that it is copied to so far", () => {
   assert.equal(textOf(toy, 1, "x", 2), "x[0, 2] = 3. Copied to 1 of 2 cells of the data matrix so far.");
   assert.equal(textOf(toy, 2, "x", 2), "x[0, 2] = 3. Copied to 2 of 2 cells of the data matrix so far.");
   assert.equal(textOf(toy, -1, "x", 0), "x[0, 0] = 1. Not yet copied to the data matrix.");
-  assert.equal(textOf(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied.");
+  assert.equal(textOf(toy, 2, "x", 3), "x[0, 3] = 0.5. It is never copied to the data matrix.");
   assert.deepEqual(marksOf(toy, 1, "x", 2), [["D", "2", "write faint"], ["D", "4", "write each"], ["x", "2", "write"]]);
   assert.match(textOf(scene({ partial: true }), 1, "x", 2), / 1 of 2 cells of the data matrix so far\. Only the part shown is counted\.$/);
 });

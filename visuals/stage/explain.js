@@ -57,8 +57,9 @@ export function explain(scene, step, name, i) {
   if (t.view && cellOf(t, i) >= 0) mark(t.view.source, [cellOf(t, i)], "read");
   for (const annotation of scene.annotations) explainAnnotation(context, annotation, t, i);
   if (via) for (const annotation of scene.annotations) if (annotation.tensor === via) explainAnnotation(context, annotation, via, t.viaCell[e]);
-  for (const target of Object.values(scene.tensors))
-    if (target.writes.some((w) => w.source === t)) (target.writes[0].reshapes ? markReshaped : explainCopies)(context, target, t, i);
+  const targets = Object.values(scene.tensors).filter((target) => target.writes.some((w) => w.source === t));
+  for (const target of targets) (target.writes[0].reshapes ? markReshaped : explainCopies)(context, target, t, i);
+  if (targets.length && !targets.some((target) => target.writes[0].reshapes || copiesOf(target, t, i).length)) explainNoCopy(context, targets);
   for (const m of scene.matmuls) {
     if (m.right === t) explainColumn(context, m, i);
     if (m.left === t) explainFactor(context, m, i);
@@ -101,7 +102,7 @@ function explainAnnotation({ say, mark }, { tensor, captions, links }, t, i) {
 
 function explainCopies({ step, say, mark }, target, source, i) {
   const copies = [...copiesOf(target, source, i)];
-  if (!copies.length) return say(trParts("It is never copied."));
+  if (!copies.length) return;
   const current = copies.filter((e) => lastEvent(target, target.cell[e], step) === e);
   mark(target, copies.filter((e) => target.step[e] > step).map((e) => target.cell[e]), "write", { faint: true });
   mark(target, current.map((e) => target.cell[e]), "write", { each: true });
@@ -110,6 +111,15 @@ function explainCopies({ step, say, mark }, target, source, i) {
   else if (target.once) say(trnParts("Copied to {done} of {n} cell of {tensor} so far.", "Copied to {done} of {n} cells of {tensor} so far.", copies.length, fields));
   else say(trnParts("Copied {done} of {n} time to {tensor} so far.", "Copied {done} of {n} times to {tensor} so far.", copies.length, fields));
   if (target.partial) say(trParts("Only the part shown is counted."));
+}
+
+// The scene may follow one thread: other threads may copy the cell to registers of their own.
+function explainNoCopy({ scene, say }, targets) {
+  const names = targets.map((target) => {
+    const noun = nounParts(target, target.role), { title } = scene.groups.find((g) => g.memorySpace === "registers" && g.rows.flat().includes(target)) || {};
+    return title ? [...noun, { text: ` (${title})`, role: "" }] : noun;
+  });
+  say(trParts("It is never copied to {tensors}.", { tensors: names.flatMap((name, n) => [...(n ? [{ text: ", ", role: "" }] : []), ...name]) }));
 }
 
 function markReshaped({ mark }, target, source, i) {

@@ -147,7 +147,9 @@ def test_filter_sizes_compare_with_every_kernel_without_an_fft():
     assert first == 5
     for taps, pair in pairs.items():
         rows = records.recordings("conv")
-        own = [r for r in rows if r["rung"] in ("conv/fft", "conv/fft-tiled") and r["shape"] == pair[1]["shape"]]
+        own = [
+            r for r in rows if r["rung"] in ("conv/fft", "conv/fft-tiled") and r["shape"] == pair[1]["shape"]
+        ]
         assert pair[0]["median_ms"] == min(r["median_ms"] for r in own if r["mode"] == "cold")
         assert "fft" not in pair[1]["rung"]
         assert filter_sizes.is_faster(pair) == (taps >= first)
