@@ -25,7 +25,7 @@ from pages.parts.text import details, paragraph
 from visuals import stage, units
 from visuals.conv.im2col.story import IM2COL
 
-PROMISE = mark("What you watch is what you measured.")
+PROMISE = mark("Watch a CUDA kernel, then measure it.")
 IDEA = mark(
     "GPU kernels, explained by running them. The picture shows the CUDA kernel that is checked and timed."
 )

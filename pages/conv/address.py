@@ -30,7 +30,9 @@ RUNGS = {
         "conv/implicit-gemm", "conv/winograd-2x2", "conv/winograd-4x4", "conv/winograd-nonfused",
         "conv/cudnn-winograd", "conv/cudnn-winograd-nonfused",
     ),
-    "fft": ("conv/direct", "conv/implicit-gemm", "conv/fft", "conv/cudnn-fft", "conv/cudnn-fft-tiling"),
+    "fft": (
+        "conv/direct", "conv/implicit-gemm", "conv/fft", "conv/fft-tiled", "conv/cudnn-fft", "conv/cudnn-fft-tiling",
+    ),
 }  # fmt: skip
 INPUT_FIELDS = ("picture", "filter", "seed", "taps")  # the parameters that are not part of the shape
 

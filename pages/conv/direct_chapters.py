@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernels.i18n import mark
-from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
+from kernels.i18n import decimal, mark, tr
+from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster, nothing_limits
 from visuals import units
 from visuals.conv.direct.story import loads_per_pixel
 from visuals.strip.facts import Evidences, Facts, limited_by
@@ -12,15 +12,22 @@ NUMBERS = {"picture": "numbers"}
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns how often each pixel is loaded, at both sizes."""
+    """Returns how often a pixel is loaded at most, at both sizes, and the multiply-adds."""
     return {
         f"{size}_{name}": text
         for size, evidence in evidences.items()
         for name, text in {
-            "loads": units.ratio(loads_per_pixel(evidence.shape)),
-            "macs": units.count(evidence.shape.macs),
+            "loads": units.whole(loads_per_pixel(evidence.shape)),
+            "macs": _spoken(evidence.shape.macs),
         }.items()
     }
+
+
+def _spoken(count: int) -> str:
+    """Returns a count for a sentence: "648", "3.7 billion"."""
+    if count < 1e9:
+        return units.count(count)
+    return tr("{n} billion", n=decimal(f"{count / 1e9:.3g}"))
 
 
 CHAPTERS = (
@@ -63,12 +70,13 @@ CHAPTERS = (
         mark("All threads read the same pixels"),
         (
             mark("Windows overlap, and every filter reads the whole image again."),
-            mark("Each pixel is loaded {stage_loads} times here. At {real_shape} it is {real_loads} times."),
+            mark("A pixel is loaded up to {stage_loads} times here, and up to {real_loads} times at {real_shape}."),
         ),
         NUMBERS,
         step=30,
         size="real",
-        question=Question(mark("What limits the kernel there?"), LIMITS, limited_by("real"), mark("See the bars on the right. It takes {real_time}. Loads that the caches answer take time too.")),
+        question=Question(mark("What limits the kernel there?"), LIMITS, limited_by("real"), mark("None of the three. Each multiply-add waits for two loads, which mostly a cache answers. No bar counts these. It takes {real_time}.")),
+        holds=nothing_limits("real"),
     ),
     Chapter(
         mark("What a warp loads"),
@@ -85,7 +93,7 @@ CHAPTERS = (
         mark("Would sharing help?"),
         (
             mark("A second version first copies a patch of the image and the weights into shared memory. All threads of a block then read from there."),
-            mark("The copy costs instructions and a barrier."),
+            mark("The copy costs instructions and a barrier. The stage still shows the plain version."),
         ),
         NUMBERS,
         step=40,
@@ -100,13 +108,13 @@ CHAPTERS = (
     Chapter(
         mark("Where next"),
         (
-            mark("The direct loop needs no extra memory, but it loads each pixel many times."),
+            mark("The direct loop needs no extra memory, but it loads a pixel many times."),
             mark("[im2col](/im2col) turns the same sums into one matrix product. For that, fast kernels exist."),
         ),
         NUMBERS,
         step=80,
         size="real",
-        nudge=mark("Switch to Explore to set your own shape and press Run."),
+        nudge=mark("Switch to Explore to set your own shape and run it."),
     ),
 )  # fmt: skip
 

@@ -77,7 +77,7 @@ CHAPTERS = (
         (
             mark("C = A × B: each element of [C](output) is one row of [A](input) times one column of [B](filter)."),
             mark("The first kernel starts one thread for each element of [C](output). Each of its reads goes to global memory, the GPU’s large and slow memory."),
-            mark("Press Play and follow thread 0."),
+            mark("Press Play and follow thread 0; the outlines are what its whole warp reads."),
         ),
         SMALL | {"rung": "naive", "BLOCK": "8"},
         loop=(1, 5),

@@ -99,7 +99,7 @@ CHAPTERS = (
             fact_is("stage_sectors", *SECTORS),
             mark("{stage_sectors} sectors for 32 floats. {real_shape}: {real_time}, with stride 1 {real_stride_1}."),
         ),
-        nudge=mark("In Explore, set stride to 2, then to 16: from which stride on does it get no worse?"),
+        nudge=mark("In Explore, set stride to 2, 4 and 16: from which stride on does the load need no more sectors?"),
     ),
     Chapter(
         mark("The same sum, turned by 90°"),

@@ -58,6 +58,16 @@ def faster(text: str, rung: str, size: str, reveal: str, of: str = "") -> Questi
     return Question(text, FASTER_SLOWER, figures.against(rung, size, of), reveal, compared)
 
 
+def nothing_limits(size: str) -> Callable[[Evidences], bool | None]:
+    """Returns a check of a claim: at this size no share of the strip limits the kernel. None without figures."""
+
+    def holds(evidences: Evidences) -> bool | None:
+        right = figures.limited_by(size)(evidences)
+        return None if right is None else right == len(LIMITS) - 1
+
+    return holds
+
+
 @dataclass(frozen=True)
 class Chapter:
     """One chapter. Texts are marked for translation; words of a role are written [text](role), figures {field}.

@@ -19,6 +19,10 @@ test("numbers are short enough for a cell", () => {
     assert.equal(cellText(v), text);
 });
 
+test("opposite numbers have opposite texts", () => {
+  for (const v of [0.005, 0.125, 0.25, 2.5, 9.95, 10.5, 67.5, 1234.5, 2e7]) assert.equal(cellText(-v), `−${cellText(v)}`);
+});
+
 // Returns a layout with cells of this size, enlarged around the data.
 function setUp(cell, scale = 1) {
   const layout = layOut(scene, WIDTH, HEIGHT, (text, bold) => text.length * (bold ? 8 : 7));

@@ -146,7 +146,7 @@ def test_heading_and_stage_are_visible_without_scrolling_and_nothing_overflows(h
         page.emulate_media(color_scheme=scheme)
         for each in (stage.root, last_preview):
             expect(each).to_have_attribute("data-theme", scheme)
-        heading = page.get_by_role("heading", name="What you watch is what you measured.")
+        heading = page.get_by_role("heading", name="Watch a CUDA kernel, then measure it.")
         expect(heading).to_be_in_viewport(ratio=1)
         fits(page, stage, *WIDTHS[width])
 

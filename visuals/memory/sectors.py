@@ -46,7 +46,7 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
         key=f"stride {stride}",
         title=tr("one warp, stride {stride}", stride=stride),
         tensors=(
-            Tensor("x", "x", tr("input"), "input", 1, stride, LANES, t.inputs["x"], note=tr("one row: 128 bytes, 4 sectors")),
+            Tensor("x", "x", tr("input"), "input", 1, stride, LANES, t.inputs["x"], note=tr("one row: 128 bytes"), whole_rows=True),
             Tensor("y", "y", tr("output"), "output", 1, 1, LANES),
             Tensor("s", "s", tr("sectors"), "input", 1, n, WORDS, note=tr("one row: 32 bytes")),
             Tensor("v", "v", tr("one float per lane"), "input", 1, 1, LANES),
@@ -88,11 +88,11 @@ def _stride_captions(touched_sectors: np.ndarray, lanes_of_sector: list[np.ndarr
     return Captions(
         (
             tr(
-                "Sector {0} of {1} arrives: bytes {2} to {3} of [x](input). Only lane {5} uses a float of it. The other 28 of "
+                "Sector {0} arrives: bytes {2} to {3} of [x](input). Only lane {5} uses a float of it. The other 28 of "
                 "its 32 bytes are not used."
             ),
             tr(
-                "Sector {0} of {1} arrives: bytes {2} to {3} of [x](input). {4} lanes, {5} to {6}, use one float each. The "
+                "Sector {0} arrives: bytes {2} to {3} of [x](input). {4} lanes, {5} to {6}, use one float each. The "
                 "sector holds 8 floats."
             ),
             tr(

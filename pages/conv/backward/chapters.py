@@ -15,9 +15,10 @@ from visuals.conv.backward.links import Links
 from visuals.conv.backward.story import PARTS, links, most_additions
 from visuals.strip.facts import Evidences, Facts
 
-DENSE = {"u": "1", "v": "1"}  # without a stride
+DENSE = {"u": "1", "v": "1"}  # stride 1
 SPLIT = {"gradient": "filters", "rung": "implicit-gemm", "N": "2", "H": "8", "W": "8"}
 LARGER = {"gradient": "transposed", "rung": "implicit-gemm", "output_pad_h": "1", "output_pad_w": "1"}
+PRODUCT = "gemm_transposed"  # the launch that these kernels share
 REACHED = ("1", "2", "4", "9")  # taps that reach a pixel
 
 
@@ -32,11 +33,16 @@ def _conv(s: ConvShape | TransposeShape) -> ConvShape:
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns what the sums, columns and parts of each size count."""
+    """Returns what the sums, columns and parts of each size count, and the recorded times of the matrix product in the two
+    kernels that store the columns."""
     found = {}
     for size, evidence in evidences.items():
         counted = _counts(_conv(evidence.shape))
         found |= {f"{size}_{name}": text for name, text in counted.items()}
+    for rung in ("gemm-atomics", "gemm-gather"):
+        row = evidences["real"].rows.get(f"conv-dinput/{rung}") if "real" in evidences else None
+        product = (row or {}).get("parts_ms", {}).get(PRODUCT)
+        found[f"product_{rung.replace('-', '_')}"] = units.time_(product) if product else ""
     return found
 
 
@@ -113,7 +119,7 @@ CHAPTERS = (
         question=faster(
             mark("{real_additions} additions at {real_shape}. Your guess: is the gather faster than atomics?"),
             "conv-dinput/gemm-atomics", "real",
-            mark("By atomics {real_time}, by gather {real_time_gemm_gather}."),
+            mark("By atomics {real_time}, by gather {real_time_gemm_gather}. Most of both is the same matrix product, {product_gemm_gather}."),
             of="conv-dinput/gemm-gather",
         ),
     ),
@@ -121,7 +127,7 @@ CHAPTERS = (
         mark("Phases without holes"),
         (
             mark("The columns of {real_shape} take {real_columns}. Implicit GEMM stores none: it makes each tile in shared memory."),
-            mark("Pixels with the same remainders by the stride use the same taps, so their tiles have no holes. They form a [phase](output): stride 2 gives {stage_phases}, each a matrix product."),
+            mark("Pixels with the same remainders by the stride use the same taps, so their tiles have no holes. They form a [phase](output): stride 2 gives {real_phases}, each a matrix product."),
         ),
         {"rung": "implicit-gemm"},
         readable=("D3",),
@@ -130,14 +136,14 @@ CHAPTERS = (
         question=faster(
             mark("Your guess: is it faster than the product with a gather?"),
             "conv-dinput/gemm-gather", "real",
-            mark("It takes {real_time}. {real_against_gemm_gather}"),
+            mark("It takes {real_time}. {real_against_gemm_gather} There our simple GEMM alone takes {product_gemm_gather}."),
         ),
     ),
     Chapter(
         mark("Winograd, backwards"),
         (
-            mark("Without a stride this gradient is a convolution of [dy](input), its filters turned by 180°."),
-            mark("So [Winograd’s kernels](/winograd) compute it. Only the transform of the [filters](filter) is another: each thread turns its taps first."),
+            mark("With stride 1 this gradient is a convolution of [dy](input), its filters turned by 180°."),
+            mark("So [Winograd’s kernels](/winograd) compute it. Only the transform of the [filters](filter) is different: each thread turns its taps first."),
         ),
         {"rung": "winograd"} | DENSE,
         readable=("w", "g"),

@@ -43,6 +43,7 @@ LINE = ((("N", "N", 62),), *conv_controls.LINE[1:])
 RARE = (*conv_controls.RARE, (("groups", mark("groups"), 90),))
 OUTPUT_PAD = ((("output_pad_h", mark("out pad h"), 108), ("output_pad_w", mark("out pad w"), 111)),)
 REAL = BACKWARD_PRESETS["backward-resnet50-res3-3x3-n32"].shape
+REAL_STRIDED = BACKWARD_PRESETS["backward-resnet50-res3-stride2-n32"].shape
 REAL_TRANSPOSED = TRANSPOSE_PRESETS["dcgan-conv2-n128"].shape
 
 
@@ -60,9 +61,14 @@ def read(page: str, gradient: str, visible: bool) -> tuple[Selection, Link]:
 
 
 def sizes(gradient: str, selection: Selection) -> Sizes:
-    """Returns how the strip names a shape, and a layer of a real network."""
-    real = REAL_TRANSPOSED if gradient == TRANSPOSED else REAL
-    return Sizes(name, lambda shape: real, address.ADDRESSES[gradient].chosen_tiles(selection))
+    """Returns how the strip names a shape, and a layer of a real network: with a stride if the shape on the stage has one."""
+
+    def real(shape: Shape) -> Shape:
+        if gradient == TRANSPOSED:
+            return REAL_TRANSPOSED
+        return REAL if shape.stride == (1, 1) else REAL_STRIDED
+
+    return Sizes(name, real, address.ADDRESSES[gradient].chosen_tiles(selection))
 
 
 def name(s: Shape) -> str:

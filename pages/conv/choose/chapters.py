@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kernels.conv.networks import NETWORKS
 from kernels.conv.presets import CONV_GRID, CONV_PRESETS
+from kernels.conv.winograd import positions
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.program import WORKSPACE
@@ -13,8 +15,9 @@ from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals import units
 from visuals.conv.choose.families import FAMILIES
 from visuals.strip.evidence import Evidence, Row
-from visuals.strip.facts import Evidences, Facts, faster_than
+from visuals.strip.facts import Evidences, Facts
 
+RESNET = NETWORKS["resnet50"]
 OURS = tuple(key for key in FAMILIES if key != "cudnn")
 # The answers, and which of them the families of OURS are.
 WAYS = (mark("Direct"), mark("im2col or implicit GEMM"), "Winograd", "FFT")
@@ -40,28 +43,47 @@ def _fastest_way(evidences: Evidences) -> int | None:
     return WAY_OF[found[0].family] if found else None
 
 
-def _workspace(evidences: Evidences) -> dict[str, int]:
-    """Returns the least workspace in bytes of each family at the real size."""
-    found: dict[str, int] = {}
+def _workspace(evidences: Evidences) -> dict[str, tuple[int, Rung]]:
+    """Returns the least workspace in bytes of each family at the real size, and the kernel that has it."""
+    found: dict[str, tuple[int, Rung]] = {}
     for rung, row in _ours(evidences["real"]) if "real" in evidences else ():
         used = row[f"{WORKSPACE}_bytes"]
-        found[rung.family] = min(used, found.get(rung.family, used))
+        if rung.family not in found or used < found[rung.family][0]:
+            found[rung.family] = used, rung
     return found
 
 
 def _hungriest(evidences: Evidences) -> int | None:
     used = _workspace(evidences)
-    return HUNGRY.index(max(used, key=used.__getitem__)) if used else None
+    return HUNGRY.index(max(used, key=lambda family: used[family][0])) if used else None
+
+
+def _count(taps: int) -> int:
+    """Returns how many convolutions of ResNet-50 have filters of taps x taps."""
+    return sum(layer.count for layer in RESNET.layers if layer.shape.R == layer.shape.S == taps)
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the fastest kernel at the real size and its time, and the workspace of each family."""
-    used = _workspace(evidences)
-    found = {f"workspace_{family}": units.bytes_(count) for family, count in used.items()}
+    """Returns the fastest kernel at the real size and its time, the kernel of each family with the least workspace, the
+    filters on the stage and at the real size, and how many convolutions of ResNet-50 have which filters."""
+    found = {"layers": str(RESNET.convolutions)} | {f"layers_{taps}": str(_count(taps)) for taps in (1, 3)}
+    for size, evidence in evidences.items():
+        found[f"{size}_taps"] = f"{evidence.shape.R}×{evidence.shape.S}"
+        found[f"{size}_macs"] = units.whole(evidence.shape.macs)
+    for family, (count, rung) in _workspace(evidences).items():
+        found |= {f"workspace_{family}": units.bytes_(count), f"least_{family}": tr(rung.title)}
     if fastest := _fastest(evidences):
         rung, row = fastest
         found |= {"fastest": tr(rung.title), "fastest_time": units.time_(row["median_ms"])}
+        if m := row["tiles"].get("M"):
+            found |= {"m": str(m), "products": str(positions(m)), "direct_products": str(9 * m * m)}
     return found
+
+
+def _stage_is_fastest(evidences: Evidences) -> bool | None:
+    """Returns whether the kernel on the stage is our fastest at the real size; None without recordings."""
+    found = _fastest(evidences)
+    return found[0] is evidences["stage"].rung if found else None
 
 
 def _layer(key: str, watch: str) -> dict[str, str]:
@@ -92,7 +114,9 @@ CHAPTERS = (
     Chapter(
         mark("A filter of 3×3"),
         (
-            mark("Most layers of ResNet-50 have filters of 3×3. This one is {real_shape}."),
+            mark(
+                "Of the {layers} convolutions of ResNet-50, {layers_1} have filters of 1×1 and {layers_3} of 3×3. This one is {real_shape}."
+            ),
             mark(
                 "Its many channels make one large product. Implicit GEMM, on the stage, computes it without a stored matrix."
             ),
@@ -109,15 +133,15 @@ CHAPTERS = (
         mark("What decided it"),
         (
             mark(
-                "Winograd needs 16 multiplications for 4 [outputs](output); direct needs 36. Additions take their place."
+                "For a tile of {m} × {m} [outputs](output), {fastest} needs {products} multiplications; direct needs {direct_products}. Additions take their place."
             ),
             mark("{real_against_implicit_gemm} Winograd needs stride 1 and a small filter."),
         ),
-        _layer("resnet50-res3-3x3-n32", "winograd"),
+        _layer("resnet50-res3-3x3-n32", "winograd-steps"),
         step=3,
         size="real",
-        holds=faster_than("real", "conv/implicit-gemm"),
-        nudge=mark("[Winograd](/winograd) shows where the 16 come from."),
+        holds=_stage_is_fastest,
+        nudge=mark("[Winograd](/winograd) shows where these products come from, for a smaller tile."),
     ),
     Chapter(
         mark("A filter of one pixel"),
@@ -125,7 +149,9 @@ CHAPTERS = (
             mark(
                 "A filter of 1×1 mixes channels only. Each [output](output) pixel needs one [input](input) pixel of every channel."
             ),
-            mark("So the data matrix is the input as it is. This is a layer of ResNet-50."),
+            mark(
+                "So the data matrix is the input as it is. The stage shows the same kernel with {stage_taps} taps."
+            ),
         ),
         _layer("resnet50-res2-1x1", "implicit"),
         step=2,
@@ -141,25 +167,25 @@ CHAPTERS = (
         mark("A large filter"),
         (
             mark(
-                "With 11×11 taps each [output](output) pixel takes 121 products per channel. The FFT’s work hardly grows with the filter."
+                "With 11×11 taps each [output](output) pixel takes 121 products per channel. A larger filter adds little work to the FFT."
             ),
-            mark("It pays for transforms instead. The layer is {real_shape}."),
+            mark("It pays for transforms instead. The layer is {real_shape}; the stage shows {stage_taps} taps."),
         ),
         _layer("grid-11x11-c64-h56", "fft"),
         step=4,
         size="real",
         question=faster(
-            mark("Your guess: is the FFT faster than implicit GEMM here?"),
+            mark("Your guess: is FFT in tiles faster than implicit GEMM here?"),
             "conv/implicit-gemm",
             "real",
-            mark("The FFT takes {real_time}. {real_against_implicit_gemm}"),
+            mark("It takes {real_time}. {real_against_implicit_gemm}"),
         ),
     ),
     Chapter(
         mark("Memory is a price, too"),
         (
             mark(
-                "Same layer. Here speed is not the only question: what is kept in between must fit into the GPU."
+                "Same layer, and again {stage_taps} taps on the stage. What is kept in between must fit into the GPU."
             ),
             mark("im2col stores its data matrix, the FFT its spectra. Implicit GEMM stores nothing."),
         ),
@@ -171,7 +197,7 @@ CHAPTERS = (
             NEEDS_MOST,
             _hungriest,
             mark(
-                "im2col needs {workspace_im2col}, the FFT {workspace_fft}. Each input pixel is copied into up to 121 columns."
+                "im2col needs {workspace_im2col}, {least_fft} {workspace_fft}. Each input pixel is copied into up to 121 columns."
             ),
         ),
     ),
@@ -179,7 +205,7 @@ CHAPTERS = (
         mark("A small layer"),
         (
             mark(
-                "The first layer of LeNet ({real_shape}) is tiny. All its work is done before a GPU is busy."
+                "The first layer of LeNet ({real_shape}) has {real_macs} multiply-adds, too few for a GPU. The stage shows a toy with {stage_taps} taps."
             ),
             mark("Extra steps mean extra launches, and a launch takes microseconds."),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
@@ -20,6 +21,7 @@ from pages.parts.chapters import OpenChapter
 from pages.parts.query import chosen
 from pages.parts.sizes import Sizes
 from pages.parts.stage import Stage
+from pages.parts.tiles import SelectedRung
 from visuals.conv.inputs import Inputs
 from visuals.scene.scene import Scene
 
@@ -55,18 +57,22 @@ def _implicit() -> Watched:
     return Watched(watched.rung, watched.tiles, query.shape, scene)
 
 
-def _winograd() -> Watched:
-    query, watched = conv_address.DEFAULT, winograd.watched_kernel("2x2", {})
+def _winograd(kernel: str = "2x2") -> Watched:
+    query, watched = conv_address.DEFAULT, winograd.watched_kernel(kernel, {})
     return Watched(watched.rung, watched.tiles, query.shape, winograd.scene(query.inputs(), watched)[0])
 
 
 def _fft() -> Watched:
-    query, tiles = conv_address.DEFAULT, fft.RUNG.default_tiles
-    scene, _ = fft.scene(query.inputs(), tiles["FFT_TILE"], fft.PADDINGS[0])
-    return Watched(fft.RUNG, tiles, query.shape, scene)
+    query, rung = conv_address.DEFAULT, fft.RUNGS["fft-tiled"]
+    tile = fft.tile_of(query.shape, SelectedRung(rung, rung.default_tiles))
+    scene, _ = fft.scene(query.inputs(), tile, fft.PADDINGS[0], name=rung.name)
+    return Watched(rung, rung.default_tiles, query.shape, scene)
 
 
-ALGORITHMS = {"direct": _direct, "im2col": _im2col, "implicit": _implicit, "winograd": _winograd, "fft": _fft}
+ALGORITHMS = {
+    "direct": _direct, "im2col": _im2col, "implicit": _implicit, "winograd": _winograd,
+    "winograd-steps": partial(_winograd, "4x4-steps"), "fft": _fft,
+}  # fmt: skip
 
 
 def draw(chapter: OpenChapter, real: ConvShape) -> None:

@@ -7,10 +7,12 @@ from functools import lru_cache
 import numpy as np
 import streamlit as st
 
-from kernels.conv import fft
+from kernels.conv import fft, fft_tiled
 from kernels.conv.presets import CONV_GRID
 from kernels.conv.shape import ConvShape
 from kernels.i18n import cached, decimal, mark, tr, trn
+from kernels.ladders import find
+from kernels.model.rung import Rung
 from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.parts.query import chosen
@@ -26,6 +28,7 @@ from visuals.conv.inputs import Inputs, outputs
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), fft.RUNGS[0]
+RUNGS = {rung.name.partition("/")[2]: rung for rung in (RUNG, fft_tiled.RUNG)}  # by the URL parameter "rung"
 TILES = {tile_name(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
 PADDINGS = (PAD, TOO_SMALL)
@@ -50,8 +53,13 @@ def tiles() -> dict[str, int]:
     }
 
 
+def rung() -> Rung:
+    """Returns the FFT whose kernels are on the stage."""
+    return RUNGS[chosen("rung", RUNGS)]
+
+
 def watched() -> SelectedRung:
-    return SelectedRung(RUNG, tiles())
+    return SelectedRung(RUNG, tiles()) if rung() is RUNG else SelectedRung(rung(), rung().default_tiles)
 
 
 def padding() -> str:
@@ -61,13 +69,16 @@ def padding() -> str:
 def controls(inputs: Inputs) -> None:
     """Draws the controls for cut and padding, and the sizes derived from them."""
     with st.container(key="params_tiles", horizontal=True):
-        current = tr("transform: {size} · {room}", size=chosen("transform", TILES), room=padding())
+        size = chosen("transform", TILES) if rung() is RUNG else tr(rung().title)
+        current = tr("transform: {size} · {room}", size=size, room=padding())
         with (
             st.container(key="chips_transform", width="content"),
             st.popover(current, key="transform_chooser"),
         ):
-            _pills("transform", tr("size of a transform"), list(TILES))
-            _pills("SPECTRA", "SPECTRA", SPECTRA)
+            _pills("rung", tr("kernel"), list(RUNGS))
+            if rung() is RUNG:
+                _pills("transform", tr("size of a transform"), list(TILES))
+                _pills("SPECTRA", "SPECTRA", SPECTRA)
             _pills("room", tr("space for the window"), PADDINGS)
         st.html(f'<p class="kt-derived">{_derived(inputs)}</p>')
 
@@ -84,10 +95,10 @@ def direct_flops(s: ConvShape) -> str:
 
 def _derived(inputs: Inputs) -> str:
     """Returns derived sizes as HTML; "" if the filter does not fit into a transform."""
-    s, tile_sizes = inputs.shape, tiles()
-    if too_large(inputs, tile_sizes["FFT_TILE"]):
+    s, tile = inputs.shape, tile_of(inputs.shape, watched())
+    if too_large(inputs, tile):
         return ""
-    cut = cut_of(s, tile_sizes["FFT_TILE"], padding())
+    cut = cut_of(s, tile, padding())
     count = int(cut["down"]) * int(cut["across"])
     size = f"{cut['rows']}×{cut['columns']}"
     facts = [
@@ -111,6 +122,18 @@ def _derived(inputs: Inputs) -> str:
 
 
 # -- arrays and scene ------------------------------------------------------------------------------
+def tile_of(s: ConvShape, selected: SelectedRung) -> int:
+    """Returns the rows of a transform on the stage, 0 for whole images.
+
+    The FFT in tiles has periodic tiles at some shapes, which the stage does not draw: there it shows whole images.
+    """
+    if selected.rung is RUNG:
+        return selected.tiles["FFT_TILE"]
+    size = fft_tiled.size_of(s, selected.tiles)
+    fits = size >= max(s.span_h, s.span_w)
+    return size if fits and fft.cut(s, {"FFT_TILE": size}) == fft_tiled.cut(s, selected.tiles) else 0
+
+
 def too_large(inputs: Inputs, tile: int) -> bool:
     """Returns whether the filter is too large for a transform of that size."""
     return 0 < tile < max(inputs.shape.span_h, inputs.shape.span_w)
@@ -135,20 +158,25 @@ def orders() -> dict[str, str]:
 
 
 @cached(MAX_CACHED_SCENES)
-def scene(inputs: Inputs, tile: int, padding: str, order: str = EXPLAINING) -> tuple[Scene | None, str]:
-    """Returns the scene in one of ORDERS, or None, and the reason why it differs from the settings or cannot run."""
-    s = inputs.shape
-    rules = list(RUNG.rules(s, {"FFT_TILE": tile, "SPECTRA": int(SPECTRA[0])}))
+def scene(
+    inputs: Inputs, tile: int, padding: str, order: str = EXPLAINING, name: str = RUNG.name
+) -> tuple[Scene | None, str]:
+    """Returns the scene in one of ORDERS, or None, and the reason why it differs from the settings or cannot run. `name`
+    is the rung's."""
+    s, rung = inputs.shape, find(name)
+    rules = list(
+        rung.rules(s, {"FFT_TILE": tile, "SPECTRA": int(SPECTRA[0])} if rung is RUNG else rung.default_tiles)
+    )
     reasons = []
     if rules:
-        title = tr(RUNG.title)
+        title = tr(rung.title)
         reasons.append(
             tr("{kernel} cannot run with these settings: {rules}.", kernel=title, rules="; ".join(rules))
         )
     if s.groups > 1:
         return None, " ".join(reasons)
-    if too_large(inputs, tile):
-        tile = 0
+    if too_large(inputs, tile) or (rung is not RUNG and not tile):
+        tile, rung = 0, RUNG
         reasons.append(tr("The stage shows a transform of the whole image instead."))
     elif rules:
         reasons.append(tr("The stage shows the steps for one image and one filter."))
@@ -157,4 +185,4 @@ def scene(inputs: Inputs, tile: int, padding: str, order: str = EXPLAINING) -> t
         return waves_scene(a), " ".join(reasons)
     if order == BUTTERFLIES:
         return butterfly_scene(a), " ".join(reasons)
-    return fft_scene(a, s, padding, expected(inputs), order == PHASES), " ".join(reasons)
+    return fft_scene(a, s, padding, expected(inputs), order == PHASES, rung.name), " ".join(reasons)

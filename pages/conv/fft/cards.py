@@ -34,7 +34,7 @@ def spectra(inputs: Inputs) -> None:
     """Draws each array as a picture: input, both spectra, their product, its inverse transform, the output."""
     if inputs.shape.groups > 1:
         return
-    tile = address.tiles()["FFT_TILE"]
+    tile = address.tile_of(inputs.shape, address.watched())
     tile = 0 if address.too_large(inputs, tile) else tile
     a = address.arrays(inputs, tile, address.padding())
     name = tr("your picture") if inputs.upload is not None else inputs.picture
@@ -65,7 +65,7 @@ def wrap_around(inputs: Inputs) -> None:
     """Draws the errors of a transform that is only as large as the output, beside the correct result."""
     if inputs.shape.groups > 1:
         return
-    tile = address.tiles()["FFT_TILE"]
+    tile = address.tile_of(inputs.shape, address.watched())
     tile = 0 if address.too_large(inputs, tile) else tile
     padded, small = (address.arrays(inputs, tile, padding) for padding in (PAD, TOO_SMALL))
     with st.container(key="card_wrap", border=True):

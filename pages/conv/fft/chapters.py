@@ -6,25 +6,48 @@ from kernels.i18n import mark
 from pages.conv.fft.address import BUTTERFLIES, WAVES
 from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals import units
+from visuals.charts.story import recorded_at
 from visuals.conv.fft import butterfly, filter_sizes
-from visuals.strip.facts import Evidences, Facts
+from visuals.conv.fft.charts import with_taps
+from visuals.strip.evidence import Evidence
+from visuals.strip.facts import Evidences, Facts, faster_than
 
 SMALL = {"H": "4", "W": "4", "picture": "numbers"}  # its numbers can be read
 SIZES = (3, 5, 7, 11)  # of filters
+DIRECT, TILED = "conv/direct", {"rung": "fft-tiled"}
 ANSWERS = tuple(f"{taps} × {taps}" for taps in SIZES)
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the butterflies of 8 numbers, and how our FFT compares with the fastest kernel without an FFT."""
-    found = {"butterflies": str(len(list(butterfly.butterflies())))}
+    """Returns the butterflies of 8 numbers, the launches of the kernel on the stage, and how our fastest FFT compares with
+    the fastest kernel without an FFT."""
+    stage = evidences["stage"]
+    launches = len(stage.rung.build(stage.shape, {**stage.rung.default_tiles, **stage.tiles}).steps)
+    found = {"butterflies": str(len(list(butterfly.butterflies()))), "launches": str(launches)}
     if not (real := evidences.get("real")) or not (pair := filter_sizes.pair_at(real.shape)):
         return found
     first, (_, ratio) = filter_sizes.wins_from(real.shape), filter_sizes.best_network_layer()
-    return found | {
-        "other_time": units.time_(pair[1]["median_ms"]),
-        "first": f"{first} × {first}" if first else "",
-        "network": f"{units.ratio(ratio)}×",
-    }
+    return (
+        found
+        | _growth(real)
+        | {
+            "other_time": units.time_(pair[1]["median_ms"]),
+            "first": f"{first} × {first}" if first else "",
+            "network": f"{units.ratio(ratio)}×",
+        }
+    )
+
+
+def _growth(real: Evidence) -> Facts:
+    """Returns how many times as long the kernel on the stage and the direct loop take at the real size as with the smallest
+    of SIZES; nothing without their recordings."""
+    small = with_taps(real.shape, SIZES[0])
+    found = {}
+    for name, rung in (("growth", real.rung.name), ("growth_direct", DIRECT)):
+        before, after = (recorded_at(s, (rung,)).get(rung) for s in (small, real.shape))
+        if before and after:
+            found[name] = f"{units.ratio(after['median_ms'] / before['median_ms'])}×"
+    return found
 
 
 def _first(evidences: Evidences) -> int | None:
@@ -33,10 +56,12 @@ def _first(evidences: Evidences) -> int | None:
 
 
 def _only_large_filters_win(evidences: Evidences) -> bool | None:
-    """Returns whether the FFT wins at the real size, but in no layer of a network; None without recordings."""
+    """Returns whether the FFT on the stage is our fastest and wins at the real size, but in no layer of a network; None
+    without recordings."""
     if "real" not in evidences or not (pair := filter_sizes.pair_at(evidences["real"].shape)):
         return None
-    return filter_sizes.is_faster(pair) and filter_sizes.best_network_layer()[1] > 1
+    is_ours = pair[0]["rung"] == evidences["real"].rung.name
+    return is_ours and filter_sizes.is_faster(pair) and filter_sizes.best_network_layer()[1] > 1
 
 
 CHAPTERS = (
@@ -130,29 +155,32 @@ CHAPTERS = (
     Chapter(
         mark("Does it pay for a small filter?"),
         (
-            mark("A 3 × 3 filter on this image needs few products anyway. The FFT needs several launches and a workspace."),
+            mark("Our fastest version, FFT in tiles, cuts a large image into small tiles. Their transforms stay in registers."),
+            mark("A 3 × 3 filter on this image needs few products anyway. FFT in tiles needs {launches} launches and a workspace."),
         ),
+        TILED,
         step=49,
         question=faster(
-            mark("Your guess: is it faster than the direct loop here?"),
-            "conv/direct", "stage",
+            mark("Your guess: is FFT in tiles faster than the direct loop here?"),
+            DIRECT, "stage",
             mark("It takes {stage_time}. {stage_against_direct}"),
         ),
-        nudge=mark("In Explore, “FFT in tiles” cuts the image into small tiles whose transforms stay in registers."),
+        holds=faster_than("real", "conv/fft"),
     ),
     Chapter(
         mark("From which filter size on?"),
         (
-            mark("The cost of the FFT hardly depends on the size of the filter. The direct loop grows with its area."),
-            mark("At {real_shape} the FFT takes {real_time}. The fastest recorded kernel without an FFT takes {other_time}."),
+            mark("A larger filter adds little work to the FFT. With 11 × 11 instead of 3 × 3 taps, FFT in tiles takes {growth} as long, and direct {growth_direct} as long."),
+            mark("At {real_shape} FFT in tiles takes {real_time}. The fastest recorded kernel without an FFT takes {other_time}."),
         ),
+        TILED,
         step=49,
         size="real",
         question=Question(
-            mark("Your guess: from which filter size on is the FFT the fastest here?"),
+            mark("Your guess: from which filter size on is FFT in tiles faster than all kernels without an FFT?"),
             ANSWERS,
             _first,
-            mark("From {first} on. In layers of LeNet, ResNet-50 and VGG-16 it takes at least {network} the time of the fastest kernel."),
+            mark("From {first} on. In layers of LeNet, ResNet-50 and VGG-16 our fastest FFT takes at least {network} the time of the fastest other kernel."),
         ),
         nudge=mark("Next, [choose](/choose) compares all kernels."),
         holds=_only_large_filters_win,

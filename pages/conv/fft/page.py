@@ -30,7 +30,9 @@ with lesson.controls(visible):
 if "watch" in parts:
     orders = address.orders()
     order = chosen("order", orders)
-    scene, reason = address.scene(inputs, watched.tiles["FFT_TILE"], address.padding(), order)
+    scene, reason = address.scene(
+        inputs, address.tile_of(shape, watched), address.padding(), order, watched.rung.name
+    )
     note_in_place(reason)
     sizes = conv_controls.sizes(settings, watched.rung, address.REAL)
     Stage("fft", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter).draw()
@@ -54,5 +56,5 @@ if {"run", "why"} & parts:
         sizes=conv_controls.sizes(settings, watched.rung, address.REAL),
     )
 if "kernel" in parts:
-    sources.draw_tabs(address.LADDER, shape, watched.tiles_of, first=address.RUNG.name)
+    sources.draw_tabs(address.LADDER, shape, watched.tiles_of, first=watched.rung.name)
 lesson.load_deferred(parts)

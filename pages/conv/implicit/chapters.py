@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernels.i18n import mark
-from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
+from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster, nothing_limits
 from visuals import units
 from visuals.conv.implicit.gpu_map import implicit_map
 from visuals.conv.implicit.plan import why_not
@@ -11,7 +11,7 @@ from visuals.gpu_map import facts as map_facts
 from visuals.gpu_map.data import GpuMap
 from visuals.strip.facts import Evidences, Facts, faster_than, limited_by, within
 
-PLAIN = "conv/implicit-gemm-plain"
+CUBLAS = "conv/im2col-cublas"
 # Small enough to print every number; the tiles are the smallest of the kernel.
 SMALL = {"C": "2", "H": "4", "W": "4", "K": "2", "pad_h": "0", "pad_w": "0", "picture": "numbers"}
 SMALL |= {"BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4", "STAGES": "2"}
@@ -91,22 +91,23 @@ CHAPTERS = (
         step=5,
         loop=(4, 9),
         size="real",
-        question=Question(mark("What limits the kernel now?"), LIMITS, limited_by("real"), mark("See the bars on the right: arithmetic is at {real_arithmetic} of its ceiling.")),
+        question=Question(mark("What limits the kernel now?"), LIMITS, limited_by("real"), mark("None of the three: arithmetic is at {real_arithmetic} of its ceiling. For each copy of four bytes a thread computes an address and tests the borders.")),
+        holds=nothing_limits("real"),
     ),
     Chapter(
         mark("Where do the bytes go?"),
         (
             mark("The map shows a layer of ResNet-50 on the whole GPU: {map_blocks} blocks in {map_waves} waves."),
             mark("The [data matrix](workspace) would be {stage_matrix_bytes}. Only the image and the filters come from HBM: {map_hbm}."),
-            mark("A pixel leaves L2 once for each window over it and each block of filters."),
+            mark("The bytes from L2 are predicted: a pixel leaves L2 once for each window over it and each block of filters."),
         ),
         REAL | {"order": "map"},
         step=1,
         question=Question(
-            mark("How many bytes leave L2 for each byte from HBM?"),
+            mark("By this prediction, how many bytes leave L2 for each byte from HBM?"),
             TIMES,
             within((5, 30), _times_from_l2),
-            mark("{map_times}: the SMs load {map_l2} from L2. The L2 cache delivers what im2col would store."),
+            mark("{map_times}: we predict that the SMs load {map_l2} from L2. The L2 cache delivers what im2col would store."),
         ),
     ),
     Chapter(
@@ -129,15 +130,16 @@ CHAPTERS = (
         mark("Was it worth it?"),
         (
             mark("The multiply-adds are the same as in im2col. What is gone is the copy: {real_matrix_bytes} written and read back."),
+            mark("The fairest comparison is im2col with the product of cuBLAS: our own GEMM there is a simple one."),
         ),
         ONE,
         readable=("D", "x"),
         step=11,
         size="real",
         question=faster(
-            mark("Your guess: is it faster than im2col with our own GEMM?"),
-            "conv/im2col-gemm", "real",
-            mark("It takes {real_time}. {real_against_im2col_gemm}"),
+            mark("Your guess: is it faster than im2col with cuBLAS?"),
+            CUBLAS, "real",
+            mark("It takes {real_time}. {real_against_im2col_cublas} {real_against_im2col_gemm}"),
         ),
         nudge=mark("Compare the memory, too: the strip shows no workspace."),
     ),
@@ -151,7 +153,7 @@ CHAPTERS = (
         readable=("D", "x"),
         step=11,
         size="real",
-        holds=faster_than("real", "conv/im2col-gemm"),
+        holds=faster_than("real", "conv/im2col-gemm", CUBLAS),
     ),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from kernels.conv.winograd import positions, tiles_of
+from kernels.conv.winograd import tiles_of
 from kernels.i18n import cached, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
@@ -20,12 +20,13 @@ from pages.parts.address import Fields
 from pages.parts.controls import Link, option
 from pages.parts.query import chosen
 from pages.parts.text import note
+from visuals import units
 from visuals.conv.inputs import Inputs
 from visuals.conv.winograd.derive import derive_scene
 from visuals.conv.winograd.fused import fused_scene
 from visuals.conv.winograd.nested import nested_scene
 from visuals.conv.winograd.nonfused import steps_scene
-from visuals.conv.winograd.part import NONFUSED, numbers, part_of, why_not
+from visuals.conv.winograd.part import NONFUSED, numbers, part_of, reads_per_pixel, why_not
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 # As in every convolution lesson, but with a picture whose numbers can be followed.
@@ -99,7 +100,7 @@ def chooser() -> None:
 
 
 def derived(watched: Watched, s: ConvShape) -> str:
-    """Returns HTML: the tiles of a map, and how often they read a pixel."""
+    """Returns HTML: the tiles of a map, and how often they read a pixel on average."""
     if why_not(s, watched.m):
         return tr("no tiles at this shape")
     m, T, count = watched.m, watched.m + 2, tiles_of(s, watched.m)
@@ -110,7 +111,9 @@ def derived(watched: Watched, s: ConvShape) -> str:
         T=T,
         m=m,
     )
-    return f"{tiles} · " + tr("each pixel is read <b>{ratio}×</b>", ratio=f"{positions(m) / m**2:.3g}")
+    return f"{tiles} · " + tr(
+        "a pixel is read <b>{ratio}×</b> on average", ratio=units.ratio(reads_per_pixel(s, m))
+    )
 
 
 def main_file(watched: Watched, s: ConvShape) -> str:

@@ -21,9 +21,11 @@ DIRECT = "conv/direct"
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the multiplications of one tile, how often a pixel is read, and the recorded errors at the real size over
-    that of direct convolution."""
+    """Returns the multiplications of one tile, how often a pixel of a large image is read, the filters of a block, and the
+    recorded errors at the real size over that of direct convolution."""
     found = {
+        "filters": str(find("conv/winograd-2x2").default_tiles["BK"]),
+        "filters_large": str(find("conv/winograd-4x4").default_tiles["BK"]),
         "by_hand": str(2 + R - 1),
         "products": str(positions(2)),
         "products_large": str(positions(4)),
@@ -82,7 +84,7 @@ CHAPTERS = (
         ),
     ),
     Chapter(
-        mark("A polynomial at four points"),
+        mark("Taps as a polynomial"),
         (
             mark("Read the taps as a polynomial: g0 + g1·x + g2·x². Its product with a polynomial of two coefficients, one for each output, has four coefficients."),
             mark("The values at four points determine them: 0, 1, −1 and ∞ (the highest coefficient). Each point gives a column of [Aᵀ](output) and a row of [G](filter)."),
@@ -109,7 +111,7 @@ CHAPTERS = (
         mark("Two dimensions: columns, then rows"),
         (
             mark("In two dimensions each matrix is applied to the columns first, then to the rows."),
-            mark("The filter becomes U = Gg Gᵀ and the tile V = Bᵀd B. Both have 4 × 4 values, which are multiplied one by one."),
+            mark("The filter becomes U = Gg Gᵀ and the tile V = Bᵀd B. Their values are multiplied one by one."),
             mark("For 2 × 2 outputs the direct sum takes 4 · 9 = 36 products."),
         ),
         {"order": NESTED, **HAND},
@@ -138,7 +140,7 @@ CHAPTERS = (
     Chapter(
         mark("Tiles overlap"),
         (
-            mark("A tile is 4 × 4, but its outputs are only 2 × 2. So each pixel is read {reads} times."),
+            mark("A tile is 4 × 4, but its outputs are only 2 × 2. So a pixel is read up to {reads} times."),
             mark("The purple numbers count the reads of each pixel."),
         ),
         step=10,
@@ -154,8 +156,8 @@ CHAPTERS = (
     Chapter(
         mark("Larger tiles"),
         (
-            mark("With 4 × 4 outputs a tile takes {products_large} products; the direct sum takes 144. A pixel is read only {reads_large} times."),
-            mark("But the transforms need more additions and more registers."),
+            mark("With 4 × 4 outputs a tile takes {products_large} products; the direct sum takes 144. A pixel of a large image is read {reads_large} times on average, not {reads}."),
+            mark("But the transforms need more additions. A block has sums for only {filters_large} filters, not {filters}: the next {filters_large} transform the input again."),
         ),
         {"kernel": "4x4"},
         readable=("R",),

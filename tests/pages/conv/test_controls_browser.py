@@ -128,9 +128,9 @@ def test_page_fits_its_width_and_the_stage_is_near_the_top(server, page, path):
 @pytest.mark.slow
 def test_home_links_to_a_real_size(server, page):
     page.goto(server + "/")
-    expect(page.get_by_text("What you watch is what you measured.")).to_be_visible()
+    expect(page.get_by_text("Watch a CUDA kernel, then measure it.")).to_be_visible()
     page.get_by_role("link", name="GEMM at a real size").click()
     expect(page).to_have_url(re.compile(r"/tiling\?M=4096"))
     expect(field(page, "K")).to_have_value("4096")
     page.go_back()
-    expect(page.get_by_text("What you watch is what you measured.")).to_be_visible()
+    expect(page.get_by_text("Watch a CUDA kernel, then measure it.")).to_be_visible()

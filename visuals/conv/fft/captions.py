@@ -15,7 +15,8 @@ COLUMN_KIND = {"X": COLUMN_INPUT, "W": COLUMN_FILTER}
 
 
 # -- steps ---------------------------------------------------------------------------------------
-def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
+def templates(a: Arrays, shape: ConvShape, tiled: bool = False) -> tuple[str, ...]:
+    """Returns the captions by kind. `tiled`: those of conv/fft-tiled, which does not call cuFFT."""
     s, channels = a.shape, {"C": decimal(f"{shape.C:,}")}
     one_channel = shape.C == 1
     taps = s.R * s.S
@@ -52,9 +53,14 @@ def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
         tr("Row {0} of the [output](output) is taken from row {1} of [d](output) and divided by {2}."),
         *[tr("The stride keeps one pixel of every {v}.", v=s.v)] * (s.v > 1),
     ]
+    inverse = tr("It is the output at every position of the filter, as if the stride were 1. The result of cuFFT is {1}× too large.")  # fmt: skip
+    copied = tr("The [input](input) is copied into an array of {0} × {1} in the [workspace](workspace).")
+    if tiled:
+        inverse = tr("It is the output at every position of the filter, as if the stride were 1. It is {1}× too large.")  # fmt: skip
+        copied = tr("A tile of {0} × {1} numbers of the [input](input) is copied into shared memory.")
     return (
         _joined(
-            tr("The [input](input) is copied into an array of {0} × {1} in the [workspace](workspace)."),
+            copied,
             _zeros(a),
         ),
         _joined(*padded_filter),
@@ -88,9 +94,7 @@ def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
             tr(
                 "Inverse transform, [d](output) = FFT⁻¹([Y](output)): all frequencies together give row {0} of d."
             ),
-            tr(
-                "It is the output at every position of the filter, as if the stride were 1. The result of cuFFT is {1}× too large."
-            ),
+            inverse,
         ),
         _joined(*picked),
         _joined(

@@ -161,18 +161,19 @@ def recorded(
 
 
 def fft_sentence(times: Sequence[tuple[str, Points]]) -> str:
-    """Returns from which R on our FFT was recorded as faster than the kernels without an FFT, or by how much it loses.
+    """Returns from which R on our fastest FFT was recorded as faster than the kernels without an FFT, or by how much it
+    loses.
 
     Returns "" without a recording of both at one R."""
     pairs = _fft_and_fastest_other(times)
     if not pairs:
         return ""
     best, (ours, other) = max(pairs.items(), key=lambda item: _speedup(*item[1]))
-    fields = {"R": best, "other": tr(find(other["rung"]).title)}
+    fields = {"R": best, "ours": tr(find(ours["rung"]).title), "other": tr(find(other["rung"]).title)}
     losses = [taps for taps, pair in pairs.items() if not _is_faster(*pair)]
     if best in losses:
         return tr(
-            "In the recordings the FFT never wins: at best, at R = {R}, it takes {ratio}× the time of {other}.",
+            "In the recordings no FFT wins: at best, at R = {R}, {ours} takes {ratio}× the time of {other}.",
             ratio=units.ratio(1 / _speedup(ours, other)),
             **fields,
         )
@@ -180,20 +181,20 @@ def fft_sentence(times: Sequence[tuple[str, Points]]) -> str:
     last_loss = max(losses, default=0)
     first = min((taps for taps in pairs if taps > last_loss), default=best)
     if first == best:
-        return tr("In the recordings the FFT is {ratio}× as fast as {other} at R = {R}.", **fields)
+        return tr("In the recordings {ours} is {ratio}× as fast as {other} at R = {R}.", **fields)
     return tr(
-        "In the recordings of this lesson’s kernels, the FFT wins from R = {first} on. At R = {R} it is {ratio}× as fast as {other}.",
+        "In the recordings of this lesson’s kernels, an FFT wins from R = {first} on. At R = {R} {ours} is {ratio}× as fast as {other}.",
         first=first,
         **fields,
     )
 
 
 def _fft_and_fastest_other(times: Sequence[tuple[str, Points]]) -> dict[int, tuple[Row, Row]]:
-    """Returns, by R, the fastest rows of our FFT and of the rungs without an FFT."""
+    """Returns, by R, the fastest rows of our FFTs and of the rungs without an FFT."""
     ours, others = {}, {}
     for _, points in times:
         for taps, row in points:
-            if row["rung"] == RUNG.name:
+            if row["rung"] in story.OURS:
                 ours.setdefault(taps, []).append(row)
             elif "fft" not in row["rung"]:
                 others.setdefault(taps, []).append(row)

@@ -1,7 +1,7 @@
 """From which filter size on our FFT was recorded as the fastest kernel, and how it does in layers of real networks.
 
-It is compared with every other kernel of the convolution ladder without an FFT, libraries included, at the default tile
-sizes. Of our FFT the fastest size of a transform counts.
+The fastest of our FFTs, at the fastest size of a transform, is compared with every kernel of the convolution ladder
+without an FFT, libraries included, at the default tile sizes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernels import records
-from kernels.conv import fft
+from kernels.conv import fft, fft_tiled
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.ladders import LADDERS
@@ -19,17 +19,20 @@ from kernels.records.statistics import fastest, within_spread
 from visuals.charts.story import Row, recorded_at
 from visuals.conv.fft.charts import TAPS, with_taps
 
-RUNG = fft.RUNGS[0]
+OURS = (*fft.RUNGS, fft_tiled.RUNG)
 NETWORKS = ("lenet", "resnet50", "vgg")  # how the keys of their presets begin
-Pair = tuple[Row, Row]  # our FFT, the fastest kernel without an FFT
+Pair = tuple[Row, Row]  # our fastest FFT, the fastest kernel without an FFT
 
 
 @cached(None)
 def pair_at(s: ConvShape) -> Pair | None:
     """Returns both recordings at a shape; None if one is missing."""
     others = [rung.name for rung in LADDERS["conv"].rungs if "fft" not in rung.name]
-    usual = RUNG.default_tiles
-    ours = [records.recorded(RUNG.name, s, usual | {"FFT_TILE": tile}) for tile in RUNG.tiles["FFT_TILE"]]
+    ours = [
+        records.recorded(rung.name, s, rung.default_tiles | {"FFT_TILE": tile})
+        for rung in OURS
+        for tile in rung.tiles["FFT_TILE"]
+    ]
     best, other = fastest(filter(None, ours)), fastest(recorded_at(s, others).values())
     return (best, other) if best and other else None
 

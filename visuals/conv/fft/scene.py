@@ -28,29 +28,39 @@ ORDER_NOTE = mark(
     "The stage shows one transform of one image and one filter, row by row and column by column. A GPU computes all "
     "transforms at once. cuFFT may use another order inside a transform; the result is the same."
 )
+ORDER_NOTE_TILED = mark(
+    "The stage shows one tile of one image and one filter. A GPU transforms all tiles at once, two rows in each thread. "
+    "The kernel divides the filter by the numbers of a tile when it loads the taps. The stage divides at the end: the result "
+    "is the same."
+)
+WHOLE, IN_TILES = "conv/fft", "conv/fft-tiled"  # the rungs
 
 
 # -- the scene -----------------------------------------------------------------------------------
-def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray, phases: bool = False) -> Scene:
+def fft_scene(
+    a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray, phases: bool = False, rung: str = WHOLE
+) -> Scene:
     """Returns the scene of one transform. `shape` is the shape on the page; `expected` float [P, Q] is the
-    correct output. With `phases`, the spectra show phases instead of magnitudes."""
+    correct output. With `phases`, the spectra show phases instead of magnitudes. `rung` is the one whose kernels are
+    beside it."""
     steps = Steps(a, part_of(a), expected, padding, phases)
+    tiled = rung == IN_TILES
     return Scene(
-        key=f"fft {a.cut} {steps.part} {padding} {'phases ' * phases}"
+        key=f"fft {a.cut} {steps.part} {padding} {'phases ' * phases}{'tiles ' * tiled}"
         + ",".join(f"{k}={v}" for k, v in shape.params().items()),
         title="FFT",
         tensors=_tensors(steps, shape),
-        groups=_groups(steps),
+        groups=_groups(steps, tiled),
         steps=steps.r.steps,
         step_name=tr("step"),
         order_name=tr(PHASES if phases else ORDER),
-        order_note=tr(ORDER_NOTE),
+        order_note=tr(ORDER_NOTE_TILED if tiled else ORDER_NOTE),
         writes=steps.writes(),
         reads=steps.reads(),
-        captions=steps.r.captions(captions.templates(a, shape)),
-        readings=_readings(steps),
+        captions=steps.r.captions(captions.templates(a, shape, tiled)),
+        readings=_readings(steps, tiled),
         annotations=cells.annotations(steps, shape),
-        source=source(tuple(steps.r.kinds)),
+        source=tiled_source(tuple(steps.r.kinds)) if tiled else source(tuple(steps.r.kinds)),
     )
 
 
@@ -109,17 +119,25 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
-def _groups(steps: Steps) -> tuple[Group, ...]:
+def _groups(steps: Steps, tiled: bool) -> tuple[Group, ...]:
     more = ("right",) if steps.padding == TOO_SMALL else ()
+    where = (
+        tr("tiles in shared memory, their spectra in global memory")
+        if tiled
+        else tr("workspace, in global memory")
+    )
     return (
         Group((("x", "w", "y", *more),)),
-        Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", tr("workspace, in global memory")),
+        Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", where),
     )
 
 
-def _readings(steps: Steps) -> tuple[Reading, ...]:
-    """Returns the numbers of values written and multiplied so far, in the visible part."""
-    titles = {"floats": tr("floats written to the workspace"), "macs": tr("complex multiply-adds")}
+def _readings(steps: Steps, tiled: bool) -> tuple[Reading, ...]:
+    """Returns the numbers of values written and multiplied so far, in the visible part. In tiles not all values written
+    go to the workspace, so they are left out."""
+    titles = {"macs": tr("complex multiply-adds")}
+    if not tiled:
+        titles = {"floats": tr("floats written to the workspace")} | titles
     if steps.padding == TOO_SMALL:
         titles["wrong"] = tr("pixels whose windows wrap around")
     return tuple(Reading(title, steps.r.so_far(name), "predicted") for name, title in titles.items())
@@ -158,16 +176,51 @@ def listing() -> tuple[str, dict[str, int]]:
             lines += [f"// cuFFT {step.args[0]} -> {step.args[1]}", ""]
             highlighted[step.name] = len(lines) - 1
             continue
-        kernel = sources.text(step.source).splitlines()
-        kernel = kernel[next(i for i, line in enumerate(kernel) if line and not line.startswith("//")) :]
-        kernel = [
-            f"// {step.source.rpartition('/')[2]}",
-            *(k for k in kernel if not k.startswith("#include")),
-            "",
-        ]
-        index = next((i for i, line in enumerate(kernel) if MARKS[step.name] in line), None)
-        if index is None:
-            raise ValueError(f"{step.source} has no line like {MARKS[step.name]!r}")
-        highlighted[step.name] = len(lines) + index + 1
+        kernel = _kernel(step.source)
+        highlighted[step.name] = len(lines) + _line(kernel, MARKS[step.name])
         lines += kernel
     return "\n".join(lines), highlighted
+
+
+def _kernel(file: str) -> list[str]:
+    """Returns the lines of a kernel under its file's name, without its opening comment."""
+    kernel = sources.text(file).splitlines()
+    kernel = kernel[next(i for i, line in enumerate(kernel) if line and not line.startswith("//")) :]
+    return [f"// {file.rpartition('/')[2]}", *(k for k in kernel if not k.startswith("#include")), ""]
+
+
+def _line(kernel: list[str], text: str) -> int:
+    """Returns the number, from 1, of the first line that has a text. ValueError if none has."""
+    index = next((i for i, line in enumerate(kernel) if text in line), None)
+    if index is None:
+        raise ValueError(f"{kernel[0][3:]} has no line like {text!r}")
+    return index + 1
+
+
+# -- the kernels of the FFT in tiles ---------------------------------------------------------------
+# The launch, and the text of the line that is highlighted, by kind of step.
+TILED_MARKS = {
+    captions.PAD_FILTER: (0, "= filters[source]"), captions.ROW_FILTER: (0, "transform_rows(tile, part);"),
+    captions.ROW_FILTER_EMPTY: (0, "if (2 * part < rows)"), captions.COLUMN_FILTER: (0, "Transform<T, -1>::run(re, im);"),
+    captions.PAD_INPUT: (1, "inside ? input["), captions.ROW_INPUT: (1, "transform_rows(tile, part);"),
+    captions.ROW_INPUT_EMPTY: (1, "transform_rows(tile, part);"), captions.COLUMN_INPUT: (1, "Transform<T, -1>::run(re, im);"),
+    captions.MULTIPLY: (2, "re[i][j] += a[0][i] * b[0][j];"), captions.INVERSE: (3, "invert_rows(tile_values, part);"),
+    captions.PICK: (3, "output[corner.map"), captions.PICK_WRONG: (3, "output[corner.map"),
+}  # fmt: skip
+
+
+def tiled_source(kinds: tuple[int, ...]) -> Source:
+    """Returns the launches of conv/fft-tiled one after the other, each kernel without its opening comment."""
+    text, highlighted = tiled_listing()
+    return Source(tr("conv/fft-tiled, all steps"), text, np.array([highlighted[kind] for kind in kinds]))
+
+
+@cache
+def tiled_listing() -> tuple[str, dict[int, int]]:
+    """Returns that text, and its highlighted line for each kind of step. ValueError if a mark is in no line."""
+    rung = find(IN_TILES)
+    steps = rung.build(ConvShape(1, 1, 8, 8, 1, 3, 3), rung.default_tiles).steps
+    parts = [_kernel(step.source) for step in steps]
+    first = np.cumsum([0, *map(len, parts)])
+    lit = {kind: int(first[n]) + _line(parts[n], text) for kind, (n, text) in TILED_MARKS.items()}
+    return "\n".join(line for part in parts for line in part), lit

@@ -28,6 +28,17 @@ def why_not(s: ConvShape, m: int) -> str:
     return "; ".join(shape_rules(s, m))
 
 
+def reads_per_pixel(s: ConvShape, m: int) -> float:
+    """Returns how many tiles of F(m×m, 3×3) read a pixel, on average over a map."""
+
+    def axis(extent: int, outputs: int, pad: int) -> float:
+        start = np.arange(0, outputs, m) - pad
+        end = np.minimum(start + m + R - 1, extent)
+        return np.maximum(end - np.maximum(start, 0), 0).sum() / extent
+
+    return axis(s.H, s.P, s.pad_h) * axis(s.W, s.Q, s.pad_w)
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of image 0: tiles `down` x `across` from tile row `i0` and column `j0` on, the first C channels, K

@@ -134,7 +134,12 @@ def test_run_request_has_the_tiles_of_the_page():
     )
     request = settings.request()
     assert request.tiles == {"conv/fft": tiled_rung[1]} and request.engine == "cpu"
-    assert set(request.rungs) == {"conv/direct", "conv/implicit-gemm", "conv/fft"}  # cuDNN needs a GPU
+    assert set(request.rungs) == {
+        "conv/direct",
+        "conv/implicit-gemm",
+        "conv/fft",
+        "conv/fft-tiled",
+    }  # cuDNN needs a GPU
 
 
 def test_the_page_shows_the_share_of_each_step():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels import records
 from tests.helpers.printed import number
 from tests.visuals.conv.fft.test_scene import scene_of as fft_scene_of
 from visuals.conv.fft import butterfly, filter_sizes
@@ -143,8 +144,14 @@ def test_filter_sizes_compare_with_every_kernel_without_an_fft():
     pairs = filter_sizes.by_filter_size(REAL.shape)
     assert set(pairs) == {1, 3, 5, 7, 9, 11}
     first = filter_sizes.wins_from(REAL.shape)
+    assert first == 5
     for taps, pair in pairs.items():
-        assert pair[0]["rung"] == "conv/fft" and "fft" not in pair[1]["rung"]
+        rows = records.recordings("conv")
+        own = [
+            r for r in rows if r["rung"] in ("conv/fft", "conv/fft-tiled") and r["shape"] == pair[1]["shape"]
+        ]
+        assert pair[0]["median_ms"] == min(r["median_ms"] for r in own if r["mode"] == "cold")
+        assert "fft" not in pair[1]["rung"]
         assert filter_sizes.is_faster(pair) == (taps >= first)
     assert pairs[5][1]["rung"] == "conv/cudnn-winograd-nonfused"  # not a kernel of the lesson
 
