@@ -100,7 +100,7 @@ CHAPTERS = (
         mark("The largest of a window"),
         (
             mark("Max pooling keeps the largest pixel of each [window](input). Windows of 3 × 3 at stride 2 overlap: the pixel in row 1, column 1 is the largest pixel of four windows."),
-            mark("Windows reach one pixel beyond the edge. This padding is not drawn and never counts."),
+            mark("Windows reach one pixel beyond the edge: this padding is not drawn and never counts."),
             mark("Beside y the kernel stores an [index](workspace), the place of the largest pixel, for the way back."),
         ),
         POOL,

@@ -118,7 +118,7 @@ CHAPTERS = (
         mark("The way back"),
         (
             mark("The loss compares the outputs with the labels. From there a [gradient](output) goes back through every layer."),
-            mark("A layer with weights computes the gradient of these weights, and dx for the layer before. The first layer needs no dx."),
+            mark("A layer with weights computes the gradient of these weights and, except the first, dx for the layer before."),
             mark("After the last reader of a tensor, its memory is free."),
         ),
         LENET,

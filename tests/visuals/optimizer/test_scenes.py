@@ -85,7 +85,9 @@ def test_numbers_of_a_caption_are_those_of_the_update(ladder):
     else:
         assert scene.cells("v1")[0] == pytest.approx(0.999 * v + 0.001 * g * g, rel=1e-6)
         change = float(scene.cells("w1")[0]) - float(w)
-        assert change and f"changes by {number(np.float32(change))}." in text  # w itself has the same digits before and after
+        assert (
+            change and f"changes by {number(np.float32(change))}." in text
+        )  # w itself has the same digits before and after
 
 
 def test_each_block_reads_its_line_of_the_table():
