@@ -226,9 +226,8 @@ def _add_tensor(tasks: _Tasks) -> None:
 
 
 def _share(plan: Plan, node: Node, split: set[str]) -> float:
-    """Returns the part of a node's work that one GPU does. The gradient of a weight takes as long for a part of these layers:
-    a few tiles cover all of it, and each of them reads all images."""
-    whole = node.layer not in split or node.rung.startswith("linear-dweight/")
+    """Returns the part of a node's work that one GPU does."""
+    whole = node.layer not in split or node.rung.startswith(times.WHOLE)
     return 1.0 if whole else 1 / plan.gpus
 
 

@@ -22,6 +22,7 @@ PLAIN = {"every": 0, "parts": 1}
 ARRAYS = {"sgd": SgdShape.ARRAYS, "adam": AdamShape.ARRAYS}  # that an update reads or writes
 RECORDED = "sgd"  # the optimiser of the rows that are used
 UPDATE_NAME = "update"
+WHOLE = "linear-dweight/"  # rungs that take as long for a part of a layer: a few tiles cover it, and each reads all images
 
 
 @cache

@@ -48,3 +48,14 @@ def timeline(found: Record) -> Timeline:
 def curve() -> list[Mapping[str, Any]]:
     """Returns the recorded totals over the number of pieces, [] if there are none."""
     return list((newest() or {}).get("pieces", ()))
+
+
+def pieces_ms(rows: int) -> dict[int, float]:
+    """Returns the recorded total of a batch by its number of pieces, {} if none was recorded with so many rows. Each number has
+    one total: that of its scenario, which has a timeline, else that of the curve."""
+    record = newest() or {}
+    scenarios = [found for part in ("scenarios", "large") if (found := record.get(part, {}).get("pieces"))]
+    curve_rows = record.get("scenarios", {}).get("pieces", {}).get("settings", {}).get("rows")
+    found = {p["n"]: p["total_ms"] for p in curve() if rows == curve_rows}
+    of_scenarios = {s["settings"]["n"]: s["total_ms"] for s in scenarios if s["settings"]["rows"] == rows}
+    return dict(sorted((found | of_scenarios).items()))

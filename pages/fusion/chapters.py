@@ -7,16 +7,18 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.i18n import mark
 from kernels.ladders import find
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster
+from visuals import units
 from visuals.fusion.gpu_map import fusion_map
 from visuals.gpu_map import facts as map_facts
 from visuals.gpu_map.data import GpuMap
+from visuals.strip.evidence import Evidence
 from visuals.strip.facts import Evidences, Facts, limited_by
 
 POINTWISE = {"chain": FUSION_PRESETS["fusion-bias-bn-relu"].shape.chain}
 
 REAL = {"N": "64", "C": "256", "H": "56", "W": "56"}
 SHARES = (mark("As much"), mark("Half as much"), mark("A third"))
-FUSED = "fusion/fused"
+FUSED, UNFUSED = "fusion/fused", "fusion/unfused"
 
 
 def _map(evidences: Evidences, rung: str = "") -> GpuMap | None:
@@ -39,9 +41,25 @@ def _share_of_fused(evidences: Evidences) -> int | None:
 
 
 def facts(evidences: Evidences) -> Facts:
-    """Returns the figures of the GPU map, and what the fused kernel reads from HBM."""
+    """Returns the figures of the GPU map, what the fused kernel reads from HBM, and times of single launches."""
     fused = map_facts.facts(_map(evidences, FUSED))
-    return map_facts.facts(_map(evidences)) | {"map_fused": fused.get("map_hbm", "")}
+    found = map_facts.facts(_map(evidences)) | {"map_fused": fused.get("map_hbm", "")}
+    for size, evidence in evidences.items():
+        found |= {f"{size}_{name}": text for name, text in _of_launches(evidence).items()}
+    return found
+
+
+def _of_launches(evidence: Evidence) -> Facts:
+    """Returns the time of the launch that folds batch norm, and the share of the convolution in the time of one launch per
+    block."""
+    found = {}
+    for name, row in evidence.rows.items():
+        parts = row.get("parts_ms") or {}
+        if "fold" in parts:
+            found["fold"] = units.time_(parts["fold"])
+        if name == UNFUSED and "conv" in parts:
+            found["conv_share"] = units.share(parts["conv"] / sum(parts.values()))
+    return found
 
 
 CHAPTERS = (
@@ -103,7 +121,7 @@ CHAPTERS = (
             mark("Your guess: is the fused kernel faster there?"),
             "fusion/unfused", "real",
             mark(
-                "It takes {real_time}. {real_against_unfused} The convolution takes nearly all of the time. "
+                "It takes {real_time}. {real_against_unfused} The convolution alone is {real_conv_share} of the four launches. "
                 "As a matrix product the whole chain takes {real_time_implicit_gemm}."
             ),
         ),
@@ -142,8 +160,8 @@ CHAPTERS = (
         mark("Fold it away"),
         (
             mark("After training, batch norm is a multiplication and an addition with fixed numbers."),
-            mark("They can be put into the [weights](filter) and the bias, once, before any image. Then batch norm costs nothing."),
-            mark("{real_against_fused}"),
+            mark("They can be put into the [weights](filter) and the bias, once, before any image. From then on batch norm costs nothing."),
+            mark("The recorded {real_time} include the launch that folds, {real_fold}; without folding, fused takes {real_time_fused}."),
         ),
         {"rung": "folded"},
         readable=("w", "w_folded1", "b_folded1"),
@@ -154,7 +172,7 @@ CHAPTERS = (
     Chapter(
         mark("Where next"),
         (
-            mark("Fusion saves launches and trips to memory. It helps if these limit a chain, and little if arithmetic does."),
+            mark("Fusion saves launches and trips to memory. It helps if these limit a chain, and little beside one long kernel."),
             mark("Flash [attention](/attention) is the most famous fused kernel."),
         ),
         POINTWISE | {"rung": "fused"},

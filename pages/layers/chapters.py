@@ -99,8 +99,9 @@ CHAPTERS = (
     Chapter(
         mark("The largest of a window"),
         (
-            mark("Max pooling keeps the largest pixel of each [window](input). Windows of 3 × 3 at stride 2 overlap: the pixel in row 1, column 1 is the largest of four."),
-            mark("Beside y the kernel stores an [index](workspace), the place of that pixel. The way back needs it."),
+            mark("Max pooling keeps the largest pixel of each [window](input). Windows of 3 × 3 at stride 2 overlap: the pixel in row 1, column 1 is the largest pixel of four windows."),
+            mark("Windows reach one pixel beyond the edge: this padding is not drawn and never counts."),
+            mark("Beside y the kernel stores an [index](workspace), the place of the largest pixel, for the way back."),
         ),
         POOL,
         step=1,
@@ -118,7 +119,7 @@ CHAPTERS = (
         loop=(0, 9),
         size="real",
         question=Question(
-            mark("Of {stage_atomics} atomic additions, how many go to a pixel that has one already?"),
+            mark("Of {stage_atomics} atomic additions, how many go to a pixel that was added to before?"),
             COLLISIONS,
             again_is(*COLLISIONS),
             mark("{stage_again} of {stage_atomics}."),
@@ -129,7 +130,7 @@ CHAPTERS = (
         (
             mark("Now each thread owns a pixel of [dx](output) and checks the windows that contain it."),
             mark("It adds the gradients of those that took its pixel, in a register. This is a gather: no atomics, no zeros first."),
-            mark("But most pixels check several windows for nothing."),
+            mark("But most windows that a thread checks have taken another pixel."),
         ),
         POOL | {"pass": BACKWARD, "rung": "gather"},
         step=6,
@@ -171,7 +172,7 @@ CHAPTERS = (
         loop=(0, 9),
         size="real",
         question=faster(
-            mark("Your guess: is it faster than two kernels?"),
+            mark("Your guess: is it faster than two kernels, one for the loss and one for the gradient?"),
             "cross-entropy-step/two-kernels", "real",
             mark("It takes {real_time}. {real_against_two_kernels}"),
         ),
@@ -193,7 +194,7 @@ CHAPTERS = (
             "adam/per-tensor", "real",
             mark("It takes {real_time}. {real_against_per_tensor}"),
         ),
-        nudge=mark("In FP16 small steps would vanish, so master weights stay FP32: next, [attention](/attention) uses FP16 too."),
+        nudge=mark("In FP16 small steps would vanish, so master weights stay FP32: the next lesson, [train](/train), takes many such steps."),
     ),
 )  # fmt: skip
 

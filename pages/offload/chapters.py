@@ -223,7 +223,7 @@ CHAPTERS = (
         {"n": str(LARGE), "copies": PINNED, "picture": "program", "left": "5"},
         step=2,
         holds=gpu_is_faster,
-        nudge=mark("The lesson [many GPUs](/collectives) divides the work that is not left."),
+        nudge=mark("The next lesson, [many GPUs](/collectives), divides the other work over several GPUs."),
     ),
 )  # fmt: skip
 

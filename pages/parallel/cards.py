@@ -169,7 +169,7 @@ def assumptions(found: ParallelEvidence) -> None:
     items = "".join(f"<li>{escape(tr(text, **fields))}</li>" for text in ASSUMPTIONS)
     together(
         card_title(tr("What the prediction assumes")),
-        conclusion(tr("All times here are predicted: from recorded kernels and a model of the links.")),
+        conclusion(tr("A predicted time follows from recorded kernels and a model of the links.")),
         f"<ul>{items}</ul>",
     )
 

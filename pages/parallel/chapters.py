@@ -9,6 +9,7 @@ from kernels.i18n import mark
 from kernels.parallel import links, pipeline, tensor
 from kernels.parallel.memory import HELD
 from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, ZERO_3
+from kernels.parallel.timeline import LINK
 from kernels.training.graph import ACTIVATION, FORWARD, STATE, WEIGHT
 from pages.parts.chapters import Chapter, Question, Story, no_facts
 from visuals.parallel import evidence as parallel
@@ -64,6 +65,13 @@ def exchanges_of_a_pair(evidences: Evidences) -> int | None:
     return PARTS.index(int(each)) if each in PARTS else None
 
 
+def weight_gradients_decide(evidences: Evidences) -> bool:
+    """Returns whether the gradients of weights take as long as on one GPU, and far longer than what is communicated."""
+    step = _step(evidences)
+    own = parallel.weight_gradients_us(step)
+    return own == parallel.weight_gradients_us(step.on_one) and own > 5 * step.timeline.busy(0, LINK)
+
+
 def bubble(evidences: Evidences) -> int | None:
     """Returns the bubble by the formula, of BUBBLES."""
     plan = _step(evidences).plan
@@ -110,8 +118,8 @@ CHAPTERS = (
         mark("One step on four GPUs"),
         (
             mark("Each row is a GPU, and each box is as long as its work: kernels recorded on an {stage_device}."),
-            mark("One GPU needs {stage_one} for these {stage_batch} images, {stage_gpus} GPUs need {stage_time}."),
-            mark("Thin rows show what moves between them. All times here are predicted."),
+            mark("Thin rows show what moves between them. The boxes are predicted from these kernels."),
+            mark("The prediction for {stage_batch} images is {stage_one} on one GPU and {stage_time} on {stage_gpus}."),
         ),
         LARGE,
         step=30,
@@ -121,7 +129,7 @@ CHAPTERS = (
         mark("Each GPU has its own images"),
         (
             mark("Data parallel: every GPU has all [weights](filter), and {stage_images} of the {stage_batch} images."),
-            mark("Filled boxes are what a GPU holds, dashed ones what others hold."),
+            mark("Step by step, what a GPU holds of each role is filled. Dashed boxes are on other GPUs, or come in a later step."),
         ),
         LARGE | {"picture": "memory", "optimizer": "adam"},
         step=0,
@@ -159,11 +167,12 @@ CHAPTERS = (
         ),
         LARGE | {"way": TENSOR},
         step=12,
+        holds=weight_gradients_decide,
         question=Question(
             mark("How many all-reduces does one pair need on the way forward?"),
             tuple(map(str, PARTS)),
             exchanges_of_a_pair,
-            mark("One, and one on the way back. This step has {stage_exchanges}, of {stage_exchange} each, and every one stops all GPUs."),
+            mark("One, and one on the way back. All {stage_exchanges} of this step take {stage_moving} of {stage_time}. The gradients of weights take {stage_dw}, on one GPU {stage_one_dw}: fewer columns do not make them faster."),
         ),
     ),
     Chapter(
@@ -210,7 +219,7 @@ CHAPTERS = (
             mark("In how many parts is Adam’s state split here?"),
             tuple(map(str, PARTS)),
             state_parts,
-            mark("A GPU keeps {stage_state} of {stage_one_state}. Of the weights it holds up to {stage_weights} at a time, of {stage_one_weights}."),
+            mark("A GPU keeps {stage_state} of {stage_one_state}, and up to {stage_weights} of the weights, {stage_one_weights}. It costs time: the step takes {stage_time}, on one GPU {stage_one}."),
         ),
         nudge=mark("In Explore, compare ZeRO 1, 2 and 3: each one splits more and moves more."),
         holds=all_are_split,
@@ -218,7 +227,7 @@ CHAPTERS = (
     Chapter(
         mark("To 10,000 GPUs"),
         (
-            mark("Each GPU keeps its {stage_images} images, and more GPUs join. The curve under the picture shows the predicted efficiency."),
+            mark("Each GPU keeps its {stage_images} images, and more GPUs join: weak scaling. The curve under the picture shows its predicted efficiency."),
             mark("A ring takes two rounds for each GPU, so its time grows with their number."),
             mark("Nodes of {stage_node} GPUs add their gradients first, then the nodes do."),
         ),
@@ -229,7 +238,7 @@ CHAPTERS = (
             mark("Your guess: how efficient is one ring over {stage_far} GPUs?"),
             (mark("Under 1 %"), mark("1 to 50 %"), mark("Over 50 %")),
             ring_far,
-            mark("{stage_far_flat} in one ring, {stage_far_nodes} by nodes. With {stage_node} GPUs it is {stage_node_efficiency}."),
+            mark("Weak scaling: {stage_far_flat} in one ring, {stage_far_nodes} by nodes, {stage_node_efficiency} on {stage_node} GPUs. With the same {stage_batch} images on one GPU and on {stage_gpus} (strong scaling): {stage_efficiency}."),
         ),
         nudge=mark("The lesson [train](/train) runs one such step on this processor."),
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from kernels.i18n import decimal, mark
 from kernels.model import fp8_sums
 from kernels.precision import energy, record, sums
@@ -13,7 +15,7 @@ from kernels.precision.ladder import macs_of
 from pages.parts.chapters import Chapter, Question, Story
 from visuals import units
 from visuals.precision.int8 import layer_weights, quantizer
-from visuals.precision.sums import fp8_errors, relative_errors
+from visuals.precision.sums import fp8_errors, relative_errors, shown
 from visuals.strip.facts import Evidences, Facts, Right
 
 TIE = 2049.0  # between two numbers of FP16
@@ -55,6 +57,7 @@ def _of_gradients() -> Facts:
         "fp16_bits": str(FP16.exponent_bits),
         "bf16_bits": str(BF16.exponent_bits),
         "formats": str(len(FORMATS)),
+        "nonzero": _whole_percent(float(np.mean(x != 0))),
         "lost": _whole_percent(none.underflow),
         "lost_bf16": _whole_percent(losses(x, BF16).underflow),
         "digits": _whole_percent(none.subnormal),
@@ -74,6 +77,7 @@ def _of_trainings() -> Facts:
         "skipped": str(int(found["dynamic"].skipped.sum())),
         "steps": str(record.STEPS),
         "lost_steps": str(record.WEIGHT_STEPS),
+        "slow": decimal(f"{record.SLOW:f}".rstrip("0")),
     }
 
 
@@ -84,7 +88,7 @@ def _of_sums() -> Facts:
         "sum_exact": units.whole(found["exact"][-1]),
         "sum_fp16": units.whole(found["fp16"][-1]),
         "sum_part": str(sums.PART),
-        "sum_parts_error": decimal(f"{relative_errors('parts')[-1]:.3f} %"),
+        "sum_parts_error": decimal(f"{shown(relative_errors('parts'))[-1]:g}\u00a0%"),
     }
 
 
@@ -95,7 +99,7 @@ def _of_fp8() -> Facts:
         "fp8_products": units.whole(2**sums.MAX_POWER),
         "fp8_promoted": str(sums.PROMOTED),
         "fp8_lost": decimal(f"{fp8_errors('fp8')[-1]:.0f} %"),
-        "fp8_promoted_error": decimal(f"{fp8_errors('promoted')[-1]:.2f} %"),
+        "fp8_promoted_error": decimal(f"{fp8_errors('promoted')[-1]:.2f}\u00a0%"),
     }
 
 
@@ -194,8 +198,8 @@ CHAPTERS = (
         mark("Real gradients"),
         (
             mark("These are gradients of the first layer of LeNet-5, at step {gradient_step} of a training on handwritten digits."),
-            mark("Each column is a power of two. FP16 turns those on the [left](workspace) into 0, and those in the [middle](filter) lose digits."),
-            mark("In FP16 {lost} become 0 and {digits} lose digits, in BF16 {lost_bf16} become 0."),
+            mark("A column is a power of two: FP16 turns those on the [left](workspace) into 0, those in the [middle](filter) lose digits."),
+            mark("{nonzero} of the gradients are not 0. Of these, {lost} become 0 in FP16 and {digits} lose digits; in BF16 {lost_bf16} become 0."),
         ),
         {"topic": "gradients"},
         size="real",
@@ -211,7 +215,7 @@ CHAPTERS = (
         loop=(0, 24),
         size="real",
         question=Question(
-            mark("Your guess: from which scale on do fewer than {few} become 0?"),
+            mark("Your guess: from which scale on do fewer than {few} of those that are not 0 become 0?"),
             SCALE_ANSWERS,
             is_fact("enough", SCALE_ANSWERS),
             mark("{enough}: there {scaled} become 0, and {over} overflow."),
@@ -240,7 +244,7 @@ CHAPTERS = (
         (
             mark("The stage shows one weight over {lost_steps} steps. Each update is smaller than half the distance between two FP16 numbers."),
             mark("In [FP16](workspace) the weight is rounded back each time, in [FP32](output) the small updates add up."),
-            mark("So training keeps FP32 weights: they end with {accuracy_master} accuracy, FP16 weights alone with {accuracy_lost}."),
+            mark("So training keeps FP32 weights: at a learning rate of {slow} they end with {accuracy_master} accuracy, FP16 weights alone with {accuracy_lost}."),
         ),
         {"topic": "weights"},
         loop=(0, 23),
@@ -252,7 +256,7 @@ CHAPTERS = (
         mark("Sums and whole numbers"),
         (
             mark("The sum of {sum_terms} numbers between 0 and 1, each exact in FP16, is {sum_exact}."),
-            mark("Tensor cores multiply in FP16 and add in FP32. INT8 products are added in INT32: the network then reads {worst} of {of} digits, with FP32 {right}."),
+            mark("Tensor cores multiply in FP16 and add in FP32. INT8 products are added in INT32: LeNet-5 then reads {worst} of {of} digits, with FP32 {right}."),
         ),
         {"topic": "sums"},
         step=11,

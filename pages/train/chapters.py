@@ -29,9 +29,9 @@ def facts(evidences: Evidences) -> Facts:
 
 
 def largest_role(evidences: Evidences) -> int | None:
-    """Returns which of ROLES_ASKED has the most bytes during any launch."""
-    p = evidences["stage"].plan
-    return max(range(len(ROLES_ASKED)), key=lambda n: p.largest(ROLES_ASKED[n]))
+    """Returns which of ROLES_ASKED has the most bytes at the peak."""
+    role = steps.largest_role(evidences["stage"])
+    return ROLES_ASKED.index(role) if role in ROLES_ASKED else None
 
 
 def backward_against_forward(evidences: Evidences) -> int | None:
@@ -85,6 +85,7 @@ def graph_is_faster(evidences: Evidences) -> int | None:
     return sum(record["one_by_one_us"] / record["graph_us"] >= edge for edge in (1.1, 3))
 
 
+LEARNING = mark("It learns")
 LENET = {"network": "lenet5", "batch": str(LARGE)}
 CHAPTERS = (
     Chapter(
@@ -95,7 +96,6 @@ CHAPTERS = (
             mark("Press Play: {stage_launches} launches run in this order."),
         ),
         LENET,
-        loop=(0, 14),
         nudge=mark("Click a box to read what it is."),
     ),
     Chapter(
@@ -108,29 +108,29 @@ CHAPTERS = (
         step=14,
         loop=(0, 14),
         question=Question(
-            mark("Your guess: what needs the most memory in this step?"),
+            mark("Your guess: what needs the most memory at the peak of this step?"),
             tuple(NAMES[role] for role in ROLES_ASKED),
             largest_role,
-            mark("Activations: up to {stage_activations}. Gradients: up to {stage_gradients}. All weights: {stage_weights}."),
+            mark("The peak is on the way back, at launch {stage_peak_launch}. Gradients: {stage_peak_gradients}. Activations that are still kept: {stage_peak_activations}. All weights: {stage_peak_weights}."),
         ),
     ),
     Chapter(
         mark("The way back"),
         (
             mark("The loss compares the outputs with the labels. From there a [gradient](output) goes back through every layer."),
-            mark("Each layer with weights computes two: dx for the layer before, dw for its own weights."),
+            mark("A layer with weights computes the gradient of these weights and, except the first, dx for the layer before."),
             mark("After the last reader of a tensor, its memory is free."),
         ),
         LENET,
         step=28,
         loop=(15, 42),
         question=Question(
-            mark("Has the way back fewer launches than the way forward?"),
+            mark("Does the way back need fewer launches than the way forward?"),
             (mark("Fewer"), mark("About as many"), mark("More")),
             backward_against_forward,
             mark("{stage_forward} launches go forward, {stage_backward} go back."),
         ),
-        nudge=mark("The peak is launch {stage_peak_launch}, {stage_peak_node}: {stage_peak}."),
+        nudge=mark("Memory peaks at launch {stage_peak_launch}, {stage_peak_node}: {stage_peak}."),
     ),
     Chapter(
         mark("One launch changes all weights"),
@@ -159,7 +159,7 @@ CHAPTERS = (
             mark("Your guess: {small_batch} become {stage_batch} images. How many times as large are the activations?"),
             tuple(map(str, TIMES)),
             growth(ACTIVATION),
-            mark("From {small_activations} to {stage_activations}. The whole peak goes from {small_peak} to {stage_peak}."),
+            mark("At their largest: from {small_activations} to {stage_activations}. The whole peak goes from {small_peak} to {stage_peak}."),
         ),
         nudge=mark("In Explore, set parts: the images then go through the network in parts, and their gradients are added."),
     ),
@@ -180,7 +180,7 @@ CHAPTERS = (
         ),
     ),
     Chapter(
-        mark("It learns"),
+        LEARNING,
         (
             mark("Press Train. This processor runs the step again and again, with 1,500 handwritten digits."),
             mark("After each epoch the network reads 297 new digits. After Stop, Resume goes on bit for bit."),
@@ -220,4 +220,5 @@ CHAPTERS = (
     ),
 )  # fmt: skip
 
+LEARNS = next(n for n, chapter in enumerate(CHAPTERS) if chapter.title == LEARNING)  # the curve comes with it
 STORY = Story(CHAPTERS, facts, no_facts)

@@ -13,6 +13,7 @@ from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
 from pages.parts.query import rerun, url_is_stale
 from pages.train import address, live
+from pages.train.chapters import LEARNS
 from pages.train.live import Live
 from visuals import stage
 from visuals.training import strip
@@ -63,7 +64,9 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": chapter.panel({"stage": found}), "step": chapter.current.step, "play": playing}
-    data = strip.strip(found, _curve(values, training), _run(values, training)) if scene else None
+    to_come = on_stage.chapter is not None and on_stage.chapter.at < LEARNS and training is None
+    curve = None if to_come else _curve(values, training)
+    data = strip.strip(found, curve, _run(values, training)) if scene else None
     stage.mount(scene, KEY, strip=data, fit=True, **options)
     if polled and not training.running and not url_is_stale():
         rerun()  # the polling ends, and the cards show the result

@@ -54,7 +54,7 @@ def _badge() -> str:
 
 def pieces(rows: int) -> None:
     title = card_title(tr("How many pieces?"), tr("{rows} rows", rows=units.whole(rows)))
-    kind = "recorded" if charts.recorded_pieces(rows) else "predicted"
+    kind = "recorded" if recorded.pieces_ms(rows) else "predicted"
     badge = f"<p>{units.badge(kind, rates().device)}</p>"
     together(title, conclusion(charts.best_text(rows)), badge)
     cards.chart(lambda: charts.pieces(rows, tokens()), charts.HEIGHT, "chart_pieces", (rows, kind))

@@ -9,7 +9,6 @@ from pages.parts.chapters import Chapter, Question, Story, no_facts
 from visuals import units
 from visuals.strip.facts import Evidences, Facts
 from visuals.transfers import evidence
-from visuals.transfers.charts import recorded_pieces
 from visuals.transfers.evidence import LARGE_PIECES, LARGE_ROWS, TransferEvidence
 
 FEW, MANY = 2, 32  # pieces, beside the usual number
@@ -37,9 +36,6 @@ def facts(evidences: Evidences) -> Facts:
         f"{word}_{name}": text for word, one in found.items() for name, text in evidence.facts(one).items()
     }
     return texts | {
-        **{f"{word}_total": units.time_(total_of_pieces(found[word])) for word in ("few", "pieces", "many")},
-        "pinned_rate": evidence.bandwidth("h2d_pinned"),
-        "pageable_rate": evidence.bandwidth("h2d_pageable"),
         "leak_line": str(line),
         "leak_bytes": units.bytes_(nbytes),
         "leak_step": units.bytes_(nbytes // found["leak"].settings.n),
@@ -52,12 +48,6 @@ def leaked(found: TransferEvidence) -> tuple[int, int]:
     for op in found.ops:
         ledger.take(op)
     return next(iter(ledger.by_line().items()))
-
-
-def total_of_pieces(found: TransferEvidence) -> float:
-    """Returns the ms of a batch in pieces: recorded by the curve of all numbers, else as the stage has it."""
-    curve = {p["n"]: p["total_ms"] for p in recorded_pieces(found.settings.rows)}
-    return curve.get(found.settings.n, found.total_ms)
 
 
 # -- answers -----------------------------------------------------------------------------------------
@@ -75,9 +65,8 @@ def gain_of_pieces(evidences: Evidences) -> int | None:
 
 def best_of_three(evidences: Evidences) -> int | None:
     """Returns which number of pieces takes the least: few, the usual number, many."""
-    totals = [
-        total_of_pieces(evidence.of("pieces", n=n)) for n in (FEW, evidence.of("pieces").settings.n, MANY)
-    ]
+    found = named()
+    totals = [found[word].total_ms for word in ("few", "pieces", "many")]
     return totals.index(min(totals))
 
 
@@ -101,7 +90,7 @@ def leaking_line(evidences: Evidences) -> int | None:
 
 def overlaps_well(evidences: Evidences) -> bool:
     found = evidences["stage"]
-    return found.total_ms <= 1.1 * found.timeline.longest
+    return found.timeline.total_ms <= 1.1 * found.timeline.longest
 
 
 CHAPTERS = (
@@ -127,7 +116,7 @@ CHAPTERS = (
             mark("Your guess: how long does the copy to the GPU take from pageable memory?"),
             (mark("About as long"), mark("Up to 4 times as long"), mark("More than 4 times as long")),
             pageable_factor,
-            mark("{pinned_in} from pinned memory, {pageable_in} from pageable memory: {pinned_rate} and {pageable_rate}."),
+            mark("{pinned_bytes} take {pinned_in} from pinned memory: {pinned_rate_in}. From pageable memory they take {pageable_in}: {pageable_rate_in}."),
         ),
     ),
     Chapter(
@@ -155,10 +144,10 @@ CHAPTERS = (
         {"scenario": "pieces", "n": "32"},
         step=40,
         question=Question(
-            mark("Your guess: which number of pieces is the best for this batch?"),
+            mark("Your guess: which of these numbers of pieces is the best for this batch?"),
             (mark("2"), mark("8"), mark("32")),
             best_of_three,
-            mark("2 pieces: {few_total}. 8 pieces: {pieces_total}. 32 pieces: {many_total}."),
+            mark("2 pieces: {few_total}. 8 pieces: {pieces_total}. 32 pieces: {many_total}. All three are {many_kind}."),
         ),
         nudge=mark("The chart of all numbers is in Explore, under the stage."),
     ),
@@ -167,7 +156,7 @@ CHAPTERS = (
         (
             mark("No order of the operations takes less than the busiest queue alone."),
             mark("Here are {stage_rows} rows in {stage_n} pieces. The busiest queue needs {stage_longest}."),
-            mark("The whole program takes {stage_total}, {stage_over_longest} times that."),
+            mark("The whole program on the stage takes {stage_timed}, {stage_over_longest} times that."),
         ),
         {"scenario": "pieces", "rows": str(LARGE_ROWS), "n": str(LARGE_PIECES)},
         step=100,
@@ -183,7 +172,7 @@ CHAPTERS = (
         {"scenario": "prefetch", "n": "4"},
         step=14,
         question=Question(
-            mark("What does the GPU hide behind what?"),
+            mark("Your guess: which work takes less time and is hidden behind the other?"),
             (mark("The copies behind the kernels"), mark("The kernels behind the copies")),
             hidden_by_prefetch,
             mark("Copies in need {stage_in}, kernels {stage_compute}. Without prefetching: {waiting_total}. With it: {stage_total}."),
@@ -194,7 +183,7 @@ CHAPTERS = (
         (
             mark("These {stage_n} kernels are short. The GPU waits for the program, which needs longer to launch one."),
             mark("A CUDA graph holds all launches, and the program submits it with one call."),
-            mark("Events measure the boxes, and each takes time too: the total is that of runs without them."),
+            mark("Events measure the boxes, and each takes time: with them the program takes {stage_timed}, without them {stage_total}."),
         ),
         {"scenario": "launches", "n": "20"},
         step=10,
@@ -220,7 +209,7 @@ CHAPTERS = (
             leaking_line,
             mark("The log names line {leak_line}: {leak_bytes} are in use. The list of results keeps them."),
         ),
-        nudge=mark("The lesson [many GPUs](/collectives) moves data between GPUs."),
+        nudge=mark("The next lesson, [CPU and GPU](/offload), counts these copies when it compares both."),
     ),
 )  # fmt: skip
 

@@ -100,7 +100,7 @@ _SCORES = MappingProxyType({
     "attention/flash-registers": _SCORES_IN_REGISTERS,
     LSE: _SCORES_IN_REGISTERS,
     "attention/flash-mma": mark("Each warp computes its rows of the scores of the tile on the tensor cores, 16 columns of {Q} and {K} at a time. It "
-    "keeps them in registers. The score of query {0} and key {1} is {2}, before the factor {F}."),
+    "keeps them in registers. The score of query {0} and key {1} is {2}, before it is multiplied by {FACTOR}."),
 })  # fmt: skip
 
 

@@ -35,7 +35,7 @@ _TEXTS = {
     STORE: mark("Each thread stores its [sum](workspace) in shared memory. Thread 0 stores {5}."),
     BARRIER: mark("All threads of the block wait at a barrier: the sums of the others must be there before they are read."),
     LEVEL: mark(
-        "Level {2} of the tree: each active thread adds the sum that is {3} rows further. Threads that add: {4}. "
+        "Level {2} of the tree: thread t of a channel adds the sum of thread t + {3}. Threads that add: {4}. "
         "[partial](workspace)[0] is now {5}."
     ),
     "atomic": mark(

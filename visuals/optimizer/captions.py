@@ -16,7 +16,7 @@ FORMULAS = {
     ),
     "adam": mark(
         "With gradient {8}: [m](input) was {9} and becomes {10}. [v](workspace) was {11} and becomes {12}. "
-        "[w](filter) was {13} and becomes {14}."
+        "[w](filter) was {13} and changes by {14}."
     ),
 }
 _TEXTS = {

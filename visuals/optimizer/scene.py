@@ -215,7 +215,8 @@ def _args(t: TracedProgram, s: Any, ladder: str, places: _Places, step: Step) ->
     if ladder == "sgd":
         numbers = s.momentum, old["v"], gradient, new["v"], old["w"], s.lr, new["w"]
     else:
-        numbers = gradient, old["m"], new["m"], old["v"], new["v"], old["w"], new["w"]
+        change = float(new["w"]) - float(old["w"])  # shown itself: it is far below the last digit of w
+        numbers = gradient, old["m"], new["m"], old["v"], new["v"], old["w"], change
     args[NUMBERS : NUMBERS + len(numbers)] = numbers
     return args
 

@@ -12,7 +12,7 @@ from kernels.parallel import data, links, memory, pipeline, tensor, times
 from kernels.parallel import timeline as timelines
 from kernels.parallel.memory import Holding
 from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, PIPELINES, TENSOR, WAYS, ZERO_3, Plan
-from kernels.parallel.timeline import LINK, Timeline
+from kernels.parallel.timeline import COMPUTE, LINK, Timeline
 from kernels.training.graph import ACTIVATION, BACKWARD, FORWARD, GRADIENT, STATE, UPDATE, WEIGHT
 from visuals import units
 from visuals.parallel import recorded
@@ -137,6 +137,14 @@ def facts(evidence: ParallelEvidence) -> dict[str, str]:
     return found | _of_memory(evidence) | _of_way(evidence) | _of_model(evidence)
 
 
+def weight_gradients_us(evidence: ParallelEvidence) -> float:
+    """Returns the predicted microseconds in which the first GPU computes gradients of the weights of fully connected layers."""
+    plan, line = evidence.plan, evidence.timeline
+    nodes = [node for n in line.of_stream(0, COMPUTE) for node in line.tasks[n].nodes]
+    found = [node for node in nodes if node.rung.startswith(times.WHOLE)]
+    return sum(times.node_us(plan.network, node, plan.images, plan.optimizer) for node in found)
+
+
 def _us(us: float) -> str:
     return units.time_(us / 1e3)
 
@@ -156,7 +164,7 @@ def _of_way(evidence: ParallelEvidence) -> dict[str, str]:
     """Returns the fields that only some ways have."""
     plan = evidence.plan
     names = (
-        "buckets", "bucket", "combined", "after", "exchanges", "exchange", "stages", "formula", "in_flight", "gpipe_held",
+        "buckets", "bucket", "combined", "after", "exchanges", "dw", "one_dw", "stages", "formula", "in_flight", "gpipe_held",
         "activations_gpipe", "activations_1f1b", "bubble_1", "zero3_peak", "data_peak", "passes",
     )  # fmt: skip
     found = dict.fromkeys(names, "")
@@ -166,7 +174,8 @@ def _of_way(evidence: ParallelEvidence) -> dict[str, str]:
         exchanges = list(tensor.exchanges(plan, tensor.rank_graph(plan)))
         return found | {
             "exchanges": units.count(len(exchanges)),
-            "exchange": units.bytes_(max(each.nbytes for each in exchanges)),
+            "dw": _us(weight_gradients_us(evidence)),
+            "one_dw": _us(weight_gradients_us(evidence.on_one)),
         }
     buckets = data.buckets(data.replica(plan), plan.bucket_bytes)
     after = timelines.timeline(replace(plan, way=DATA), overlap=False)

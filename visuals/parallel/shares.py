@@ -128,11 +128,11 @@ def _role(evidence: ParallelEvidence, role: str, left: float, right: float) -> I
 
 
 def _rest(boxes: list[Box], role: str, left: float, right: float) -> Iterator[Box]:
-    """Yields what is left of a role's bar on both sides of each part: others hold it. It is filled at the last step."""
+    """Yields what is left of a role's bar on both sides of each part: others hold it, so it is filled at no step."""
     for box in [box for box in boxes if box.tensor == role]:
         for first, stop in ((left, box.left - GAP / 3), (box.right + GAP / 3, right)):
             if stop - first > GAP:
-                yield Box(REST, 0, 0, box.row, HUES[role], (), STEPS - 1, STEPS - 1, False, first, stop)
+                yield Box(REST, 0, 0, box.row, HUES[role], (), STEPS, STEPS, False, first, stop)
 
 
 def _offset(evidence: ParallelEvidence, gpu: int, part: float, before: float) -> float:
@@ -184,7 +184,7 @@ def _diagram(evidence: ParallelEvidence, boxes: list[Box]) -> Diagram:
     return Diagram(
         boxes=tuple(boxes),
         heights=(1.0,) * evidence.plan.gpus,
-        groups=((tr("filled: on this GPU; dashed: on the others"), 0, 0),),
+        groups=((tr("filled: on this GPU; dashed: on the others, or in a later step"), 0, 0),),
         areas=tuple(areas),
         title=tr("Most bytes of each role, GPU {n}:", n=evidence.fullest + 1),
         totals=tuple(tr("{bytes} so far", bytes=units.bytes_(total)) for total in sums),

@@ -80,7 +80,7 @@ def time(evidence: ParallelEvidence) -> dict[str, Any]:
         "name": tr("One step of {network}, {way}", network=evidence.title, way=evidence.way),
         "text": _time_text(evidence),
         "bars": [
-            {"title": tr("{n} GPU", n=n) if n == 1 else tr("{n} GPUs", n=n), "share": t / longest, "text": units.time_(t / 1e3), "current": n == evidence.plan.gpus, "hint": _hint(found[n])}
+            {"title": tr("{n} GPU", n=n) if n == 1 else tr("{n} GPUs", n=n), "share": t / longest, "text": _time_of(t, found[n], evidence), "current": n == evidence.plan.gpus, "hint": _hint(found[n])}
             for n, t in us.items()
         ],
     }  # fmt: skip
@@ -99,6 +99,12 @@ def step_us(evidence: ParallelEvidence) -> float:
     return evidence.record["step_us"] if evidence.record else evidence.timeline.total
 
 
+def _time_of(us: float, bar: ParallelEvidence | None, shown: ParallelEvidence) -> str:
+    """Returns a time, with its kind if it is not that of the step shown."""
+    text, kind = units.time_(us / 1e3), bar.kind if bar else "predicted"
+    return text if kind == shown.kind else tr("{time}, {kind}", time=text, kind=tr(KINDS[kind]))
+
+
 def _hint(evidence: ParallelEvidence | None) -> str:
     """Returns whether a time was measured here, is recorded or predicted, and the GPU that it is of."""
     return _badge(evidence)["text"] if evidence else tr(KINDS["predicted"])
@@ -115,11 +121,13 @@ def _time_text(evidence: ParallelEvidence) -> str:
         fields["one"] = units.time_(us / 1e3)
         measured = units.share(us / (evidence.plan.gpus * evidence.record["step_us"]))
         if evidence.kind == "measured":
-            return tr("Measured efficiency {measured}, predicted {efficiency}: one GPU takes {one}.", measured=measured, **fields)  # fmt: skip
-        return tr("Recorded efficiency {measured}, predicted {efficiency}: one GPU takes {one}.", measured=measured, **fields)  # fmt: skip
+            return tr("Measured efficiency {measured}, predicted {efficiency} (strong scaling): one GPU takes {one}.", measured=measured, **fields)  # fmt: skip
+        return tr("Recorded efficiency {measured}, predicted {efficiency} (strong scaling): one GPU takes {one}.", measured=measured, **fields)  # fmt: skip
     if not recorded.rows():
-        return tr("Efficiency {efficiency}: one GPU takes {one}. On several GPUs it is not recorded yet.", **fields)  # fmt: skip
-    return tr("Predicted efficiency {efficiency}: one GPU takes {one}.", **fields)
+        return tr("Predicted efficiency {efficiency} (strong scaling): one GPU is predicted to take {one}. On several GPUs it is not recorded yet.", **fields)  # fmt: skip
+    return tr(
+        "Predicted efficiency {efficiency} (strong scaling): one GPU is predicted to take {one}.", **fields
+    )
 
 
 def memory(evidence: ParallelEvidence) -> dict[str, Any]:
@@ -180,7 +188,7 @@ def curve(evidence: ParallelEvidence) -> dict[str, Any]:
         "right": decimal("100 %"),
         "first": "1",
         "epochs": tr("{n} GPUs", n=units.whole(FAR)),
-        "text": tr("Data parallel, {images} images on each GPU.", images=units.count(images)),
+        "text": tr("Data parallel, {images} images on each GPU (weak scaling).", images=units.count(images)),
         "kind": "secret",  # a chapter asks for it
         "error": "",
         "aria": tr(

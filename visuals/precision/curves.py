@@ -47,9 +47,7 @@ CAPTION = mark(
     "Training step {0}. Loss: FP32 [{1}](input), FP16 without a loss scale [{2}](workspace), with a fixed one [{3}](filter), with a "
     "dynamic one [{4}](output)."
 )
-SKIPPED = mark(
-    "Gradients overflowed: the dynamic scale was halved to 2^{5}, and {6} updates were skipped in these three steps."
-)
+SKIPPED = mark("Gradients overflowed. The dynamic scale is 2^{5}. Updates skipped in these three steps: {6}.")
 WEIGHTS_CAPTION = mark(
     "Training step {0}. Loss: FP32 [{1}](input), FP16 with FP32 weights [{2}](output), FP16 weights alone [{3}](workspace), BF16 "
     "weights alone [{4}](filter)."

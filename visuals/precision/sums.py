@@ -69,15 +69,18 @@ def _errors(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     return 100 * np.abs(found[name] - found["exact"]) / found["exact"]
 
 
+def shown(errors: np.ndarray) -> np.ndarray:
+    """Returns errors with two digits each: only an error of 0 is shown as 0."""
+    return np.array([float(f"{error:.2g}") for error in errors])
+
+
 def sums_scene() -> Scene:
     """Returns the scene of the sums of kernels.precision.sums."""
     found = {name: values.astype(np.float32) for name, values in sums.measured().items()}
     now = np.arange(STEPS)
     errors = {name: relative_errors(name) for name in TITLES}
     stuck = np.append(False, np.diff(found["fp16"]) == 0)
-    args = np.column_stack([
-        2**now, np.round(found["exact"], 2), found["fp16"], np.round(errors["fp16"], 2), found["bf16"],
-    ])  # fmt: skip
+    args = np.column_stack([2**now, found["exact"], found["fp16"], shown(errors["fp16"]), found["bf16"]])
     return Scene(
         key="sums", title=tr("a sum, term by term"),
         tensors=tuple(
@@ -89,10 +92,10 @@ def sums_scene() -> Scene:
         writes=tuple(Write(name, now, values) for name, values in found.items()),
         captions=Captions(tuple(map(tr, CAPTIONS)), stuck.astype(int), args),
         readings=(
-            Reading(tr("error in FP32, %"), np.round(errors["fp32"], 5), "measured", "output"),
-            Reading(tr("error in FP16, %"), np.round(errors["fp16"], 3), "measured", "workspace"),
-            Reading(tr("error in BF16, %"), np.round(errors["bf16"], 3), "measured", "filter"),
-            Reading(tr("error of FP16 parts, %"), np.round(errors["parts"], 4), "measured", "output"),
+            Reading(tr("error in FP32, %"), shown(errors["fp32"]), "measured", "output"),
+            Reading(tr("error in FP16, %"), shown(errors["fp16"]), "measured", "workspace"),
+            Reading(tr("error in BF16, %"), shown(errors["bf16"]), "measured", "filter"),
+            Reading(tr("error of FP16 parts, %"), shown(errors["parts"]), "measured", "output"),
         ),
     )  # fmt: skip
 
@@ -103,8 +106,8 @@ def fp8_scene() -> Scene:
     now = np.arange(STEPS)
     errors = {name: fp8_errors(name) for name in FP8_TITLES}
     kind = (2**now > sums.PROMOTED).astype(int)
-    columns = [2**now, *(np.round(found[name], 3) for name in FP8_TITLES)]
-    args = np.column_stack([*columns, np.round(errors["fp8"], 3), np.round(errors["promoted"], 3)])
+    columns = [2**now, *(found[name] for name in FP8_TITLES)]
+    args = np.column_stack([*columns, shown(errors["fp8"]), shown(errors["promoted"])])
     words = {"n": fp8_sums.DEPTH, "bits": fp8_sums.FRACTION + 1, "promoted": sums.PROMOTED}
     return Scene(
         key="fp8 sums", title=tr("a sum of FP8 products in tensor cores"),
@@ -117,8 +120,8 @@ def fp8_scene() -> Scene:
         writes=tuple(Write(name, now, values) for name, values in found.items()),
         captions=Captions(tuple(tr(text, **words) for text in FP8_CAPTIONS), kind, args),
         readings=(
-            Reading(tr("error in tensor cores, %"), np.round(errors["fp8"], 4), "predicted", "workspace"),
-            Reading(tr("error if promoted, %"), np.round(errors["promoted"], 4), "predicted", "output"),
+            Reading(tr("error in tensor cores, %"), shown(errors["fp8"]), "predicted", "workspace"),
+            Reading(tr("error if promoted, %"), shown(errors["promoted"]), "predicted", "output"),
         ),
     )  # fmt: skip
 

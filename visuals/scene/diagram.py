@@ -28,7 +28,9 @@ class Box:
     row: int
     role: str
     lines: tuple[str, ...]  # its texts, the most important first
-    first: int  # the steps at which it exists
+    first: (
+        int  # the steps at which it exists; `first` and `last` are the number of steps if it exists at none
+    )
     last: int
     kernel: bool = False
     left: float = 0.0
@@ -81,7 +83,10 @@ def check(diagram: Diagram, tensors: dict[str, Any], steps: int, need: Callable)
         need(inside, SceneError(f"a box is no cell of {b.tensor}"))
         need(b.role in ROLES, SceneError(f"a box of {b.tensor} has the role {b.role!r}"))
         need(0 <= b.row < len(diagram.heights) and b.column >= 0, SceneError("a box is outside the diagram"))
-        need(0 <= b.first <= b.last < steps, SceneError(f"a box of {b.tensor} leaves the steps"))
+        need(
+            0 <= b.first <= b.last < steps or b.first == b.last == steps,
+            SceneError(f"a box of {b.tensor} leaves the steps"),
+        )
         need(0 <= b.left < b.right <= 1, SceneError(f"a box of {b.tensor} is outside its column"))
     for pair in diagram.arrows:
         need(all(0 <= n < len(diagram.boxes) for n in pair), SceneError("an arrow joins no boxes"))

@@ -39,13 +39,13 @@ TEMPLATES = IN_A_PASS | {
     "store_m": mark("All {0} threads store their maximum [m](filter) in shared memory. They wait at the barrier until all have stored."),
     "store_l": mark("All {0} threads store their sum [l](workspace) in shared memory. They wait at the barrier until all have stored."),
     "store_ml": mark("All {0} threads store [m](filter) and [l](workspace) in shared memory. They wait at the barrier until all have stored."),
-    "level_m": mark("{0} threads work, {2} idle. Each compares its [m](filter) with that of the thread {1} numbers higher. "
+    "level_m": mark("{0} threads work, {2} idle. Thread t compares its [m](filter) with that of thread t + {1}. "
     "It keeps the larger. Thread {3} compares {5} with {6} and keeps {7}. Then all wait at the barrier."),
     "last_m": mark("In the last level only thread {3} works. It compares {5} with {6} and keeps [m](filter) = {7}."),
-    "level_l": mark("{0} threads work, {2} idle. Each adds the [l](workspace) of the thread {1} numbers higher to its own. "
+    "level_l": mark("{0} threads work, {2} idle. Thread t adds the [l](workspace) of thread t + {1} to its own. "
     "Thread {3} computes {5} + {6} = {7}. Then all wait at the barrier."),
     "last_l": mark("In the last level only thread {3} works. It computes [l](workspace) = {5} + {6} = {7}."),
-    "level_ml": mark("{0} threads work, {2} idle. Each merges with the thread {1} numbers higher. Thread {3} keeps the larger of "
+    "level_ml": mark("{0} threads work, {2} idle. Thread t merges with thread t + {1}. Thread {3} keeps the larger of "
     "m = {5} and {7}: [m](filter) = {9}. It rescales l = {6} and {8} to this m and adds them: [l](workspace) = {10}. Then the barrier."),
     "last_ml": mark("In the last level only thread {3} works. It keeps the larger of m = {5} and {7}: [m](filter) = {9}. "
     "It rescales l = {6} and {8} to this m and adds them: [l](workspace) = {10}."),

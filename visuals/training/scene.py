@@ -322,11 +322,13 @@ def _caption(p: Plan, n: int) -> str:
     nth = tr(" (launch {n} of {of})", n=part.nth + 1, of=part.of) if part.of > 1 else ""
     if node.phase == UPDATE:
         return tr(
-            "{kernel} updates all [weights](filter) in one launch, from their [gradients](output). {held} exist now.",
+            "{kernel} updates all [weights](filter) in one launch, from their [gradients](output). {held} are allocated.",
             **fields,
         )
     return tr(
-        "{node}: kernel {kernel}{nth} reads {reads} and writes {writes}. {held} exist now.", nth=nth, **fields
+        "{node}: kernel {kernel}{nth} reads {reads} and writes {writes}. {held} are allocated.",
+        nth=nth,
+        **fields,
     )
 
 

@@ -44,8 +44,8 @@ class Run:
     others: Mapping[str, str] = field(default_factory=dict)
 
 
-def strip(evidence: StepEvidence, curve: Curve, run: Run) -> dict[str, Any]:
-    """Returns the strip as data for the player."""
+def strip(evidence: StepEvidence, curve: Curve | None, run: Run) -> dict[str, Any]:
+    """Returns the strip as data for the player. `curve` None leaves the curve out."""
     size = {
         "key": "stage",
         "label": evidence.shape_text,
@@ -55,8 +55,9 @@ def strip(evidence: StepEvidence, curve: Curve, run: Run) -> dict[str, Any]:
         "time": time(evidence),
         "memory": memory(evidence),
         "limits": phases(evidence),
-        "curve": curve_part(evidence, curve),
     }
+    if curve:
+        size["curve"] = curve_part(evidence, curve)
     return {
         "sizes": [size],
         "selected": "stage",
@@ -117,31 +118,25 @@ def _peak_badge(evidence: StepEvidence, predicted: int) -> dict[str, str]:
 
 
 def phases(evidence: StepEvidence) -> dict[str, Any]:
-    """Returns the share of each phase in the time, and on a GPU that of launching if both ways of it are recorded."""
+    """Returns the share of each phase in the time of all kernels, and what launches one by one add to it on a GPU."""
     found = evidence.by_phase()
     rows = [
         {"label": tr(title), "share": found.get(phase), "text": units.share(found[phase]) if found else "–",
          "main": bool(found) and found[phase] == max(found.values())}
         for phase, title in PHASES.items()
     ]  # fmt: skip
-    if not evidence.measured:  # launching is a share of another time, that of a GPU
-        launching = _launching(evidence)
-        rows.append(
-            {
-                "label": tr("launch overhead"),
-                "share": launching,
-                "text": "–" if launching is None else units.share(launching),
-            }
-        )
-    return {"title": tr("Where the time goes"), "rows": rows, "text": _phase_text(found)}
+    text = " ".join(filter(None, (_phase_text(found), _launching_text(evidence))))
+    return {"title": tr("Where the time goes"), "rows": rows, "text": text}
 
 
-def _launching(evidence: StepEvidence) -> float | None:
-    """Returns the share of launching in the recorded time of launches one by one: what one graph saves."""
+def _launching_text(evidence: StepEvidence) -> str:
+    """Returns what one graph saves of the time of launches one by one; "" without both times, or if they are of another
+    machine than the phases."""
     row = evidence.record or {}
-    if not (row.get("one_by_one_us") and row.get("graph_us")):
-        return None
-    return max(0.0, 1 - row["graph_us"] / row["one_by_one_us"])
+    if evidence.measured or not (row.get("one_by_one_us") and row.get("graph_us")):
+        return ""
+    share = max(0.0, 1 - row["graph_us"] / row["one_by_one_us"])
+    return tr("One graph saves {share} of the time of launches one by one.", share=units.share(share))
 
 
 def _phase_text(found: Mapping[str, float]) -> str:
@@ -176,7 +171,8 @@ def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
         "right": decimal("100 %"),
         "epochs": trn("{n} epoch", "{n} epochs", curve.epochs),
         "text": " ".join(filter(None, (curve.text, _dashed(other)))),
-        "kind": "stale-curve" if curve.stale else "",  # a class of the page
+        # classes of the page. Recorded lines alone wait for a guess: a chapter asks where they begin.
+        "kind": "stale-curve" if curve.stale else "" if curve.points or curve.error else "secret",
         "error": curve.error,
         "aria": aria(curve),
     }

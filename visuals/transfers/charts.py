@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels.i18n import mark, tr
 from kernels.transfers import model, recorded
@@ -35,9 +34,9 @@ def pieces(rows: int, tokens: Tokens) -> PlainFigure:
     figure.add_scatter(
         x=list(xs), y=list(ys), name=tr("predicted"), mode="lines", line={"color": tokens["dim"]}
     )
-    if found := recorded_pieces(rows):
+    if found := recorded.pieces_ms(rows):
         figure.add_scatter(
-            x=[p["n"] for p in found], y=[p["total_ms"] for p in found], name=tr("recorded"), mode="markers",
+            x=list(found), y=list(found.values()), name=tr("recorded"), mode="markers",
             marker={"color": tokens["write"], "size": 8},
         )  # fmt: skip
     figure.add_scatter(
@@ -45,12 +44,6 @@ def pieces(rows: int, tokens: Tokens) -> PlainFigure:
         marker={"color": tokens["output"], "size": 11, "symbol": "diamond"},
     )  # fmt: skip
     return figure
-
-
-def recorded_pieces(rows: int) -> list[Mapping[str, Any]]:
-    """Returns the recorded totals over the number of pieces at this number of rows."""
-    same = recorded.scenario("pieces", rows, 8)
-    return recorded.curve() if same else []
 
 
 def copies(tokens: Tokens) -> PlainFigure:
@@ -70,9 +63,10 @@ def copies(tokens: Tokens) -> PlainFigure:
 
 def best_text(rows: int) -> str:
     """Returns the best number of pieces and its total in a sentence, recorded if it is."""
-    found = recorded_pieces(rows)
-    totals = {p["n"]: p["total_ms"] for p in found} or dict(model.best_pieces(rows, MOST)[1])
+    totals = recorded.pieces_ms(rows) or dict(model.best_pieces(rows, MOST)[1])
     best = min(totals, key=totals.__getitem__)
+    if best == 1:
+        return tr("One piece is the best: {total}.", total=units.time_(totals[best]))
     return tr(
         "{best} pieces are the best: {total}, against {one} in one piece.",
         best=best, total=units.time_(totals[best]), one=units.time_(totals[min(totals)]),

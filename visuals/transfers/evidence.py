@@ -41,22 +41,31 @@ class TransferEvidence:
     def timeline(self) -> Timeline:
         return recorded.timeline(self.found) if self.found else model.predicted(self.settings)
 
+    @cached_property
+    def recorded_ms(self) -> float | None:
+        """Returns a recorded total that has no timeline: of a batch in pieces."""
+        s = self.settings
+        return recorded.pieces_ms(s.rows).get(s.n) if s.scenario == "pieces" and not self.found else None
+
     @property
     def kind(self) -> str:
-        return "measured" if self.found and self.measured else "recorded" if self.found else "predicted"
+        """Returns the kind of the total. The timeline is predicted if `found` is None."""
+        if self.found and self.measured:
+            return "measured"
+        return "recorded" if self.found or self.recorded_ms else "predicted"
 
     @property
     def source(self) -> str:
         """Returns where the times come from: the device, and for a prediction the rates."""
         if self.found and self.measured:
             return str(self.found["device"])
-        if self.found:
+        if self.kind == "recorded":
             return str(recorded.newest()["device"]).removeprefix("NVIDIA ")
         return tr("{device}’s rates", device=rates().device.removeprefix("NVIDIA "))
 
     @property
     def total_ms(self) -> float:
-        return self.found["total_ms"] if self.found else self.timeline.total_ms
+        return self.found["total_ms"] if self.found else self.recorded_ms or self.timeline.total_ms
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -111,7 +120,8 @@ def group(found: TransferEvidence) -> list[TransferEvidence]:
 
 
 def facts(found: TransferEvidence) -> dict[str, str]:
-    """Returns the fields of sentences about a scenario; "" for what is not known."""
+    """Returns the fields of sentences about a scenario; "" for what is not known. `total` is of runs without events, `timed`
+    and all times of queues are of the timeline, whose events take time too."""
     t, busy = found.timeline, found.timeline.busy
     known = not found.unknown
     other = rival(found)
@@ -124,17 +134,30 @@ def facts(found: TransferEvidence) -> dict[str, str]:
         "out": units.time_(busy[OUT]),
         "host": units.time_(busy[HOST]),
         "longest": units.time_(t.longest),
-        "over_longest": units.ratio(found.total_ms / t.longest) if known and t.longest else "",
+        "timed": units.time_(t.total_ms) if known else "",
+        "over_longest": units.ratio(t.total_ms / t.longest) if known and t.longest else "",
         "sum": units.time_(busy[IN] + busy[COMPUTE] + busy[OUT]),
-        "bytes": units.bytes_(sum(op.nbytes for op in found.ops if op.queue == IN)),
+        "bytes": units.bytes_(bytes_in(found)),
+        "rate_in": units.bandwidth(_two_digits(bytes_in(found) / busy[IN] * 1e3)) if busy[IN] else "",
         "memory": units.bytes_(max(found.memory, default=0)),
         "last_memory": units.bytes_(found.memory[-1]) if found.memory else "",
         "n": str(found.settings.n),
         "rows": units.whole(found.settings.rows),
         "rival": other.total_text.replace("–", "") if other else "",
         "gain": units.ratio(ratio) if ratio else "",
+        "kind": tr(found.kind),
         "source": tr("{kind} ({source})", kind=tr(found.kind), source=found.source),
     }  # fmt: skip
+
+
+def bytes_in(found: TransferEvidence) -> int:
+    """Returns the bytes that are copied to the GPU."""
+    return sum(op.nbytes for op in found.ops if op.queue == IN)
+
+
+def _two_digits(number: float) -> float:
+    """Returns a quotient of two figures that are shown with three digits each: the third digit of theirs would differ."""
+    return float(f"{number:.2g}")
 
 
 def bandwidth(way: str, r: Rates | None = None) -> str:

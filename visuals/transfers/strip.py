@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernels.i18n import tr
+from kernels.i18n import mark, tr
 from kernels.transfers.operations import COMPUTE, HOST, IN, OUT
 from kernels.transfers.scenarios import SHORT, WIDTH
 from visuals import units
@@ -63,17 +63,27 @@ def time(found: TransferEvidence) -> dict[str, Any]:
 
 
 def time_text(found: TransferEvidence) -> str:
-    """Returns what the total means; for a prediction, that nothing is recorded yet."""
+    """Returns how the timeline compares with its busiest queue; for a prediction, that nothing is recorded yet."""
+    f = facts(found)
     parts = []
-    if not found.found:
+    if not found.found and not found.recorded_ms:
         parts.append(tr("Not recorded yet."))
     if found.unknown:
         parts.append(
             tr("No rate is known for: {kinds}.", kinds=", ".join(tr(kind) for kind in found.unknown))
         )
-    elif facts(found)["over_longest"]:
-        parts.append(tr("{ratio} times the busiest queue.", ratio=facts(found)["over_longest"]))
+    elif f["over_longest"]:
+        parts.append(tr(_over_longest(found), ratio=f["over_longest"], timed=f["timed"]))
     return " ".join(parts)
+
+
+def _over_longest(found: TransferEvidence) -> str:
+    """Returns the sentence that compares the timeline with its busiest queue."""
+    if found.found:
+        return mark("With the events that measure the boxes: {timed}, {ratio} times the busiest queue.")
+    if found.recorded_ms:
+        return mark("The boxes are predicted: {timed}, {ratio} times the busiest queue.")
+    return mark("{ratio} times the busiest queue.")
 
 
 def memory(found: TransferEvidence) -> dict[str, Any]:

@@ -81,7 +81,7 @@ CHAPTERS = (
         mark("Back through the softmax"),
         (
             mark("Each weight gets a gradient first: dP is [dO](input) times a value, as a dot product."),
-            mark("But the weights of a row add up to 1, so no weight can grow alone. The scores get [dS](workspace) = P · (dP − D)."),
+            mark("But the weights of a row add up to 1, so no weight can grow alone. The scores get dS = P · (dP − D), stored here as [scale · dS](workspace)."),
             mark("[D](workspace), the row’s mean of dP weighted by P, is also the row sum of dO · O: it needs no N × N matrix."),
         ),
         {"rung": "naive"},

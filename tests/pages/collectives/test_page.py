@@ -7,11 +7,15 @@ from functools import partial
 
 import pytest
 
-from kernels.collectives.shape import ALGORITHMS
+from kernels.collectives import schedules
+from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE
 from kernels.jobs.job import JobError
-from pages.collectives import live
+from pages.collectives import chapters, live
 from pages.parts.one_run import OneRun
+from tests.helpers.chapters import WITH_STORY, open_chapter, story
 from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
+from visuals import units
+from visuals.collectives.captions import ALGORITHM_TITLES as TITLES
 
 open_at = partial(open_page, "collectives/page.py")
 
@@ -112,3 +116,36 @@ def test_a_run_that_hangs_ends_in_words(monkeypatch):
     at = ran(monkeypatch, "GPU 1 did not end within 20 s: another GPU or its link may be lost")
     assert strip(at)["run"]["error"].startswith("GPU 1 did not end within 20 s")
     assert strip(at)["sizes"][1]["time"]["badge"]["kind"] == "predicted"
+
+
+# -- the story -------------------------------------------------------------------------------------------
+def opened(title):
+    """Returns the head of the stage, the chapter's panel and the evidences of a chapter."""
+    lesson = next(lesson for lesson in WITH_STORY if lesson.path == "collectives")
+    n = next(n for n, chapter in enumerate(story(lesson).chapters) if chapter.title == title)
+    at, panel, evidences = open_chapter(lesson, n)
+    return heads(at)[0], panel, evidences
+
+
+def test_the_answer_on_small_arrays_has_every_algorithm_that_is_as_fast():
+    _, panel, evidences = opened("Small arrays: latency decides")
+    found = evidences["real"]
+    ms = {name: found.predicted_ms(name) for name in ALGORITHMS[ALL_REDUCE]}
+    same = {name for name, each in ms.items() if each <= 1.05 * min(ms.values())}
+    assert same == set(chapters.CHOICES[panel["question"]["right"]])
+    for name in same:  # on two GPUs, recorded
+        row = chapters._two(name, found.shape.nbytes)
+        assert units.time_(row["median_ms"]) in panel["question"]["reveal"]
+        assert row["median_ms"] <= 1.05 * min(
+            chapters._two(other, found.shape.nbytes)["median_ms"] for other in ALGORITHMS[ALL_REDUCE]
+        )
+    assert all(TITLES[name].capitalize() in " ".join(panel["text"]) for name in same)
+
+
+@pytest.mark.parametrize(
+    "title", [chapter.title for chapter in chapters.CHAPTERS if "rounds" in " ".join(chapter.text)]
+)
+def test_a_chapter_on_rounds_has_an_arrow_for_every_link(title):
+    head, _, evidences = opened(title)
+    used = schedules.of_shape(evidences["stage"].shape).link_elements()
+    assert {(flow["source"], flow["target"]) for flow in head["meta"]["flows"]} == set(used)

@@ -13,6 +13,7 @@ from pages import _cards
 from pages.fusion import address, controls
 from pages.fusion.address import ADDRESS, DEFAULT, MAX, MAX_CHAIN, rule
 from pages.fusion.controls import CHIPS
+from tests.helpers.chapters import WITH_STORY, open_chapter, story
 from tests.helpers.page_runner import finish, links, open_page, stages, strip, texts
 from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
@@ -272,3 +273,27 @@ def test_home_card_shows_a_step_of_the_lesson():
 def test_the_map_of_the_launches():
     for rung in ("unfused", "fused", "folded"):
         assert stages(open_at(order="map", rung=rung))[0].startswith(f"map fusion/{rung}")
+
+
+def chapter_and_rows(title):
+    """Returns the texts of a chapter, and the rows of its kernels at the real size."""
+    lesson = next(lesson for lesson in WITH_STORY if lesson.path == "fusion")
+    n = next(n for n, chapter in enumerate(story(lesson).chapters) if chapter.title == title)
+    _, panel, evidences = open_chapter(lesson, n)
+    question = panel["question"] or {"reveal": ""}
+    return " ".join([*panel["text"], question["reveal"]]), evidences["real"].rows
+
+
+def test_the_time_of_a_folded_kernel_names_the_launch_that_is_in_it():
+    text, rows = chapter_and_rows("Fold it away")
+    folded, fused = rows["fusion/folded"], rows["fusion/fused"]
+    assert set(folded["parts_ms"]) == {"fold", "conv_bias_relu"} and not fused["parts_ms"]
+    for ms in (folded["parts_ms"]["fold"], folded["median_ms"], fused["median_ms"]):
+        assert units.time_(ms) in text
+
+
+def test_the_share_of_the_convolution_is_that_of_its_launch():
+    text, rows = chapter_and_rows("On real maps, with a convolution")
+    parts = rows["fusion/unfused"]["parts_ms"]
+    assert len(parts) == 4 and parts["conv"] / sum(parts.values()) > 0.95
+    assert units.share(parts["conv"] / sum(parts.values())) in text

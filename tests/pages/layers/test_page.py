@@ -13,7 +13,9 @@ from kernels.model.shape import ShapeError
 from pages import _cards
 from pages.layers import address, controls
 from pages.layers.layers import BACKWARD, FORWARD, LAYERS
+from tests.helpers.chapters import WITH_STORY, open_chapter, story
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
+from visuals.pooling.links import windows
 
 open_at = partial(open_page, "layers/page.py")
 PASSES = [
@@ -208,3 +210,26 @@ def test_cross_entropy_has_the_same_numbers_in_all_its_passes():
         for scene in scenes[1:]:
             np.testing.assert_array_equal(scene.cells(name), scenes[0].cells(name))
     np.testing.assert_allclose(scenes[1].cells("dx"), scenes[2].cells("dx"), rtol=1e-4, atol=1e-6)
+
+
+def chapter_of(title):
+    """Returns the panel and the evidences of a chapter."""
+    lesson = next(lesson for lesson in WITH_STORY if lesson.path == "layers")
+    n = next(n for n, chapter in enumerate(story(lesson).chapters) if chapter.title == title)
+    return open_chapter(lesson, n)[1:]
+
+
+def test_the_chapter_on_windows_says_what_the_shape_on_the_stage_has():
+    _, evidences = chapter_of("The largest of a window")
+    s = evidences["stage"].shape
+    assert (s.R, s.S, s.u, s.v, s.pad_h, s.pad_w) == (3, 3, 2, 2, 1, 1)
+    pixel = s.W + 1  # row 1, column 1
+    assert windows(s).reversed(s.pixels).counts[pixel] == 4
+    again, _ = address.readings("max-pool", "backward", "max-pool-backward/scatter", s, {})
+    assert again == s.outputs
+
+
+def test_most_windows_that_a_thread_of_the_gather_checks_took_another_pixel():
+    _, evidences = chapter_of("Gather: none collides")
+    s = evidences["stage"].shape
+    assert windows(s).counts.sum() > 2 * s.outputs  # each window took one of the pixels that check it

@@ -173,6 +173,7 @@ def test_the_figures_of_the_chapters_are_those_of_the_data():
     assert all(facts.values())
     x = record.gradient("d conv1.y", 150)
     assert facts["lost"] == f"{100 * losses(x, FP16).underflow:.0f} %"
+    assert facts["nonzero"] == f"{100 * (x != 0).mean():.0f} %"  # the shares are of these
     enough = int(facts["enough"].removeprefix("2^"))
     assert losses(x, FP16, 2.0**enough).underflow < 0.1 <= losses(x, FP16, 2.0 ** (enough - 1)).underflow
     assert (facts["overhead_hfma"], facts["overhead_hdp4a"], facts["overhead_hmma"]) == (

@@ -16,10 +16,11 @@ from pages.train import address, live
 from pages.train.chapters import CHAPTERS
 from pages.train.live import Live
 from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
-from visuals.training.plan import all_bytes
+from visuals.training.plan import all_bytes, plan
 
 open_at = partial(open_page, "train/page.py")
 STEPS = 15
+PLAN = plan("lenet5", 256, "sgd")
 FAST = {"network": "residual", "batch": 100, "epochs": 1}  # STEPS steps
 
 
@@ -75,6 +76,42 @@ def test_a_recorded_step_shows_its_times_on_the_stage_and_in_the_strip():
     boxes = heads(at)[0]["meta"]["diagram"]["boxes"]
     assert all(len(box["lines"]) == 2 for box in boxes if box["name"] == "kernels")
     assert "One graph takes" in texts(at)
+
+
+# -- the story -----------------------------------------------------------------------------------------
+def titled(title) -> int:
+    return next(n for n, chapter in enumerate(CHAPTERS, 1) if chapter.title == title)
+
+
+def test_play_runs_every_launch_that_the_first_chapter_counts():
+    head = heads(open_at(view="story", chapter=1))[0]
+    assert f"{head['meta']['steps']} [launches]" in " ".join(head["chapter"]["text"])
+    assert (CHAPTERS[0].loop or (0, head["meta"]["steps"] - 1)) == (0, head["meta"]["steps"] - 1)
+
+
+def test_the_right_answer_is_the_role_that_the_strip_names():
+    at = open_at(view="story", chapter=titled("What must be kept"))
+    memory, question = strip(at)["sizes"][0]["memory"], heads(at)[0]["chapter"]["question"]
+    right = question["answers"][question["right"]]
+    largest = max(memory["parts"], key=lambda part: part["share"])
+    assert right == largest["label"] and f"the {right} are" in memory["text"]
+    for part in memory["parts"]:
+        if part["label"] in question["answers"]:
+            assert part["text"] in question["reveal"]
+
+
+def test_the_curve_comes_with_the_chapter_on_learning():
+    for n in range(1, len(CHAPTERS) + 1):
+        size = strip(open_at(view="story", chapter=n))["sizes"][0]
+        assert ("curve" in size) == (n >= titled("It learns"))
+        assert size.get("curve", {}).get("kind", "secret") == "secret"  # until the guess
+
+
+def test_the_gradients_that_a_layer_computes_are_those_of_the_graph():
+    nodes = {node.name for node in PLAN.graph.nodes}
+    learning = {view.name.partition(".")[0] for view in PLAN.graph.views if view.of == "weights"}
+    assert {layer for layer in learning if f"{layer} dx" not in nodes} == {"conv1"}  # the first
+    assert all(nodes & {f"{layer} dw", f"{layer} dW"} for layer in learning)
 
 
 def test_alone_in_a_frame_it_is_the_stage():

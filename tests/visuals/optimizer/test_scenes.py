@@ -12,6 +12,7 @@ from kernels.optimizer import ladder as optimizer
 from kernels.optimizer.shape import AdamShape, SgdShape, sizes_text
 from visuals.optimizer.scene import MAX_TENSORS, optimizer_scene
 from visuals.scene.program_traces import traced
+from visuals.scene.scene import number
 
 RUNGS = {
     rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library
@@ -83,6 +84,10 @@ def test_numbers_of_a_caption_are_those_of_the_update(ladder):
         assert scene.cells("w1")[0] == pytest.approx(w - 0.01 * new, rel=1e-6)
     else:
         assert scene.cells("v1")[0] == pytest.approx(0.999 * v + 0.001 * g * g, rel=1e-6)
+        change = float(scene.cells("w1")[0]) - float(w)
+        assert (
+            change and f"changes by {number(np.float32(change))}." in text
+        )  # w itself has the same digits before and after
 
 
 def test_each_block_reads_its_line_of_the_table():

@@ -16,8 +16,9 @@ from kernels.parallel.memory import HELD
 from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, PIPELINES, TENSOR, WAYS, ZERO_3, Plan
 from kernels.parallel.timeline import LINK
 from kernels.training.graph import ACTIVATION, STATE, WEIGHT
+from visuals import units
 from visuals.parallel import recorded
-from visuals.parallel.evidence import CURVE_GPUS, ParallelEvidence, facts
+from visuals.parallel.evidence import CURVE_GPUS, ParallelEvidence, facts, weight_gradients_us
 from visuals.parallel.scene import NAMED, NARROWEST, TASKS, Layout, fullest_memory, step_scene
 from visuals.parallel.shares import REST, shares_scene
 from visuals.parallel.strip import strip
@@ -119,6 +120,7 @@ def test_a_filled_part_is_the_share_that_a_gpu_holds(plan):
     rest = boxes(scene, REST)
     assert rest or plan.gpus == 1
     for box in rest:
+        assert box.first == scene.steps  # the legend: what is on other GPUs is filled at no step
         same = [b for b in scene.diagram.boxes if b.row == box.row and b is not box]
         assert all(b.right <= box.left + 1e-9 or b.left >= box.right - 1e-9 for b in same)
 
@@ -158,6 +160,22 @@ def test_the_strip_has_the_figures_of_the_timeline(plan):
     assert bool(found["exchanges"]) == (plan.way == TENSOR)
 
 
+def test_parts_of_a_layer_make_the_gradient_of_its_weight_no_faster():
+    found = ParallelEvidence(Plan("transformer", TENSOR, 4, 4096))
+    f, line = facts(found), found.timeline
+    assert f["dw"] == f["one_dw"] == units.time_(weight_gradients_us(found.on_one) / 1e3)
+    assert weight_gradients_us(found) / line.total > 0.7 > 0.07 > line.busy(0, LINK) / line.total
+    assert line.total - line.busy(0, LINK) == pytest.approx(line.busy(0))  # an exchange stops the GPU
+
+
+def test_the_two_efficiencies_are_named():
+    found = ParallelEvidence(Plan("transformer", DATA, 8, 8192))
+    (size,) = strip(found)["sizes"]
+    assert facts(found)["efficiency"] + " (strong scaling)" in size["time"]["text"]
+    assert facts(found)["node_efficiency"] != facts(found)["efficiency"]
+    assert "(weak scaling)" in size["curve"]["text"]
+
+
 def test_what_is_not_recorded_says_so(monkeypatch):
     monkeypatch.setattr(recorded, "all_rows", lambda: ())
     (size,) = strip(ParallelEvidence(Plan("lenet5", DATA, 4, 8192)))["sizes"]
@@ -181,6 +199,12 @@ def test_a_recorded_step_replaces_the_predicted_time(monkeypatch):
     monkeypatch.setattr(recorded, "all_rows", lambda: both)
     (size,) = strip(ParallelEvidence(plan))["sizes"]
     assert size["time"]["text"].startswith("Recorded efficiency 90 %")  # 577.8 / (2 * 321)
+    texts = {bar["title"]: bar["text"] for bar in size["time"]["bars"]}
+    assert texts["1 GPU"] == "578 µs" and texts["4 GPUs"].endswith(", predicted")
+    (size,) = strip(ParallelEvidence(Plan("lenet5", DATA, 4, 512)))["sizes"]
+    texts = {bar["title"]: bar["text"] for bar in size["time"]["bars"]}
+    assert texts["1 GPU"] == "578 µs, recorded" and "," not in texts["4 GPUs"]
+    (size,) = strip(ParallelEvidence(plan))["sizes"]
     hints = {bar["title"]: bar["hint"] for bar in size["time"]["bars"]}
     assert hints == {
         "1 GPU": "recorded · H200", "2 GPUs": "recorded · H200", "4 GPUs": "predicted", "8 GPUs": "predicted",

@@ -27,6 +27,7 @@ from visuals.precision.instructions import GROUPS, SHAPE, instruction_scene, iss
 from visuals.precision.int8 import int8_scene, layer_weights, quantizer
 from visuals.precision.sums import FP8_TITLES, TITLES, fp8_scene, sums_scene
 from visuals.precision.weight import weight_scene
+from visuals.scene.scene import number
 
 floats = st.one_of(
     st.floats(-1e9, 1e9), st.floats(-1e-6, 1e-6), st.floats(-3, 3), st.integers(-5000, 5000).map(float)
@@ -131,6 +132,16 @@ def test_ranges_cover_every_column_once_and_their_numbers_have_their_fate(f):
             assert fate(power, f) == one.fate
 
 
+@pytest.mark.parametrize(
+    ("scene", "exact", "way"), [(sums_scene(), "exact", "fp16"), (fp8_scene(), "exact", "fp8")]
+)
+def test_sums_in_a_caption_have_the_same_digits_and_only_equal_ones_are_0_percent_off(scene, exact, way):
+    for step in range(scene.steps):
+        caption, (a, b) = scene.caption(step), (float(scene.cells(name)[step]) for name in (exact, way))
+        assert f"The exact sum is {number(a)}." in caption and f" {number(b)}" in caption
+        assert (" 0 % off" in caption) == (a == b and "% off" in caption)
+
+
 def test_a_scale_moves_every_column_to_the_right():
     x = np.array([2.0**-20, 3 * 2.0**-20, 2.0**-10])
     first, second = shares(x, 0), shares(x, 1)
@@ -155,7 +166,10 @@ def test_the_row_of_skipped_updates_is_recorded():
     assert scene.cells("skipped").sum() == dynamic.skipped.sum() > 0
     np.testing.assert_array_equal(2.0 ** scene.cells("scale"), dynamic.scale[EVERY - 1 :: EVERY])
     at = int(np.flatnonzero(scene.cells("skipped"))[0])
-    assert "updates were skipped" in scene.caption(at)
+    assert (
+        f"Updates skipped in these three steps: {dynamic.skipped[at * EVERY : (at + 1) * EVERY].sum()}."
+        in scene.caption(at)
+    )
 
 
 def test_the_weight_is_the_recorded_one():

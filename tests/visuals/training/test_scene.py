@@ -103,7 +103,7 @@ def test_captions_name_kernel_tensors_and_bytes():
     scene = step_scene("lenet5", 32, "sgd")
     assert (
         scene.caption(0)
-        == "conv1: kernel implicit_gemm reads x, conv1.w and conv1.b and writes conv1.y. 1.23 MB exist now."
+        == "conv1: kernel implicit_gemm reads x, conv1.w and conv1.b and writes conv1.y. 1.23 MB are allocated."
     )
     last = scene.caption(scene.steps - 1)
     assert last.startswith("sgd_float4 updates all weights in one launch")

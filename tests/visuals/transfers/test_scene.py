@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.transfers import recorded
+from kernels.transfers import model, recorded
 from kernels.transfers.operations import HOST, QUEUES
 from kernels.transfers.scenarios import MAX_N, MAX_ROWS, PIECES, SCENARIOS, Settings
+from visuals import units
 from visuals.scene.gantt import ticks
-from visuals.transfers import evidence, strip
+from visuals.transfers import charts, evidence, strip
 from visuals.transfers.evidence import ROWS, TransferEvidence
 from visuals.transfers.scene import transfer_scene
 
@@ -56,6 +57,38 @@ def test_every_recorded_scenario_is_shown_as_recorded():
         assert found.kind == "recorded" and found.total_ms == row["total_ms"]
         assert row["ops"] == len(found.ops) and row["error"] < 1e-5
         assert strip.badge(found)["text"].startswith("recorded · H200")
+
+
+@pytest.mark.parametrize("n", [p["n"] for p in recorded.curve() if p["n"] <= 32])
+def test_a_number_of_pieces_has_one_recorded_total(n):
+    found = evidence.of("pieces", n=n)
+    assert found.kind == "recorded" and found.total_ms == recorded.pieces_ms(ROWS)[n]
+    current = next(bar for bar in strip.time(found)["bars"] if bar["current"])
+    assert current["text"] == strip.time(found)["value"] == evidence.facts(found)["total"]
+    assert ("predicted" in strip.time(found)["text"]) == (found.found is None)  # the boxes are
+
+
+@pytest.mark.parametrize("key", recorded.newest()["scenarios"])
+def test_the_busiest_queue_is_compared_with_the_run_that_it_is_of(key):
+    found = TransferEvidence(Settings(key, **recorded.newest()["scenarios"][key]["settings"]))
+    timed, longest = found.timeline.total_ms, found.timeline.longest
+    f = evidence.facts(found)
+    if longest:
+        assert float(f["over_longest"]) == pytest.approx(timed / longest, rel=0.005)
+        assert f["timed"] in strip.time(found)["text"] and f["timed"] == units.time_(timed)
+
+
+@pytest.mark.parametrize("key", ["pinned", "pageable"])
+def test_the_rate_of_a_copy_is_its_bytes_over_its_time_as_shown(key):
+    f = evidence.facts(evidence.of(key))
+    (mb, _), (ms, _), (rate, unit) = (f[name].split() for name in ("bytes", "in", "rate_in"))
+    assert unit == "GB/s" and float(rate) == float(f"{float(mb) / float(ms):.2g}")
+
+
+def test_one_piece_can_be_the_best():
+    rows = next(rows for rows in (1, 64, 512) if model.best_pieces(rows, charts.MOST)[0] == 1)
+    assert charts.best_text(rows).startswith("One piece is the best: ")
+    assert charts.best_text(ROWS).startswith("4 pieces are the best: 2.5 ms, against 4.24 ms")
 
 
 def test_another_size_is_predicted_and_says_so():

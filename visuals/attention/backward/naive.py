@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -22,6 +23,7 @@ from visuals.scene.requests import WORD
 from visuals.scene.scene import Scene
 
 MAX_ROWS, MAX_COLS = 16, 8
+SCALED = "[scale · dS](workspace)"  # this kernel stores dS with the scale, the others apply the scale to their sums
 ORDER_NOTE = mark(
     "The picture shows the first block of each launch, then all others in one step. On a GPU the blocks of a launch run many at once. Inside "
     "a block a product runs tile by tile with two barriers per tile, as on the stage of tiled products of the forward pass."
@@ -32,13 +34,13 @@ _KINDS = MappingProxyType({  # kind of step: (number of the launch, its line, wo
     "scores-rest": (1, "S[((size_t)", mark("The other blocks write the other scores, {0} blocks per head. Blocks of hidden keys end at once.")),
     "dP": (2, "S[((size_t)", mark("The same kernel, with other matrices: block (0, 0) writes dP = {dO} {V}ᵀ where {dS} will be. dP[0, 0] = {0}.")),
     "dP-rest": (2, "S[((size_t)", mark("The other blocks write the rest of dP. N × N matrices in memory: two, {SQUARES} per head.")),
-    "row": (3, "P[key] = p, dS[key] = ds", mark("The block of query 0 replaces its row. P[0, 0] = exp({0} − {1}) = {2}. dS[0, 0] = scale · P · (dP − D) = {3} · {2} · ({4} − {5}) = {6}.")),
+    "row": (3, "P[key] = p, dS[key] = ds", mark("The block of query 0 replaces its row. P[0, 0] = exp({0} − {1}) = {2}. scale · dS[0, 0] = scale · P · (dP − D) = {3} · {2} · ({4} − {5}) = {6}.")),
     "row-rest": (3, "P[key] = p, dS[key] = ds", mark("The blocks of all other queries do the same. {P} and {dS} are complete and stay in memory. Hidden keys have 0.")),
     "dV": (4, "sum += tile_p[query][thread_row]", mark("Block (0, 0) computes a tile of {dV} = Pᵀ dO: column 0 of {P} times column 0 of {dO} is dV[0, 0] = {0}.")),
     "dV-rest": (4, "Y[((size_t)", mark("The other blocks compute the rest of {dV}.")),
-    "dK": (5, "sum += tile_p[query][thread_row]", mark("The same kernel computes {dK} = dSᵀ Q, because the scale is in {dS} already: dK[0, 0] = {0}.")),
+    "dK": (5, "sum += tile_p[query][thread_row]", mark("The same kernel computes {dK} = scale · dSᵀ Q from {dS}, which has the scale already: dK[0, 0] = {0}.")),
     "dK-rest": (5, "Y[((size_t)", mark("The other blocks compute the rest of {dK}.")),
-    "dQ": (6, "sum += tile_p[thread_row][key]", mark("The kernel of the forward pass computes {dQ} = dS K: row 0 of {dS} times column 0 of {K} is dQ[0, 0] = {0}.")),
+    "dQ": (6, "sum += tile_p[thread_row][key]", mark("The kernel of the forward pass computes {dQ} = scale · dS K: row 0 of {dS} times column 0 of {K} is dQ[0, 0] = {0}.")),
     "dQ-rest": (6, "O[((size_t)", mark("The other blocks compute the rest of {dQ}. {P} and {dS}, {SQUARES} per head, were each written twice. {P} was read twice, {dS} three times.")),
 })  # fmt: skip
 
@@ -60,7 +62,8 @@ def naive_scene(
         title=tr(find(rung).title),
         tensors=(
             *(in_global(name, s, rows, cols, head) for name in names),
-            *(matrix(name, "workspace", square, (0, 0), whole) for name in ("P", "dS")),
+            matrix("P", "workspace", square, (0, 0), whole),
+            replace(matrix("dS", "workspace", square, (0, 0), whole), symbol="scale·dS", title="scale · dS"),
         ),
         groups=(
             global_group(s, rows, cols),
@@ -88,7 +91,7 @@ class Naive:
         self.first = min(side, self.rows)  # rows of block (0, 0) that are shown
         self.scale = np.float32(s.factor)
         self.D = row_dots(head["dO"], head["O"])
-        values = NAMES | {"SQUARES": units.bytes_(2 * WORD * s.N**2)}
+        values = NAMES | {"dS": SCALED, "SQUARES": units.bytes_(2 * WORD * s.N**2)}
         words = {kind: (n, tr(text, **values)) for n, (kind, (*_, text)) in enumerate(_KINDS.items())}
         self.r = Recorder(words)
 
