@@ -16,7 +16,7 @@ from kernels.machine.status import Status
 from kernels.machine.timing import MODES
 from kernels.model.rung import Ladder
 from kernels.records import unsupported
-from pages.parts import cards, lesson, machine_choice, run_plan, why
+from pages.parts import cards, guess, lesson, machine_choice, run_plan, why
 from pages.parts.controls import Link, option
 from pages.parts.later import later
 from pages.parts.query import chosen, rerun, url_is_stale
@@ -63,7 +63,7 @@ def _all(
     collect()
     restore_run(settings.ladder)
     drawn_beside_stage = "watch" in lesson.parts()  # its strip has the button
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
                 with st.container(key="time_head", horizontal=True, vertical_alignment="center"):

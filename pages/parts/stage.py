@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from kernels.model.rung import Rung
-from pages.parts import counts, every_step, run, run_plan
+from pages.parts import counts, every_step, guess, run, run_plan
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.later import draw_controls
@@ -60,6 +60,7 @@ class Stage:
     chapter: OpenChapter | None = None
     curve: Mapping[str, Any] | None = None
     every_step: bool | None = None  # whether it shows repeated steps one by one; None: it folds none
+    has_strip: bool = True  # without one the figures of `settings` are not about what it shows
 
     def draw(self) -> None:
         """Draws the stage and its strip. The player waits for what is measured or counted."""
@@ -118,19 +119,24 @@ def _draw(on_stage: Stage, polled: bool) -> None:
     run.restore_run(settings.ladder)
     known = strip_sizes(by_size, rung, on_stage.sizes, can_put=on_stage.link is not None)
     size, options = on_stage.first_size(by_size), {}
+    watch = _watch(on_stage, known, size)
     if chapter := on_stage.chapter:
-        panel = chapter.panel({one.key: _of_gpu(one.evidence, by_size[one.key]) for one in known})
+        counting = bool(watch) and "job" not in st.session_state
+        panel = chapter.panel({one.key: _of_gpu(one.evidence, by_size[one.key]) for one in known}, counting)
+        guess.keep(bool(panel["question"]))
         if on_stage.every_step:
             panel["loop"] = None  # it counts folded steps
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
         known = [_without(one, chapter.to_come - {short(rung.name)}) for one in known]
     shown = strip.strip(known, size, _run_state(on_stage, by_size), on_stage.curve)
-    watch = _watch(on_stage, known, size)
+    if chapter and chapter.current.question and "memory" in chapter.current.question.hides:
+        for one in shown["sizes"]:
+            one["memory"]["secret"] = True  # until the guess
     stage.mount(
         on_stage.scene,
         on_stage.key,
-        strip=shown | ({"watch": watch.path} if watch else {}),
+        strip=shown | ({"watch": watch.path} if watch else {}) if on_stage.has_strip else None,
         fit=True,
         orders=tuple(on_stage.orders.items()),
         every_step=_every_step(on_stage),

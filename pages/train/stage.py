@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from kernels.i18n import tr
+from pages.parts import guess
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
 from pages.parts.query import rerun, url_is_stale
@@ -62,7 +63,9 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     options: dict[str, Any] = {}
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"
-        options = {"chapter": chapter.panel({"stage": found}), "step": chapter.current.step, "play": playing}
+        panel = chapter.panel({"stage": found})
+        guess.keep(bool(panel["question"]))
+        options = {"chapter": panel, "step": chapter.current.step, "play": playing}
     data = strip.strip(found, _curve(values, training), _run(values, training)) if scene else None
     stage.mount(scene, KEY, strip=data, fit=True, **options)
     if polled and not training.running and not url_is_stale():

@@ -173,6 +173,7 @@ CHAPTERS = (
             mark(
                 "im2col needs {workspace_im2col}, the FFT {workspace_fft}. Each input pixel is copied into up to 121 columns."
             ),
+            hides=("memory",),
         ),
     ),
     Chapter(
