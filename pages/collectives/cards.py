@@ -15,6 +15,7 @@ from kernels.collectives.shape import ALL_REDUCE, ITEM, CollectiveShape
 from kernels.i18n import tr
 from kernels.model.program import RuleError
 from pages.collectives import address, stage
+from pages.parts import guess
 from pages.parts.cards import chart
 from pages.parts.lesson import deferred_loaded
 from pages.parts.text import card_title, conclusion, details, paragraph, together
@@ -30,7 +31,7 @@ THREADS = 64  # of the emulated block
 def section(values: address.Values) -> None:
     """Draws the cards."""
     found = stage.evidences(values)
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"), st.container(key="card_time", border=True):
             model(found[stage.REAL])
         with st.container(key="cards_right"):

@@ -21,7 +21,7 @@ lesson.draw_with_orders(
         formula=FORMULA,
     ),
     scenes.DIRECT_ORDERS,
-    lambda inputs, order: scenes.direct(inputs, order, every_step()),
+    lambda inputs, order, tiles: scenes.direct(inputs, order, every_step(), tiles),
     story.STORY,
     controls.direct_work,
     "conv/direct",

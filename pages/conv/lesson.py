@@ -8,7 +8,7 @@ from types import MappingProxyType
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 from kernels.model.rung import Ladder
-from pages.conv import address, controls
+from pages.conv import address, controls, scenes
 from pages.parts import every_step, lesson, run, sources
 from pages.parts.chapters import NO_STORY, Story
 from pages.parts.query import chosen
@@ -16,7 +16,6 @@ from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
 from visuals.charts import story as charts_story
 from visuals.conv.inputs import Inputs
-from visuals.scene.scene import Scene
 
 
 def draw_with_orders(
@@ -24,7 +23,7 @@ def draw_with_orders(
     title: str,
     about: str,
     orders: Mapping[str, str],
-    scene: Callable[[Inputs, str], tuple[Scene, str]],
+    scene: Callable[[Inputs, str, scenes.Tiles], scenes.Ordered],
     gain: charts_story.Story,
     derived: Callable[[ConvShape], str],
     rung: str,
@@ -32,7 +31,7 @@ def draw_with_orders(
     folds: Callable[[ConvShape], bool] | None = None,
     rungs: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Draws the whole lesson `name`. Its stage plays `scene`, which shows `rung`, in one of `orders`. `derived` as for
+    """Draws the whole lesson `name`. Its stage plays `scene`, which shows `rung` with tile sizes, in one of `orders`. `derived` as for
     controls.inputs. `chapters`: those of the lesson. `folds(shape)`: whether its stage folds repeated steps. `rungs`: the
     rung of each order that shows another."""
     ladder, page = address.ladder(name), f"conv/{name}.py"
@@ -45,9 +44,9 @@ def draw_with_orders(
         settings = run.options(ladder, inputs.shape, visible=visible)
     if "watch" in parts:
         order = chosen("order", orders)
-        drawn, reason = scene(inputs, order)
-        note_in_place(reason)
         on_stage = ladder.rung(rungs.get(order, rung))
+        drawn, reason = scene(inputs, order, tuple(settings.tiles_of(on_stage).items()))
+        note_in_place(reason)
         Stage(
             name,
             drawn,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
 
 from kernels.engines import emulator
 from kernels.i18n import cached, mark
 from kernels.ladders import find
+from kernels.model.rung import Rung
 from visuals.conv.direct import warps as direct_warps
 from visuals.conv.direct.scene import direct_scene, folded_scene, part_shown
 from visuals.conv.im2col import warps as im2col_warps
@@ -30,34 +31,46 @@ DIRECT_ORDERS = {
 }
 
 
+Tiles = tuple[tuple[str, int], ...]  # a rung's tile sizes by name; those left out have their default
+
+
 @cached(MAX_CACHED_SCENES)
-def im2col(inputs: Inputs, order: str) -> Ordered:
+def im2col(inputs: Inputs, order: str, tiles: Tiles = ()) -> Ordered:
     """Returns the scene in one of IM2COL_ORDERS."""
-    part = part_of(inputs.shape, inputs.planes()[0])
+    part, rung = part_of(inputs.shape, inputs.planes()[0]), find("conv/im2col-gemm")
+    sizes = rung.default_tiles | dict(tiles)
+    draw = partial(im2col_scene, tile=0 if order == "library" else sizes["TILE"], block=sizes["BLOCK"])
     if order == "library":
-        return _drawn(inputs, part, partial(im2col_scene, tile=0)), ""
-    return _in_order(order, inputs, part, im2col_scene, "conv/im2col-gemm", im2col_warps)
+        return _drawn(inputs, part, draw), ""
+    return _in_order(order, inputs, part, draw, rung, sizes, im2col_warps)
 
 
 @cached(MAX_CACHED_SCENES)
-def direct(inputs: Inputs, order: str, every_step: bool = False) -> Ordered:
+def direct(inputs: Inputs, order: str, every_step: bool = False, tiles: Tiles = ()) -> Ordered:
     """Returns the scene in one of DIRECT_ORDERS. The explaining order folds many products, unless `every_step`."""
-    part = part_shown(inputs.shape, inputs.planes()[0])
-    scene, reason = _in_order(order, inputs, part, direct_scene, "conv/direct", direct_warps)
+    part, rung = part_shown(inputs.shape, inputs.planes()[0]), find("conv/direct")
+    sizes = rung.default_tiles | dict(tiles)
+    draw = partial(direct_scene, block=sizes["BLOCK"])
+    scene, reason = _in_order(order, inputs, part, draw, rung, sizes, direct_warps)
     return (scene if every_step or order != "explaining" else folded_scene(scene)), reason
 
 
 def _in_order(
-    order: str, inputs: Inputs, part: Part, draw: Callable[..., Scene], name: str, warps: ModuleType
+    order: str,
+    inputs: Inputs,
+    part: Part,
+    draw: Callable[..., Scene],
+    rung: Rung,
+    tiles: Mapping[str, int],
+    warps: ModuleType,
 ) -> Ordered:
-    """Returns the scene that `draw` makes of a part, or its scene in the order of the rung's warps."""
+    """Returns the scene that `draw` makes of a part, or its scene in the order of the rung's warps. `tiles`: all of them."""
     shape, explained = inputs.shape, _drawn(inputs, part, draw)
     if order == "explaining":
         return explained, ""
-    if reason := warps.why_not(shape, part):
+    if reason := warps.why_not(shape, part, tiles["BLOCK"]):
         return explained, reason
-    rung = find(name)
-    program = rung.build(shape, rung.default_tiles)
+    program = rung.build(shape, tiles)
     trace, counters = emulator.trace_launch(program, 0, {"x": inputs.x(), "w": inputs.w()})
     return warps.in_warp_order(explained, shape, trace, counters, program.steps[0].grid[0]), ""
 

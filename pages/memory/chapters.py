@@ -82,6 +82,7 @@ CHAPTERS = (
             SECTORS,
             fact_is("stage_sectors", *SECTORS),
             mark("{stage_sectors}: 32 floats of 4 bytes are 128 bytes."),
+            hides=("counts",),
         ),
     ),
     Chapter(
@@ -98,6 +99,7 @@ CHAPTERS = (
             SECTORS,
             fact_is("stage_sectors", *SECTORS),
             mark("{stage_sectors} sectors for 32 floats. {real_shape}: {real_time}, with stride 1 {real_stride_1}."),
+            hides=("counts",),
         ),
         nudge=mark("In Explore, set stride to 2, 4 and 16: from which stride on does the load need no more sectors?"),
     ),

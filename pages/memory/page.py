@@ -5,7 +5,7 @@ import streamlit as st
 from kernels.i18n import mark, tr
 from pages.memory import address, cards, sizes
 from pages.memory.chapters import STORY
-from pages.parts import card_choice, lesson, query, run, sources
+from pages.parts import card_choice, guess, lesson, query, run, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
 from pages.parts.later import later
@@ -117,7 +117,7 @@ if "watch" in parts:
 if whole:
     idea(about)
 if {"run", "why"} & parts:
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"):
             if "run" in parts:
                 cards.time_card(topic, values)

@@ -8,7 +8,7 @@ from kernels.i18n import tr
 from kernels.offload.measure import CPU, GPU
 from kernels.offload.works import COPIES, NONE, PINNED, WORKS
 from pages.offload import stage
-from pages.parts import cards
+from pages.parts import cards, guess
 from pages.parts.address import Values
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from pages.parts.theme import tokens
@@ -21,7 +21,7 @@ from visuals.offload.evidence import OffloadEvidence, facts, rounded, size_text
 def section(values: Values) -> None:
     """Draws the cards."""
     found = stage.evidence(values)
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
                 times(found)

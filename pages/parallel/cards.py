@@ -13,6 +13,7 @@ from kernels.parallel.memory import HELD
 from kernels.parallel.plan import DATA, PIPELINES, TENSOR, WAYS
 from kernels.parallel.timeline import LINK, SEND
 from pages.parallel import address, stage
+from pages.parts import guess
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from visuals import units
 from visuals.parallel import recorded
@@ -33,7 +34,7 @@ ASSUMPTIONS = (
 def section(values: address.Values) -> None:
     """Draws the cards."""
     found = stage.evidence(values)
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
                 moves(found)

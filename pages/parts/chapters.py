@@ -37,6 +37,7 @@ LIMITS = (
     mark("None of these"),
 )  # figures.limited_by
 _STAGE = "_stage"  # in the session: a `_Drawn`
+_LEFT = "_left_chapters"  # in the session: the parameter of the chapter that was open last, by page
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 _RUNG = re.compile(r"\{\w+?_(?:against|time)_(\w+)\}")  # in a field of visuals.strip.facts
 
@@ -50,6 +51,9 @@ class Question:
     right: Right
     reveal: str  # what the figures say, shown after a guess
     compared: tuple[str, ...] = ()  # the rungs whose times are the answer, beside that on the stage
+    # What gives the answer away beside the times, and is hidden until the guess: "counts" (in the caption, in the notes,
+    # beside the kernel), "memory" (of the strip).
+    hides: tuple[str, ...] = ()
 
 
 def faster(text: str, rung: str, size: str, reveal: str, of: str = "") -> Question:
@@ -196,13 +200,13 @@ class OpenChapter:
         note = tr("The link sets {values}. The chapter was written for other settings.", values=values)
         return [*self.wrong, note]
 
-    def panel(self, evidences: Evidences) -> dict[str, Any]:
-        """Returns the chapter as data for the player."""
+    def panel(self, evidences: Evidences, counting: bool = False) -> dict[str, Any]:
+        """Returns the chapter as data for the player. `counting`: figures of its sentences are being counted."""
         chapter, all_chapters = self.current, self.story.chapters
         facts = {**self.story.common(evidences), **self.story.facts(evidences)}
         following = all_chapters[self.at + 1 : self.at + 2]
         text = list(filter(None, (filled(text, facts) for text in chapter.text)))
-        question = (chapter.question and _question(chapter.question, evidences, facts)) or None
+        question = (chapter.question and _question(chapter.question, evidences, facts, counting)) or None
         of_question = [question["text"], question["reveal"]] if question else []
         everything = [*text, *of_question, filled(chapter.nudge, facts)]
         (*text, nudge), terms = glossary.marked(everything, self.lesson.path if self.lesson else "")
@@ -252,16 +256,22 @@ def fields(text: str) -> list[str]:
     return _FIELD.findall(text)
 
 
-def _question(question: Question, evidences: Evidences, facts: Facts) -> dict[str, Any] | None:
-    """Returns a question as data for the player; None if nothing was measured that answers it."""
+def _question(
+    question: Question, evidences: Evidences, facts: Facts, counting: bool
+) -> dict[str, Any] | None:
+    """Returns a question as data for the player; None if nothing was measured that answers it.
+
+    One for counts is asked while they are made, its right answer None: later the stage would have shown it."""
     right, text = question.right(evidences), filled(question.text, facts)
-    if right is None or not text:
+    comes = counting and "counts" in question.hides
+    if not text or (right is None and not comes):
         return None
     return {
         "text": text,
         "answers": [filled(answer, facts) for answer in question.answers],
         "right": right,
         "reveal": filled(question.reveal, facts),
+        "hides": list(question.hides),
     }
 
 
@@ -320,12 +330,15 @@ def go_to_chapter(at: int, story: Story) -> None:
 
 
 def switch(page: str, chapter: OpenChapter | None) -> None:
-    """Draws the links between the modes of a lesson. Explore opens with what the chapter sets."""
-    wide = _kept()
+    """Draws the links between the modes of a lesson. Explore opens with what the chapter sets, the story with the chapter that
+    was left."""
+    wide, left = _kept(), st.session_state.setdefault(_LEFT, {})
+    if chapter:
+        left[page] = {CHAPTER: str(chapter.at + 1)} if chapter.at else {}
     left_out = (VIEW, CHAPTER, *address.STAGE)
     settings = {name: value for name, value in query.url_values().items() if name not in left_out}
     modes = (
-        (STORY, tr("Story"), wide | {VIEW: STORY}),
+        (STORY, tr("Story"), wide | {VIEW: STORY} | left.get(page, {})),
         (EXPLORE, tr("Explore"), settings | {VIEW: EXPLORE}),
     )
     here = STORY if chapter else EXPLORE

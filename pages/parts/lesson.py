@@ -24,7 +24,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from kernels.i18n import tr
-from pages.parts import address, chapters, later
+from pages.parts import address, chapters, guess, later
 from pages.parts.chapters import OpenChapter
 from pages.parts.query import in_browser, is_story, rerun, url_is_stale, wrong_choices
 from pages.parts.text import heading, note, note_in_place
@@ -58,6 +58,7 @@ def begin(
 
     `page` is the file of a lesson that has a story: links switch between its modes. `chapter` is the open one.
     """
+    guess.keep(False)  # until a stage is drawn
     visible = parts(*more)
     whole = len(visible) > 1
     if whole:

@@ -16,13 +16,13 @@ from kernels.machine.status import Status
 from kernels.machine.timing import MODES
 from kernels.model.rung import Ladder
 from kernels.records import unsupported
-from pages.parts import cards, lesson, machine_choice, why
+from pages.parts import cards, guess, lesson, machine_choice, run_plan, why
 from pages.parts.controls import Link, option
 from pages.parts.later import later
 from pages.parts.query import chosen, rerun, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.sizes import Shown, Sizes, shown
-from pages.parts.text import card_title, note
+from pages.parts.text import card_title, note, quiet
 from pages.parts.watch import Watch
 from pages.parts.worker import worker
 from visuals.charts.story import Story
@@ -63,7 +63,7 @@ def _all(
     collect()
     restore_run(settings.ladder)
     drawn_beside_stage = "watch" in lesson.parts()  # its strip has the button
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
                 with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
@@ -72,6 +72,7 @@ def _all(
                         _button(settings)
                 if not drawn_beside_stage:
                     _progress()
+                    _plan(settings, name or str(settings.shape))
                 notes(settings)
                 cards.times(settings, story)
             current = card_rows(settings)
@@ -130,6 +131,7 @@ def head(ladder: Ladder, shape: Any, rung_tiles, title: str) -> RunSettings:
             settings = _options(ladder, shape, rung_tiles)
         _button(settings)
     _progress()
+    _plan(settings, str(shape))
     notes(settings)
     return settings
 
@@ -227,8 +229,15 @@ def _button(settings: RunSettings) -> None:
     if st.session_state.get("job"):
         if st.button(tr("Stop"), key="stop"):
             stop()
-    elif st.button(tr("Run here"), key="run", type="primary"):
+    elif not run_plan.refusal(settings) and st.button(tr("Run here"), key="run", type="primary"):
         start(settings)
+
+
+def _plan(settings: RunSettings, shape: str) -> None:
+    """Writes what the button does, or why there is none."""
+    text = run_plan.refusal(settings) or run_plan.plan(settings, shape)
+    if text and not st.session_state.get("job"):
+        quiet(text)
 
 
 def stop() -> None:

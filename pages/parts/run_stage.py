@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
+from pages.parts import guess
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
 from pages.parts.one_run import POLL_S, OneRun, one_run
@@ -49,8 +50,10 @@ def _draw(on_stage: RunStage, polled: bool) -> None:
     run.poll()
     shown, options = on_stage.show(run), {}
     if chapter := on_stage.chapter:
+        panel = chapter.panel(shown.evidences)
+        guess.keep(bool(panel["question"]))
         options = {
-            "chapter": chapter.panel(shown.evidences), "step": chapter.current.step,
+            "chapter": panel, "step": chapter.current.step,
             "play": st.query_params.get(PLAY) == "1",
         }  # fmt: skip
     stage.mount(shown.scene, on_stage.key, strip=shown.strip, fit=True, **options)

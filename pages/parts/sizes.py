@@ -56,14 +56,17 @@ def strip_sizes(by_size: Mapping[str, RunSettings], rung: Rung, sizes: Sizes, ca
     ]
 
 
+def measured(by_size: Mapping[str, RunSettings]) -> str:
+    """Returns the size that was last measured here; "" if none of them was."""
+    ran = st.session_state.get("ran")
+    return next((key for key, settings in by_size.items() if ran and ran.settings == settings), "")
+
+
 def selected(by_size: Mapping[str, RunSettings]) -> str:
     """Returns the size to show first: what was last measured here, also if it is stale now; else the real one."""
-    ran = st.session_state.get("ran")
-    first = next(iter(by_size))
-    if not ran:
-        return first
-    measured = next((key for key, settings in by_size.items() if ran.settings == settings), "")
-    return measured or (STAGE if card_rows(by_size[STAGE]).stale else first)
+    if not st.session_state.get("ran"):
+        return next(iter(by_size))
+    return measured(by_size) or (STAGE if card_rows(by_size[STAGE]).stale else next(iter(by_size)))
 
 
 class Shown(NamedTuple):

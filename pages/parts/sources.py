@@ -49,13 +49,23 @@ def draw_tabs(
     The tab of the rung `first` is in front; if it has several files, that of `file`.
     """
     with st.container(key="kernels"):
-        st.html(card_title(tr("Kernel")) + paragraph(tr("This is the source that Run compiles.")))
+        st.html(card_title(tr("Kernel")) + paragraph(_of_run(ladder)))
         if not deferred_loaded():
             return
         uses = used(ladder.rungs, shape, tiles)
         front = next((f for f, use in uses.items() if any(u.rung.name == first for u in use)), "")
         # The key differs for each rung in front, because Streamlit remembers the chosen tab by key.
         st.fragment(_tabs)(uses, file if file in uses else front, f"tabs_{first}{file}")
+
+
+def _of_run(ladder: Ladder) -> str:
+    """Returns what Run does with the sources, on a GPU and without one."""
+    compiled = tr("Run compiles this source for an NVIDIA GPU.")
+    if any(not rung.not_on("cpu") for rung in ladder.rungs):
+        return " ".join(
+            (compiled, tr("Without a GPU, Run computes with NumPy and does not use this source."))
+        )
+    return " ".join((compiled, tr("Without a GPU, Run measures none of these kernels.")))
 
 
 def _tabs(uses: Mapping[str, Sequence[Use]], front: str, key: str) -> None:

@@ -10,23 +10,35 @@ from typing import Any
 import streamlit as st
 
 from kernels.model.rung import Rung
-from pages.parts import counts, every_step, run
+from pages.parts import counts, every_step, guess, run, run_plan
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
 from pages.parts.later import draw_controls
 from pages.parts.query import in_browser, rerun, write
 from pages.parts.run_settings import RunSettings, card_rows
-from pages.parts.sizes import REAL, STAGE, Sizes, choose, selected, settings_by_size, show, strip_sizes
+from pages.parts.sizes import (
+    REAL,
+    STAGE,
+    Sizes,
+    choose,
+    measured,
+    selected,
+    settings_by_size,
+    show,
+    strip_sizes,
+)
 from pages.parts.turns import TURNS
 from pages.parts.watch import Watch
 from visuals import stage
 from visuals.scene.scene import Scene
 from visuals.strip import strip
+from visuals.strip.evidence import Evidence
 from visuals.strip.facts import short
 from visuals.strip.strip import Size
 
 ORDER = "order"  # the URL parameter
 _WATCHED = "_watched_job"  # in the session: the job and its Watch
+_RUN_IN = "_run_in"  # in the session: the stage and the chapter in which Run was pressed last
 PAUSE_S, LOOK_S = 0.08, 0.04  # between the stage and the cards; between two looks for a newer change
 
 
@@ -48,6 +60,7 @@ class Stage:
     chapter: OpenChapter | None = None
     curve: Mapping[str, Any] | None = None
     every_step: bool | None = None  # whether it shows repeated steps one by one; None: it folds none
+    has_strip: bool = True  # without one the figures of `settings` are not about what it shows
 
     def draw(self) -> None:
         """Draws the stage and its strip. The player waits for what is measured or counted."""
@@ -65,11 +78,19 @@ class Stage:
         sizes = replace(self.sizes, tiles={}) if self.chapter else self.sizes
         return settings_by_size(self.settings, self.rung, sizes)
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Returns the stage and the number of its chapter."""
+        return self.key, self.chapter.at if self.chapter else -1
+
     def first_size(self, by_size: Mapping[str, RunSettings]) -> str:
-        """Returns the size that the strip shows first: the chapter's, unless only the real one has a time."""
+        """Returns the size that the strip shows first: the one that was measured in this chapter, else the chapter's, unless
+        only the real one has a time."""
         size = self.chapter.current.size if self.chapter else ""
         if size not in by_size:
             return selected(by_size)
+        if st.session_state.get(_RUN_IN) == self.place and (here := measured(by_size)):
+            return here
         timed = [key for key, settings in by_size.items() if self.rung.name in card_rows(settings).rows]
         return REAL if size == STAGE and timed == [REAL] else size
 
@@ -98,19 +119,24 @@ def _draw(on_stage: Stage, polled: bool) -> None:
     run.restore_run(settings.ladder)
     known = strip_sizes(by_size, rung, on_stage.sizes, can_put=on_stage.link is not None)
     size, options = on_stage.first_size(by_size), {}
+    watch = _watch(on_stage, known, size)
     if chapter := on_stage.chapter:
-        panel = chapter.panel({one.key: one.evidence for one in known})
+        counting = bool(watch) and "job" not in st.session_state
+        panel = chapter.panel({one.key: _of_gpu(one.evidence, by_size[one.key]) for one in known}, counting)
+        guess.keep(bool(panel["question"]))
         if on_stage.every_step:
             panel["loop"] = None  # it counts folded steps
         playing = st.query_params.get(PLAY) == "1"
         options = {"chapter": panel, "step": chapter.current.step, "play": playing}
         known = [_without(one, chapter.to_come - {short(rung.name)}) for one in known]
-    shown = strip.strip(known, size, _run_state(), on_stage.curve)
-    watch = _watch(on_stage, known, size)
+    shown = strip.strip(known, size, _run_state(on_stage, by_size), on_stage.curve)
+    if chapter and chapter.current.question and "memory" in chapter.current.question.hides:
+        for one in shown["sizes"]:
+            one["memory"]["secret"] = True  # until the guess
     stage.mount(
         on_stage.scene,
         on_stage.key,
-        strip=shown | ({"watch": watch.path} if watch else {}),
+        strip=shown | ({"watch": watch.path} if watch else {}) if on_stage.has_strip else None,
         fit=True,
         orders=tuple(on_stage.orders.items()),
         every_step=_every_step(on_stage),
@@ -132,7 +158,7 @@ def _watch(on_stage: Stage, known: Sequence[Size], size: str) -> Watch | None:
     if watch and on_stage.chapter:
         request.views["rerun"] = lambda: True  # a chapter's sentences may depend on the counts
     elif watch:
-        run_state = _run_state()
+        run_state = _run_state(on_stage, on_stage.by_size())
         request.views["strip"] = lambda: strip.strip(
             [_with_counts(one, on_stage.rung) for one in known], size, run_state, on_stage.curve
         )
@@ -156,6 +182,13 @@ def _every_step(on_stage: Stage) -> tuple[bool, str] | None:
     if shown is None or not scene or not (shown or scene.folds):
         return None
     return shown, every_step.label()
+
+
+def _of_gpu(evidence: Evidence, settings: RunSettings) -> Evidence:
+    """Returns what a chapter takes its figures from: its sentences are about a GPU, so no run on a processor is in it."""
+    if all(row["engine"] == "cuda" for row in evidence.rows.values()):
+        return evidence
+    return replace(evidence, rows=settings.recorded(), kind="recorded", stale=False)
 
 
 def _without(size: Size, hidden: Set[str]) -> Size:
@@ -188,8 +221,13 @@ def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSett
         case {"do": "stop"}:
             run.stop()
         case {"do": "run", "size": size} if size in by_size:
-            # A processor would take minutes for the real size.
-            run.start(by_size[size if on_stage.settings.engine == "cuda" else STAGE])
+            st.session_state[_RUN_IN] = on_stage.place
+            run.start(by_size[_runs_at(on_stage.settings, size)])
+
+
+def _runs_at(settings: RunSettings, size: str) -> str:
+    """Returns the size that a press on Run measures: a processor would take minutes for the real one."""
+    return size if settings.engine == "cuda" else STAGE
 
 
 def _play_in(order: str, orders: Mapping[str, str]) -> None:
@@ -199,10 +237,16 @@ def _play_in(order: str, orders: Mapping[str, str]) -> None:
     st.rerun()
 
 
-def _run_state() -> strip.Run:
-    """Returns how far a run is, and its error."""
+def _run_state(on_stage: Stage, by_size: Mapping[str, RunSettings]) -> strip.Run:
+    """Returns how far a run is, and its error; before a press what it does, or why there is nothing to press."""
     error = st.session_state.get("run_error", "")
     if not (pending := st.session_state.get("job")):
-        return strip.Run(error=error)
+        measures = [
+            by_size[key] for key in dict.fromkeys(_runs_at(on_stage.settings, key) for key in by_size)
+        ]
+        if all(run_plan.refusal(settings) for settings in measures):
+            return strip.Run(can=False, text=run_plan.refusal(measures[0]))
+        shape = on_stage.sizes.name(measures[0].shape)
+        return strip.Run(text=run_plan.plan(measures[0], shape), error=error)
     job, _ = pending
     return strip.Run(running=True, share=job.share, text=run.progress_text(job), error=error)

@@ -148,6 +148,7 @@ settings = run.options(ladder, shape, (rung.name, rung.default_tiles), visible=F
 own, sentences = (products.name, products.PRODUCTS) if topic == address.PRODUCTS else (story.name, story.RATE)
 sizes = Sizes(own, address.real)
 if "watch" in parts:
+    curve = address.curve(topic)
     Stage(
         "precision",
         address.scene(topic, values),
@@ -155,7 +156,8 @@ if "watch" in parts:
         rung,
         sizes,
         chapter=chapter,
-        curve=address.curve(topic),
+        curve=curve,
+        has_strip=not chapter or bool(curve) or topic in LADDERS,
     ).draw()
     if visible and topic not in LADDERS:
         quiet(about_strip(topic, values))

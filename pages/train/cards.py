@@ -10,6 +10,7 @@ import streamlit as st
 
 from kernels.i18n import decimal, tr, trn
 from kernels.training.loop import KEPT
+from pages.parts import guess
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from pages.train import live, stage
 from visuals import units
@@ -25,7 +26,7 @@ Values = Mapping[str, Any]
 def section(values: Values) -> None:
     """Draws the cards."""
     found = stage.evidence(values)
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
                 shares(found)

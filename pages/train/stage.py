@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from kernels.i18n import tr
+from pages.parts import guess
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
 from pages.parts.query import rerun, url_is_stale
@@ -63,7 +64,9 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     options: dict[str, Any] = {}
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"
-        options = {"chapter": chapter.panel({"stage": found}), "step": chapter.current.step, "play": playing}
+        panel = chapter.panel({"stage": found})
+        guess.keep(bool(panel["question"]))
+        options = {"chapter": panel, "step": chapter.current.step, "play": playing}
     to_come = on_stage.chapter is not None and on_stage.chapter.at < LEARNS and training is None
     curve = None if to_come else _curve(values, training)
     data = strip.strip(found, curve, _run(values, training)) if scene else None

@@ -11,7 +11,7 @@ from kernels.transfers import recorded
 from kernels.transfers.operations import Ledger, text_log
 from kernels.transfers.rates import WAYS, rates
 from kernels.transfers.scenarios import SCENARIOS
-from pages.parts import cards
+from pages.parts import cards, guess
 from pages.parts.address import Values
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from pages.parts.theme import tokens
@@ -25,7 +25,7 @@ def section(values: Values) -> None:
     """Draws the cards."""
     found = stage.evidence(values)
     rows = found.settings.rows
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
                 pieces(rows)

@@ -89,7 +89,7 @@ function questionPart(chapter, guess) {
   list.classList.toggle("answered", guess !== null);
   list.setAttribute("role", "group");
   answers.forEach((answer, n) => {
-    const mark = guess === null ? "" : n === right ? "✓" : n === guess ? "✗" : "";
+    const mark = guess === null || right === null ? "" : n === right ? "✓" : n === guess ? "✗" : "";
     const choice = pressable("answer", n, `answer ${n === guess ? "chosen" : ""} ${mark === "✓" ? "right" : ""}`, answer, element("span", "", mark));
     choice.setAttribute("aria-pressed", String(n === guess));
     list.append(choice);

@@ -21,6 +21,7 @@ export function listen(player) {
   on(document, "keydown", closeTip, { capture: true });
   on(part.chapter, "pointerover", closeTip);
   on(document, "click", (event) => event.composedPath().includes(root) || openPanel(player, null));
+  on(document, "click", (event) => event.target.closest?.(".kt-reveal") && player.answer(REVEALED)); // over the page's cards
   listenToPointer(player, (type, handler, options) => on(part.canvas, type, active(handler), options));
   const observer = new ResizeObserver(() => player.arrange());
   observer.observe(part["canvas-box"]);

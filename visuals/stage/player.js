@@ -141,6 +141,7 @@ class Player {
     this.data = data;
     follow(this, data.strip?.watch || "");
     this.showSize(this.size);
+    this.showAnswers();
   }
 
   showSize(key) {
@@ -161,6 +162,19 @@ class Player {
     return Boolean(this.data.chapter?.question) && this.guess === null;
   }
 
+  // Hides, until the guess, what gives the answer away: the page's cards (theme.css), and the counts if the question asks
+  // for them.
+  showAnswers() {
+    const { asks, data, root, scene } = this, counts = asks && Boolean(data.chapter.question.hides?.includes("counts"));
+    if (!data.still) document.documentElement.toggleAttribute("data-guessed", !asks);
+    root.classList.toggle("asks-counts", counts);
+    if (!scene || Boolean(scene.withoutNotes) === counts) return;
+    scene.withoutNotes = counts;
+    for (const t of Object.values(scene.tensors)) [t.note, t.kept] = [counts ? "" : t.kept, t.note];
+    this.forgetLayout();
+    this.arrange();
+  }
+
   // Answers the chapter's question; REVEALED shows the answer without a guess.
   answer(n) {
     if (!this.data.chapter?.question) return;
@@ -168,6 +182,7 @@ class Player {
     fillChapter(this.part.chapter, this.data.chapter, n);
     this.part.chapter.querySelector(`[data-answer="${n}"]`)?.focus({ preventScroll: true });
     this.showSize(this.size);
+    this.showAnswers();
   }
 
   // Opens the next chapter, or the previous one (by -1).
@@ -557,6 +572,7 @@ class Player {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.timer);
     follow(this, "");
+    if (!this.data?.still) document.documentElement.removeAttribute("data-guessed");
     this.closed.abort();
   }
 }

@@ -54,7 +54,7 @@ function sizesLine(strip, shown) {
   if (strip.sizes.length < 2) return [];
   const line = element("div", "strip-sizes");
   for (const size of strip.sizes) {
-    const choice = button(`size-${size.key}`, `${size.label}: ${size.time.value}`, "chip");
+    const choice = button(`size-${size.key}`, size.choice ?? `${size.label}: ${size.time.value}`, "chip");
     choice.setAttribute("aria-pressed", String(size === shown));
     line.append(choice);
   }

@@ -11,7 +11,7 @@ from visuals import units
 from visuals.strip.evidence import Evidence
 from visuals.strip.limits import limits
 from visuals.strip.memory import memory
-from visuals.strip.times import times
+from visuals.strip.times import source, times
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,12 @@ def strip(
 ) -> dict[str, Any]:
     """Returns the strip of these sizes, the selected one first shown. `curve`: curves beside the figures of each size."""
     return {
-        "sizes": [_size(size, _watched(sizes)) | ({"curve": curve} if curve else {}) for size in sizes],
+        "sizes": [
+            _size(size, _watched(sizes))
+            | {"choice": _choice(size, sizes)}
+            | ({"curve": curve} if curve else {})
+            for size in sizes
+        ],
         "selected": selected,
         "run": {
             "can": run.can,
@@ -57,6 +62,23 @@ def strip(
     }
 
 
+def _choice(size: Size, sizes: Sequence[Size]) -> str:
+    """Returns a size with its time, as one of a choice. Times of different sources name theirs."""
+    evidence = size.evidence
+    fields = {"shape": _name(size), "time": units.time_(evidence.row["median_ms"]) if evidence.row else "–"}
+    sources = {source(one.evidence.row, one.evidence.kind) for one in sizes if one.evidence.row}
+    if len(sources) < 2 or not evidence.row:
+        return tr("{shape}: {time}", **fields)
+    return tr("{shape}: {time}, {source}", source=source(evidence.row, evidence.kind), **fields)
+
+
+def _name(size: Size) -> str:
+    """Returns the shape in words, and whether it is the one on the stage."""
+    if size.key != "stage":
+        return size.evidence.shape_text
+    return tr("{shape}, on the stage", shape=size.evidence.shape_text)
+
+
 def _watched(sizes: Sequence[Size]) -> Evidence | None:
     """Returns what is known at the shape on the stage."""
     return next((size.evidence for size in sizes if size.key == "stage"), None)
@@ -71,11 +93,10 @@ def _with_tiles(evidence: Evidence, watched: Mapping[str, int]) -> str:
 
 def _size(size: Size, watched: Evidence | None) -> dict[str, Any]:
     evidence = size.evidence
-    on_stage = tr("{shape}, on the stage", shape=evidence.shape_text)
     time = times(evidence)
     return {
         "key": size.key,
-        "label": on_stage if size.key == "stage" else evidence.shape_text,
+        "label": _name(size),
         "shape": _with_tiles(evidence, watched.tiles if watched else {}),
         "stale": tr("stale: measured at other settings") if evidence.stale else "",
         "disturbed": units.disturbance(evidence.row) if evidence.row else "",

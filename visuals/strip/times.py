@@ -45,15 +45,23 @@ def times(evidence: Evidence) -> dict[str, Any]:
 def badge(row: Row, kind: str) -> dict[str, str]:
     """Returns the kind of a row, its source (device, cache mode, n) and, as a hint, what these words mean."""
     device = str(row["device"]).removeprefix("NVIDIA ")
-    text = {"measured": _where(row), "recorded": tr("recorded")}[kind]
+    text = source(row, kind)
     runs = trn("The median of {n} run.", "The median of {n} runs.", row["n"])
     hint = " ".join(filter(None, (runs, tr(CACHES.get(row["mode"], "")))))
     return {"kind": kind, "text": f"{text} · {device} · {row['mode']} · n = {row['n']}", "hint": hint}
 
 
+def source(row: Row, kind: str) -> str:
+    """Returns where a row comes from, in a few words."""
+    return _where(row) if kind == "measured" else tr("recorded")
+
+
 def _where(row: Row) -> str:
-    """Returns where a row was measured: here, or on a machine of the pool, which the row names."""
-    return tr("measured on {machine}", machine=row["machine"]) if row.get("machine") else tr("measured here")
+    """Returns where a row was measured: here, or on a machine of the pool, which the row names. On a processor NumPy
+    computed it."""
+    if row.get("machine"):
+        return tr("measured on {machine}", machine=row["machine"])
+    return tr("measured here with NumPy") if row["engine"] == "cpu" else tr("measured here")
 
 
 def _spread(row: Row) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "copies",
     "free_bytes",
     "open",
+    "product_rate",
     "sample",
     "status",
 ]
@@ -54,6 +55,14 @@ def ceilings() -> dict:
     from kernels.engines.cpu import probes as cpu_probes
 
     return cpu_probes.ceilings().to_row()
+
+
+@cache
+def product_rate() -> float:
+    """Returns the FLOP/s of an FP32 matrix product of NumPy's BLAS on this processor. It is measured once in a process."""
+    from kernels.engines.cpu import probes as cpu_probes
+
+    return cpu_probes.product()[0]
 
 
 def copies(session: Session) -> None:

@@ -20,7 +20,7 @@ FEW = Budget(samples=20, seconds=0.5, min_samples=8)  # the best of some: others
 
 def ceilings() -> Ceilings:
     copied, copy_rate, copy_n = _copy()
-    flops, flops_n = _product()
+    flops, flops_n = product()
     call_ms, call_n = _call()
     return Ceilings(
         copy_bytes_per_s=copy_rate,
@@ -52,7 +52,7 @@ def _copy() -> tuple[int, float, int]:
     return size, rate, n
 
 
-def _product() -> tuple[float, int]:
+def product() -> tuple[float, int]:
     """Returns (FLOP a second, n) of NumPy's BLAS. The result is checked on its diagonal."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, EXTENT, EXTENT), dtype=np.float32)

@@ -199,6 +199,7 @@ CHAPTERS = (
             mark(
                 "im2col needs {workspace_im2col}, {least_fft} {workspace_fft}. Each input pixel is copied into up to 121 columns."
             ),
+            hides=("memory",),
         ),
     ),
     Chapter(

@@ -13,7 +13,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import mark, tr, trn
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, SHOW, Race
-from pages.parts import card_choice, cards, run, why
+from pages.parts import card_choice, cards, guess, run, why
 from pages.parts.address import is_presented
 from pages.parts.links import drawn
 from pages.parts.query import explored, others
@@ -164,7 +164,7 @@ def _cards_of(settings: RunSettings, link: Callable) -> None:
     displayed, story = card_rows(settings), choose_story.CHOOSE
     # With so many rungs, memory over time would be unreadable: only the peaks are drawn.
     brief = {name: {k: v for k, v in row.items() if k != "timeline"} for name, row in displayed.rows.items()}
-    with st.container(key="cards", horizontal=True):
+    with guess.cards():
         with st.container(key="cards_left"), st.container(key="card_memory", border=True):
             cards.memory(settings, replace(displayed, rows=brief), story.cost(settings.shape))
         with st.container(key="cards_right"), st.container(key="card_why", border=True):

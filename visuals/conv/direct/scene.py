@@ -47,13 +47,16 @@ def part_shown(s: ConvShape, picture: np.ndarray | None = None) -> Part:
     return dataclasses.replace(part, K=min(part.K, max_filters))
 
 
-def direct_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:
+def direct_scene(
+    s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray, block: int | None = None
+) -> Scene:
     """Returns the scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
-    filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part."""
+    filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part. `block`: BLOCK, the default if
+    None."""
     steps = Steps(s, part, x, w, y)
     kind = steps.kind
     rung = find("conv/direct")
-    launch = rung.build(s, rung.default_tiles).steps[0]
+    launch = rung.build(s, rung.default_tiles | ({"BLOCK": block} if block else {})).steps[0]
     return Scene(
         key=f"direct {part.p},{part.q},{part.K} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
         title=tr("direct"),

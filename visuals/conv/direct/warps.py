@@ -54,22 +54,21 @@ def templates(other_blocks: int) -> tuple[str, ...]:
     return *map(tr, LOADS), others
 
 
-def max_requests(s: ConvShape) -> int:
-    """Returns an upper limit of the number of requests of block 0."""
-    rung = find("conv/direct")
-    threads = min(s.K * s.PQ, rung.default_tiles["BLOCK"])
+def max_requests(s: ConvShape, block: int = 0) -> int:
+    """Returns an upper limit of the number of requests of block 0. `block`: its threads, the default if 0."""
+    threads = min(s.K * s.PQ, block or find("conv/direct").default_tiles["BLOCK"])
     return -(-threads // 32) * (2 * s.CRS + 1)
 
 
-def why_not(s: ConvShape, part: Part) -> str:
-    """Returns why the order of the warps cannot be shown for a shape; "" if it can."""
+def why_not(s: ConvShape, part: Part, block: int = 0) -> str:
+    """Returns why the order of the warps cannot be shown for a shape; "" if it can. `block` as in max_requests."""
     if s.N > 1 or (s.C, s.K, s.P, s.Q) != (part.C, part.K, part.P, part.Q):
         return tr(SHOWN_IN_PART)
-    if max_requests(s) > MAX_REQUESTS:
+    if (count := max_requests(s, block)) > MAX_REQUESTS:
         return tr(
             "The warp order is limited to {limit} memory requests per block. This block has up to {count}.",
             limit=decimal(f"{MAX_REQUESTS:,}"),
-            count=decimal(f"{max_requests(s):,}"),
+            count=decimal(f"{count:,}"),
         )
     return ""
 

@@ -36,10 +36,12 @@ LIBRARY_NOTE = mark(
 
 
 @cached(16)
-def kernel_source() -> Source:
-    """Returns the im2col kernel from its signature on, with its copying line highlighted."""
+def kernel_source(block: int | None = None) -> Source:
+    """Returns the im2col kernel from its signature on, with its copying line highlighted. `block`: BLOCK, the default if
+    None."""
     rung = find("conv/im2col-gemm")
-    launch = rung.build(ConvShape(1, 1, 1, 1, 1, 1, 1), rung.default_tiles).steps[0]
+    tiles = rung.default_tiles | ({"BLOCK": block} if block else {})
+    launch = rung.build(ConvShape(1, 1, 1, 1, 1, 1, 1), tiles).steps[0]
     lines = sources.text(FILE).splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
     copying = next(i for i, line in enumerate(lines) if "column[" in line)
@@ -53,11 +55,17 @@ def kernel_source() -> Source:
 
 
 def im2col_scene(
-    s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray, tile: int | None = None
+    s: ConvShape,
+    part: Part,
+    x: np.ndarray,
+    w: np.ndarray,
+    y: np.ndarray,
+    tile: int | None = None,
+    block: int | None = None,
 ) -> Scene:
     """Returns the scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
     filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part. `tile`: TILE of our product, the
-    default if None; 0: the product is one call of a library."""
+    default if None; 0: the product is one call of a library. `block`: BLOCK of the copy, the default if None."""
     index = gather_index(s, part)
     crs, copies = index.shape
     rows, cols = slice(part.h, part.h + part.H), slice(part.w, part.w + part.W)
@@ -87,7 +95,7 @@ def im2col_scene(
         matmuls=(MatMul("w", "D", "C", rest),),
         readings=_readings(index, product),
         captions=_captions(s, part, index, product),
-        source=kernel_source(),
+        source=kernel_source(block),
         next_sources=(product.source(),),
     )
 

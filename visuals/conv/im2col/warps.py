@@ -67,8 +67,8 @@ def blocks(s: ConvShape) -> int:
     return rung.build(s, rung.default_tiles).steps[0].grid[0]
 
 
-def why_not(s: ConvShape, part: Part) -> str:
-    """Returns why the order of the warps cannot be shown for a shape; "" if it can."""
+def why_not(s: ConvShape, part: Part, block: int = 0) -> str:
+    """Returns why the order of the warps cannot be shown for a shape; "" if it can. The size of a block does not matter."""
     if s.N > 1 or (s.C, s.P, s.Q) != (part.C, part.P, part.Q):
         return tr(SHOWN_IN_PART)
     if s.C * s.PQ > MAX_WINDOWS:
