@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kernels.model.log_sum import log_sum_exp
+
 TILE = 1024  # numbers of a row at a time for a running maximum and sum
 IN_CACHE = 2**16  # numbers of whole rows at a time that stay in a cache: 256 KB
 LOWEST = np.float32(np.finfo(np.float32).min)
@@ -19,10 +21,11 @@ LOWEST = np.float32(np.finfo(np.float32).min)
 def softmax_rows(x: np.ndarray, p: np.ndarray, lse: np.ndarray, N) -> None:
     """Write softmax(x) to p and the log-sum-exp of each row to lse."""
     m = x.max(axis=1, keepdims=True)
-    np.exp(np.subtract(x, m, out=p), out=p)
+    with np.errstate(invalid="ignore"):  # a row with +infinity gives NaN, as in PyTorch
+        np.exp(np.subtract(x, m, out=p), out=p)
     l = p.sum(axis=1, keepdims=True)  # noqa: E741  # the name of the paper
     p /= l
-    lse[:] = (m + np.log(l))[:, 0]
+    lse[:] = log_sum_exp(m, l)[:, 0]
 
 
 def logarithm(p: np.ndarray, log_p: np.ndarray, count) -> None:
@@ -76,9 +79,9 @@ def running(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finish(x: np.ndarray, labels: np.ndarray, loss: np.ndarray, lse: np.ndarray, m, l) -> None:  # noqa: E741
-    log_l = np.log(l)
-    np.add(m, log_l, out=lse)
-    np.subtract(log_l, x[np.arange(len(labels)), labels] - m, out=loss)
+    lse[:] = log_sum_exp(m, l)
+    with np.errstate(invalid="ignore"):
+        np.subtract(np.log(l), x[np.arange(len(labels)), labels] - m, out=loss)
 
 
 # -- gradient ------------------------------------------------------------------------------------------

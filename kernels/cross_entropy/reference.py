@@ -27,7 +27,7 @@ def forward(s: CrossEntropyShape, x: np.ndarray, labels: np.ndarray) -> dict[str
         m = part.max(axis=1)
         log_l, spread = _log_sum(part, m)
         distance = m - part[np.arange(len(m)), labels[rows]]
-        loss[rows], lse[rows] = log_l + distance, m + log_l
+        loss[rows], lse[rows] = log_l + distance, np.where(np.isposinf(m), m, m + log_l)
         loss_scale[rows] = 1 + spread + log_l + distance
         lse_scale[rows] = 1 + spread + log_l + np.abs(m)
     return {"loss": (loss, loss_scale), "lse": (lse, lse_scale)}
@@ -68,7 +68,8 @@ def log_sum_exp(x: np.ndarray) -> np.ndarray:
     for rows in _chunks(CrossEntropyShape(*x.shape)):
         part = x[rows].astype(np.float64)
         m = part.max(axis=1)
-        lse[rows] = m + _log_sum(part, m)[0]
+        log_l, _ = _log_sum(part, m)
+        lse[rows] = np.where(np.isposinf(m), m, m + log_l)
     return lse
 
 
@@ -80,10 +81,11 @@ def _chunks(s: CrossEntropyShape) -> Iterator[slice]:
 
 def _log_sum(x: np.ndarray, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns, for each row, the logarithm of the sum of exp(x - m), and the mean of |x - m| weighted by softmax(x)."""
-    below = x - m[:, None]
-    e = np.exp(below)
-    total = e.sum(axis=1)
-    return np.log(total), -np.einsum("mn,mn->m", e, below) / total
+    with np.errstate(invalid="ignore"):  # infinities give NaN
+        below = x - m[:, None]
+        e = np.exp(below)
+        total = e.sum(axis=1)
+        return np.log(total), -np.einsum("mn,mn->m", e, below) / total
 
 
 def _store(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels.attention.cpu import QUIET, heads, hidden
+from kernels.model.log_sum import log_sum_exp
 
 
 def scores(tile: int) -> Callable[..., None]:
@@ -40,7 +41,7 @@ def softmax(S: np.ndarray, P: np.ndarray, L: np.ndarray, rows, N, causal) -> Non
         np.exp(P, out=P)
         l = P.sum(axis=3, keepdims=True)
         P /= l
-        np.add(m, np.log(l), out=L[..., None])
+        L[...] = log_sum_exp(m, l)[..., 0]
 
 
 def values(tile: int) -> Callable[..., None]:
@@ -88,4 +89,4 @@ def _rows(
             o = o * shrink + p @ v[j : j + bc]
         m = new_m
     with np.errstate(**QUIET):
-        return o / l, (m + np.log(l))[:, 0]
+        return o / l, log_sum_exp(m, l)[:, 0]

@@ -7,6 +7,7 @@ import numpy as np
 
 from kernels.attention.lse.shape import LseShape
 from kernels.attention.reference import CHUNK, attention
+from kernels.model.log_sum import log_sum_exp
 from kernels.model.verify import Reference
 
 
@@ -41,4 +42,4 @@ def _rows(s: LseShape, q: np.ndarray, k: np.ndarray, first: int) -> tuple[np.nda
     l = p.sum(axis=1)
     weighted = (p * (abs(factor) * (np.abs(q) @ np.abs(k).T))).sum(axis=1) / l
     m = m[:, 0]
-    return m + np.log(l), 1 + np.log(l) + np.abs(m) + weighted
+    return log_sum_exp(m, l), 1 + np.log(l) + np.abs(m) + weighted

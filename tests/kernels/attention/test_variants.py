@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from kernels.attention.traffic import requested_bytes, tiles_visited
 from kernels.engines import cpu, emulator
 from kernels.model.program import INPUT, RuleError
 from kernels.model.shape import ShapeError
+from kernels.model.verify import agrees
 from kernels.runner import run, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
@@ -253,3 +255,67 @@ def test_a_fault_in_a_kernel_is_detected(fault):
     inputs = inputs_of(s)
     with np.errstate(all="ignore"):
         rung_runs.assert_fault_in_launch_is_detected(rung, s, program, inputs, nth, right, wrong)
+
+
+# -- a bias that hides every key of a row ------------------------------------------------------------------
+BIASED = {
+    "flash-variants": ("fp32", np.float32),
+    "flash-mma-variants": ("fp16", np.float16),
+    "flash-wgmma-variants": ("bf16", ml_dtypes.bfloat16),
+    "flash-decode": ("fp32", np.float32),
+    "flash-decode-ring": ("bf16", ml_dtypes.bfloat16),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", BIASED)
+def test_a_row_of_the_lowest_bias_is_the_mean_of_its_values(name):
+    """PyTorch adds the bias in float32: the scores are lost, and all keys have the same weight. FP16 keeps the scores."""
+    dtype, kind = BIASED[name]
+    rung = attention_ladder.LADDER.rung(f"attention/{name}")
+    s = AttentionShape(1, 2, 9, 16, M=70, mask="bias", dtype=dtype)
+    limits = ml_dtypes.finfo(kind)
+    inputs = inputs_of(s)
+    bias = inputs["mask"].astype(np.float32)
+    bias[0], bias[1, 3:], bias[2] = limits.min, limits.min, limits.max
+    if dtype != "fp16":
+        bias[3] = -1e10
+    inputs["mask"] = bias.astype(kind)
+    values = inputs["V"].astype(np.float64)
+    lost = (0, 2) if dtype == "fp16" else (0, 2, 3)
+    for engine in (cpu, emulator):
+        out = verified_output(engine, rung, s, SMALL.get(name), inputs).astype(np.float64)
+        if dtype == "fp16":
+            assert np.abs(out[:, :, lost]).max() > 0.05
+        else:
+            error = np.abs(out[:, :, lost] - values.mean(axis=2, keepdims=True)).max()
+            assert error < (1e-6 if dtype == "fp32" else 4e-3)
+    ref, scale = reference(s, **inputs)
+    for row in lost:
+        wrong = ref.copy()
+        wrong[:, :, row] = 0
+        assert not agrees(wrong, ref, scale, rung.tolerance), row
+
+
+def test_a_bias_that_hides_some_keys_leaves_the_others():
+    """The lowest number beside 0 is a mask: the hidden keys have no weight."""
+    s = AttentionShape(1, 1, 5, 8, M=20, mask="bias")
+    inputs = inputs_of(s)
+    inputs["mask"] = np.where(np.arange(20) % 3, np.finfo(np.float32).min, np.zeros((5, 1))).astype("f4")
+    seen = {name: x[:, :, ::3] for name, x in inputs.items() if name in "KV"}
+    expected, _ = reference(AttentionShape(1, 1, 5, 8, M=7), inputs["Q"], **seen)
+    for name in ("flash-variants", "flash-decode"):
+        out = verified_output(cpu, RUNGS[name], s, SMALL[name], inputs)
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_bias_of_minus_infinity_hides_a_row():
+    """Its result is 0, as before; a whole row of the lowest number is not hidden."""
+    s = AttentionShape(1, 1, 3, 8, M=20, mask="bias")
+    inputs = inputs_of(s)
+    inputs["mask"] = np.array([[-np.inf], [np.finfo(np.float32).min], [0]], "f4") + np.zeros((3, 20), "f4")
+    for name in ("flash-variants", "flash-decode"):
+        for engine in (cpu, emulator):
+            out, _ = rung_runs.computed(engine, RUNGS[name], s, SMALL[name], inputs)
+            assert not out[0, 0, 0].any()
+            np.testing.assert_allclose(out[0, 0, 1], inputs["V"][0, 0].mean(axis=0), atol=1e-6)
