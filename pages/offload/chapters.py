@@ -126,7 +126,7 @@ CHAPTERS = (
         nudge=mark("Step through the parts: the line of the program that runs is lit."),
     ),
     Chapter(
-        mark("Small work: the launch is most of it"),
+        mark("Small work, part by part"),
         (
             mark("The [kernel](filter) takes only {stage_kernel}. But the [launch](workspace) before it takes {stage_call}."),
             mark("All caches are overwritten before each run, on both sides. Soon after another run a launch takes {stage_call_again}."),

@@ -129,11 +129,11 @@ CHAPTERS = (
         mark("Each GPU has its own images"),
         (
             mark("Data parallel: every GPU has all [weights](filter), and {stage_images} of the {stage_batch} images."),
-            mark("Step by step, what a GPU holds of each role is filled. Dashed boxes are on other GPUs, or come in a later step."),
+            mark("Each step fills what the GPUs hold of one role. Dashed boxes are on other GPUs or come later."),
         ),
         LARGE | {"picture": "memory", "optimizer": "adam"},
         step=0,
-        nudge=mark("Press Play: one role of memory after the other is filled."),
+        nudge=mark("Press Play to see all four roles."),
         question=Question(
             mark("Your guess: what is split over the GPUs?"),
             tuple(NAMES[role] for role in SPLIT_ASKED),
@@ -172,7 +172,7 @@ CHAPTERS = (
             mark("How many all-reduces does one pair need on the way forward?"),
             tuple(map(str, PARTS)),
             exchanges_of_a_pair,
-            mark("One, and one on the way back. All {stage_exchanges} of this step take {stage_moving} of {stage_time}. The gradients of weights take {stage_dw}, on one GPU {stage_one_dw}: fewer columns do not make them faster."),
+            mark("One, and one on the way back. All {stage_exchanges} take {stage_moving} of {stage_time}. The gradients of weights take {stage_dw}, as on one GPU: fewer columns do not make them faster."),
         ),
     ),
     Chapter(

@@ -183,7 +183,7 @@ CHAPTERS = (
         (
             mark("These {stage_n} kernels are short. The GPU waits for the program, which needs longer to launch one."),
             mark("A CUDA graph holds all launches, and the program submits it with one call."),
-            mark("Events measure the boxes, and each takes time: with them the program takes {stage_timed}, without them {stage_total}."),
+            mark("Events measure the boxes, and each takes time: {stage_timed} with them, {stage_total} without."),
         ),
         {"scenario": "launches", "n": "20"},
         step=10,

@@ -51,4 +51,4 @@ def _state(run: OneRun) -> strip.Run:
 def refusal() -> str:
     """Returns why nothing can be measured here; "" if a GPU is ready."""
     status = load("cuda").status()
-    return "" if status.ready else tr("Copies to a GPU need one. {why}.", why=status.why)
+    return "" if status.ready else tr("Copies to a GPU need one: {why}.", why=status.why)
