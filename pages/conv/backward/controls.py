@@ -61,7 +61,8 @@ def read(page: str, gradient: str, visible: bool) -> tuple[Selection, Link]:
 def sizes(gradient: str, selection: Selection) -> Sizes:
     """Returns how the strip names a shape, and a layer of a real network."""
     real = REAL_TRANSPOSED if gradient == TRANSPOSED else REAL
-    return Sizes(name, lambda shape: real, address.ADDRESSES[gradient].chosen_tiles(selection))
+    at = address.ADDRESSES[gradient]
+    return Sizes(name, lambda shape: real, at.chosen_tiles(selection), at.read({})[0].shape)
 
 
 def name(s: Shape) -> str:
