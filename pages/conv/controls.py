@@ -96,10 +96,12 @@ def inputs(
 REAL = CONV_PRESETS["resnet50-res3-3x3-n32"]
 
 
-def sizes(settings: RunSettings, rung: Rung, real: Preset = REAL) -> Sizes:
-    """Returns how the strip names a shape, and a layer of a real network."""
-    tiles = settings.tiles_of(rung)
-    return Sizes(name, lambda shape: real.shape, {} if tiles == rung.default_tiles else tiles)
+def sizes(
+    settings: RunSettings, rung: Rung, real: Preset = REAL, fields: parts_address.Fields = FIELDS
+) -> Sizes:
+    """Returns how the strip names a shape, and a layer of a real network. `fields`: those of the lesson."""
+    tiles, opens = settings.tiles_of(rung), address.query_of(fields.defaults).shape
+    return Sizes(name, lambda shape: real.shape, {} if tiles == rung.default_tiles else tiles, opens)
 
 
 def name(s: ConvShape) -> str:

@@ -32,6 +32,7 @@ class Sizes:
     name: Callable[[Any], str]
     real: Callable[[Any], Any | None]
     tiles: Mapping[str, int] = field(default_factory=dict)
+    opens: Any = None  # the shape that the lesson opens with: another one is the reader's own, and is shown first; None: none is
 
 
 def settings_by_size(settings: RunSettings, rung: Rung, sizes: Sizes) -> dict[str, RunSettings]:
@@ -62,11 +63,13 @@ def measured(by_size: Mapping[str, RunSettings]) -> str:
     return next((key for key, settings in by_size.items() if ran and ran.settings == settings), "")
 
 
-def selected(by_size: Mapping[str, RunSettings]) -> str:
-    """Returns the size to show first: what was last measured here, also if it is stale now; else the real one."""
+def selected(by_size: Mapping[str, RunSettings], opens: Any = None) -> str:
+    """Returns the size to show first: what was last measured here, also if it is stale now; else the reader's own shape,
+    else the real one. `opens` as in Sizes."""
+    first = STAGE if opens not in (None, by_size[STAGE].shape) else next(iter(by_size))
     if not st.session_state.get("ran"):
-        return next(iter(by_size))
-    return measured(by_size) or (STAGE if card_rows(by_size[STAGE]).stale else next(iter(by_size)))
+        return first
+    return measured(by_size) or (STAGE if card_rows(by_size[STAGE]).stale else first)
 
 
 class Shown(NamedTuple):

@@ -88,7 +88,7 @@ class Stage:
         only the real one has a time."""
         size = self.chapter.current.size if self.chapter else ""
         if size not in by_size:
-            return selected(by_size)
+            return selected(by_size, self.sizes.opens)
         if st.session_state.get(_RUN_IN) == self.place and (here := measured(by_size)):
             return here
         timed = [key for key, settings in by_size.items() if self.rung.name in card_rows(settings).rows]

@@ -68,7 +68,8 @@ def sizes(gradient: str, selection: Selection) -> Sizes:
             return REAL_TRANSPOSED
         return REAL if shape.stride == (1, 1) else REAL_STRIDED
 
-    return Sizes(name, real, address.ADDRESSES[gradient].chosen_tiles(selection))
+    at = address.ADDRESSES[gradient]
+    return Sizes(name, real, at.chosen_tiles(selection), at.read({})[0].shape)
 
 
 def name(s: Shape) -> str:

@@ -42,7 +42,7 @@ if "watch" in parts:
     scene, reason = address.scene(inputs, current.rung.name, tuple(current.tiles.items()), order)
     # The whole page names the rule beside the tile sizes.
     note_in_place(reason if scene or not whole else "")
-    sizes = conv_controls.sizes(settings, current.rung)
+    sizes = conv_controls.sizes(settings, current.rung, fields=address.FIELDS)
     orders = {name: tr(text) for name, text in address.ORDERS.items()}
     Stage("implicit", scene, settings, current.rung, sizes, link, orders, chapter).draw()
 if whole:

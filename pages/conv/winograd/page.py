@@ -39,7 +39,7 @@ if "watch" in parts:
     scene, reason = address.scene(inputs, watched, chosen("order", orders))
     if not scene:
         address.draw_refusal(shape, reason, link)
-    sizes = conv_controls.sizes(settings, watched.rung)
+    sizes = conv_controls.sizes(settings, watched.rung, fields=address.FIELDS)
     Stage("winograd", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter).draw()
 if whole:
     idea(

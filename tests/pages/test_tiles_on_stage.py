@@ -1,0 +1,87 @@
+"""Explore: a stage follows the tile sizes that the reader chooses, in its picture or in its kernel's header."""
+
+import json
+
+import pytest
+
+from kernels.ladders import find
+from pages.attention.address import ADDRESS as ATTENTION
+from pages.attention.backward.controls import ADDRESS as ATTENTION_BACKWARD
+from pages.conv import scenes
+from pages.conv.address import DEFAULT
+from pages.conv.backward.address import ADDRESSES as BACKWARD
+from pages.fusion.address import ADDRESS as FUSION
+from pages.gemm.address import ADDRESS as GEMM
+from pages.hopper.address import ADDRESS as HOPPER
+from pages.parts import tiles
+from pages.softmax.address import ADDRESS as SOFTMAX
+from tests.helpers.page_runner import heads, open_page
+
+LESSONS = {
+    "gemm/page.py": ({}, GEMM),
+    "hopper/page.py": ({}, HOPPER),
+    "softmax/page.py": ({}, SOFTMAX),
+    "attention/page.py": ({}, ATTENTION),
+    "attention/backward/page.py": ({}, ATTENTION_BACKWARD),
+    "fusion/page.py": ({}, FUSION),
+    **{
+        f"conv/backward/page.py {gradient}": ({"gradient": gradient}, BACKWARD[gradient])
+        for gradient in BACKWARD
+    },
+}
+# Threads of a block whose picture shows none, and blocks of a grid with fewer tiles: the line of controls names the launch.
+ONLY_LAUNCHED = {"BLOCK", "BLOCKS"}
+
+
+def drawn(page, **params):
+    """Returns the scene on the stage as text; None if there is none."""
+    (head,) = heads(open_page(page, view="watch", **params))
+    return head["meta"] and json.dumps(head["meta"])
+
+
+def changes(rung, shape, sizes):
+    """Yields legal tile sizes in which one size differs, for each size."""
+    legal = tiles.legal(rung, shape)
+    for name in rung.tiles:
+        others = [c for c in legal if c[name] != sizes[name]]
+        if others:
+            yield name, min(others, key=lambda c: sum(c[n] != sizes[n] for n in c))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_each_tile_size_changes_the_stage(lesson):
+    (page, *_), (params, address) = lesson.split(), LESSONS[lesson]
+    deaf = []
+    for name, rung in address.rungs.items():
+        selection, _ = address.read({"rung": name})
+        if selection.broken or rung.library or not (before := drawn(page, rung=name, **params)):
+            continue
+        for size, sizes in changes(rung, selection.shape, selection.tiles):
+            after = drawn(page, rung=name, **params, **{n: str(v) for n, v in sizes.items()})
+            if after == before and size not in ONLY_LAUNCHED:
+                deaf.append((name, size, sizes))
+    assert deaf == []
+
+
+@pytest.mark.parametrize(
+    ("tile", "shared", "width"), [(16, "2.05 KB", 16), (8, "512 B", 8), (32, "8.19 KB", 32)]
+)
+def test_im2col_has_the_tile_of_its_product(tile, shared, width):
+    scene, _ = scenes.im2col(DEFAULT.inputs(), "explaining", (("TILE", tile),))
+    (product,) = scene.next_sources
+    assert f"{shared} shared memory" in product.detail
+    sums = next(t for t in scene.tensors if t.name == "sum")
+    assert sums.cols == width
+
+
+def test_the_page_of_im2col_gives_its_tile_to_the_stage():
+    assert ",tile=8" in json.loads(drawn("conv/im2col.py", TILE="8"))["key"]
+
+
+def test_the_warps_of_a_smaller_block_make_fewer_requests():
+    order, block = "warps", find("conv/direct").default_tiles["BLOCK"]
+    (large, _), (small, _) = (
+        scenes.direct(DEFAULT.inputs(), order, False, (("BLOCK", n),)) for n in (block, 64)
+    )
+    assert small.steps < large.steps
