@@ -52,7 +52,8 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
             Tensor("v", "v", tr("one float per lane"), "input", 1, 1, LANES),
         ),
         groups=(
-            Group((("x",), ("y",)), "global", tr("global memory")),
+            # aligned: a row of x stays in one piece, so that it is the 128 bytes of the note
+            Group((("x",), ("y",)), "global", tr("global memory"), aligned=stride > 1),
             Group((("s",),), "shared", tr("sectors in the SM's L1 cache")),
             Group((("v",),), "registers", tr("registers of lanes 0 to 31")),
         ),

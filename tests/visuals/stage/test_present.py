@@ -3,6 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.helpers.harness import Stage
+
 pytestmark = pytest.mark.browser
 LECTURE_HALL = {"width": 1920, "height": 1080}
 SLIDE = {"width": 960, "height": 540}
@@ -106,3 +108,31 @@ def test_a_slide_takes_keys_without_a_click_and_shows_what_the_answer_says(page,
         "([a, b]) => a.getBoundingClientRect().bottom <= b.getBoundingClientRect().top",
         arg=[reveal.element_handle(), way.element_handle()],
     )
+
+
+AREA = """root => { const box = root.querySelector(".canvas-box").getBoundingClientRect(); return box.width * box.height; }"""
+WINDOWS = [(1920, 1080), (1440, 900), (1280, 720)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "chapter",
+    ["im2col?chapter=3", "threads?chapter=1", "implicit?chapter=2", "tiling?chapter=3", "train?chapter=7"],
+)
+def test_a_presented_picture_is_at_least_as_large_as_on_the_page(page, server, chapter):
+    areas = {}
+    for query in ("", "&present=1"):
+        page.goto(f"{server}/{chapter}&view=story{query}")
+        root = Stage(page).ready().root
+        expect(page.locator(".strip-bars li").first).to_be_attached()
+        for guess in ("asked", "answered"):
+            if guess == "answered":
+                root.press("g")
+            for width, height in WINDOWS:
+                page.set_viewport_size({"width": width, "height": height})
+                page.wait_for_timeout(500)
+                areas[query, guess, width] = root.evaluate(AREA)
+            if query and guess == "asked":
+                expect(page.locator(".strip")).to_be_hidden()
+    smaller = [key for key, area in areas.items() if key[0] and area < areas["", *key[1:]]]
+    assert smaller == []
