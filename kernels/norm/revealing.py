@@ -32,8 +32,9 @@ def rows(s: RowsShape, random: Arrays) -> Arrays:
 
 
 def variances(s: object, random: Arrays) -> Arrays:
-    """Returns every buffer of variances (var, var_2 ...) with a small one in every other channel."""
-    found = {name: a for name, a in random.items() if name.partition("_")[0] == "var"}
-    for variance in found.values():
-        variance[::2] *= SMALL * SMALL
+    """Returns every buffer of variances (var, var_2 ...) with a small one in every other channel. The gamma there is as small
+    as the deviation, so that an output in FP16 stays finite."""
+    found = {name: a for name, a in random.items() if name.partition("_")[0] in ("var", "gamma")}
+    for name, a in found.items():
+        a[::2] *= SMALL * SMALL if name.startswith("var") else SMALL
     return found

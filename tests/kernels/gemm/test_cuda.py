@@ -73,10 +73,13 @@ def test_values_of_every_size_and_sign(dtype, M, N, K):
 def max_error(rung: str, K: int) -> float:
     """Returns at least twice the error measured on an H200.
 
-    The error of a sum grows with the root of its length. Tensor cores truncate sums, and TF32 truncates the factors.
+    The error of a sum grows with the root of its length. Tensor cores truncate sums, and TF32 truncates the factors. By
+    wgmma it was 4.9e-6 for K = 4,096.
     """
     if "tf32" in rung:
         return 1e-3
+    if "wgmma" in rung:
+        return 1e-5
     return 5e-5 if rung in ("gemm/wmma", "gemm/mma-sync", "gemm/cublas-fp16") else max(5e-7, 4e-8 * K**0.5)
 
 
