@@ -196,7 +196,7 @@ CHAPTERS = (
         size="real",
         question=Question(
             mark("Your guess: which is the fastest at {real_length}?"),
-            (mark("Through one GPU"), mark("Ring"), mark("Tree"), mark("One-shot and two-shot alike")),
+            (mark("Through one GPU"), mark("Ring"), mark("Tree"), mark("One-shot or two-shot")),
             fastest,
             mark(
                 "The model predicts {real_predicted_one_shot} for one-shot, {real_predicted_two_shot} for two-shot, {real_predicted_tree} for a "

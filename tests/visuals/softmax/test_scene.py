@@ -245,6 +245,15 @@ def test_number_of_turns_levels_and_exchanges(rung, passes, middle):
     assert scene.steps == passes * turns + middle
 
 
+@pytest.mark.parametrize("rung", ["softmax/unsafe", "softmax/three-pass", "softmax/online"])
+def test_a_level_of_a_tree_names_the_thread_whose_value_is_added(rung):
+    scene = softmax_scene(rung, SMALL[rung], softmax_inputs.row(softmax_inputs.SMALL, 40))
+    levels = [scene.caption(t) for t in range(scene.steps) if " threads work, " in scene.caption(t)]
+    assert levels
+    for text in levels:  # the threads that work add those of the upper half
+        assert f"thread t + {text.partition(' ')[0]}" in text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=6)

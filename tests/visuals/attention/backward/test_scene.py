@@ -244,3 +244,17 @@ def test_captions_are_short_and_filled():
             assert "{" not in caption and "nan" not in caption.lower(), caption
             for sentence in re.split(r"[.:] ", caption):  # numbers and signs are no words
                 assert len(re.findall(r"[A-Za-z]{2,}", sentence)) <= 20, sentence
+
+
+def test_a_matrix_named_dS_has_no_scale_and_one_with_it_is_named_so():
+    s = BackwardShape(1, 1, 16, 4, causal=0)
+    inputs = inputs_of(s)
+    naive = backward_scene(s, NAIVE, TILES[NAIVE], inputs)
+    flash = backward_scene(s, TWO, {"Br": 16, "Bc": 16}, inputs)
+    assert (naive.tensor("dS").title, flash.tensor("dSs").title) == ("scale · dS", "dS")
+    last = max(t for t in range(flash.steps) if "dS[0, 0] = P · (dP − D)" in flash.caption(t))
+    dS = shown(flash, "dSs", last)
+    written = next(t for t in range(naive.steps) if "scale · dS[0, 0] = scale · P" in naive.caption(t))
+    size = shown(naive, "dS")[: dS.shape[0], : dS.shape[1]]
+    np.testing.assert_allclose(size, s.factor * dS, rtol=1e-4, atol=1e-6)
+    assert s.factor != 1 and naive.tensor("dS").symbol == "scale·dS" and written < naive.steps
