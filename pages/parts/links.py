@@ -27,7 +27,7 @@ def drawn(params: dict[str, str], sets: Collection[str]) -> dict[str, str]:
     sets: the names of all parameters that the link itself is about. It keeps the others."""
     links, url = st.session_state.setdefault(_LINKS, {}), st.query_params.to_dict()
     links.pop(key := frozenset(params.items()), None)
-    if url != params:  # else any request of the page as it is
+    if url != params:  # each later request with the page's own URL would look like such a link
         links[key] = _Link(url, sets)
     if len(links) > MAX_LINKS:
         del links[next(iter(links))]
@@ -35,9 +35,9 @@ def drawn(params: dict[str, str], sets: Collection[str]) -> dict[str, str]:
 
 
 def pressed(params: Params, now: Params, fixed: Collection[str]) -> dict[str, str]:
-    """Returns the parameters of a request as its link would have them if it was drawn at the URL `now`.
+    """Returns the parameters that a pressed link would have if it had been drawn at `now`, the URL of the last run.
 
-    That is the URL of the last run. A request that is no link's is returned as it is. fixed: names that stay.
+    params: of the request. Those of other requests are returned unchanged. fixed: names that are never changed.
     """
     link = st.session_state.get(_LINKS, {}).get(frozenset(params.items()))
     if link is None or params == now:
