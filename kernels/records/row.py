@@ -64,8 +64,7 @@ def digest_of(row_: Mapping[str, Any]) -> str | None:
 
 @cache
 def _digests_before() -> dict[str, str]:
-    """Returns today's digest by the older digest, for all kernels recorded before. The file was written once, for
-    digests that matched the kernels in the tree then."""
+    """Returns today's digest by an older digest, for kernels whose sources changed while their PTX stayed the same."""
     return json.loads(SHIPPED.joinpath("digests.json").read_text(encoding="utf-8"))
 
 
