@@ -169,7 +169,9 @@ CHAPTERS = (
             mark(
                 "With 11×11 taps each [output](output) pixel takes 121 products per channel. A larger filter adds little work to the FFT."
             ),
-            mark("It pays for transforms instead. The layer is {real_shape}; the stage shows {stage_taps} taps."),
+            mark(
+                "It pays for transforms instead. The layer is {real_shape}; the stage shows {stage_taps} taps."
+            ),
         ),
         _layer("grid-11x11-c64-h56", "fft"),
         step=4,
