@@ -384,3 +384,17 @@ def test_every_preset_makes_a_small_scene(key, padding):
         assert size < (100_000 if key == "toy" and not tile else 150_000)
         whole = (s.C, a.tiles) == (part_of(a).maps, (1, 1)) and not scene.tensor("xp").partial
         assert any("of" in t.note for t in scene.tensors) or whole
+
+
+def test_the_scene_of_the_fft_in_tiles_has_its_own_kernels_and_the_same_numbers():
+    s = ConvShape(1, 1, 8, 8, 1, 3, 3)
+    a, whole, expected = scene_of(s)
+    tiled = fft_scene(a, s, PAD, expected, rung=scene_module.IN_TILES)
+    for name in ("xp", "X", "W", "Y", "d", "y"):
+        np.testing.assert_array_equal(tiled.cells(name), whole.cells(name))
+    text, lit = scene_module.tiled_listing()
+    lines = text.splitlines()
+    for kind, (_, mark) in scene_module.TILED_MARKS.items():
+        assert mark in lines[lit[kind] - 1]
+    assert "cuFFT" not in " ".join(tiled.captions.templates) + tiled.order_note + text
+    assert tiled.key != whole.key
