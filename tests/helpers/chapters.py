@@ -33,9 +33,9 @@ def open_chapter(lesson: Lesson, n: int) -> tuple[Any, dict[str, Any], Evidences
     seen: list[Mapping] = []
     panel = OpenChapter.panel
 
-    def watched(self: OpenChapter, found: Evidences) -> Any:
+    def watched(self: OpenChapter, found: Evidences, *counting: bool) -> Any:
         seen.append(found)
-        return panel(self, found)
+        return panel(self, found, *counting)
 
     with mock.patch.object(OpenChapter, "panel", watched):
         at = open_page(lesson.page, view="story", chapter=n + 1)

@@ -44,7 +44,7 @@ def test_row_of_a_pool_names_its_machine():
     here, there = row("naive", 2.0), row("naive", 2.0) | {"machine": "lab-3"}
     texts = [times(evidence("naive", "cpu", **{"gemm/naive": one}))["badge"]["text"] for one in (here, there)]
     assert texts == [
-        "measured here · a processor · cold · n = 9",
+        "measured here with NumPy · a processor · cold · n = 9",
         "measured on lab-3 · a processor · cold · n = 9",
     ]
 
