@@ -57,7 +57,9 @@ def test_changed_control_fades_dots_and_marks_rungs_without_time():
     at.number_input(key="K").set_value(5.0).run()
     text = texts(at)
     assert "faded: other settings" in text and "┊ predicted, no time at these settings" in text
-    assert re.search(r"Without a time at these settings: the roof of [^<]+ allows at most direct, im2col [^;<]+ \d", text)  # equal bytes
+    assert re.search(
+        r"Without a time at these settings: the roof of [^<]+ allows at most direct, im2col [^;<]+ \d", text
+    )  # equal bytes
     assert "is fastest on" not in text  # another shape is not compared
 
 
