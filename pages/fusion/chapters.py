@@ -103,7 +103,7 @@ CHAPTERS = (
     Chapter(
         mark("Why, on tiny maps?"),
         (
-            mark("The maps are tiny: reading and storing them uses {stage_memory} of the memory bandwidth. But each launch has a price."),
+            mark("The maps are tiny: they can stay in the L2 cache. But each launch has a price."),
         ),
         {"rung": "unfused"},
         step=16,

@@ -59,7 +59,7 @@ CHAPTERS = (
         mark("One number in, one number out"),
         (
             mark("ReLU follows nearly every convolution. It replaces [numbers](input) below 0 by 0, and keeps the others."),
-            mark("Each thread computes one element of [y](output). There is one comparison for 8 bytes, so memory limits this kernel, not arithmetic."),
+            mark("Each thread computes one element of [y](output). There is one comparison for 8 bytes, so arithmetic does not limit this kernel."),
         ),
         {"layer": "relu"},
         loop=(0, 1),

@@ -174,7 +174,7 @@ def test_a_guess_is_answered_by_the_figures(page, server):
     reveal = page.locator(".chapter .reveal")
     expect(reveal).to_be_empty()
     page.get_by_role("button", name="Faster").press("Enter")
-    expect(reveal).to_contain_text(re.compile(r"\d× the time of direct"))
+    expect(reveal).to_contain_text(re.compile(r"\d× the time of “direct”"))
     expect(page.locator(".answer.right")).to_contain_text("Slower")
     page.get_by_role("button", name="Next:").click()
     expect(page.locator(".chapter h2")).to_have_text("At a real size")

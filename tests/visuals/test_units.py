@@ -213,3 +213,15 @@ def test_days_of_rows_are_the_first_and_the_last():
     assert units.days([{"date": "2026-11-28"}] * 2) == "2026-11-28"
     rows = [{"date": f"2026-11-{day}"} for day in (25, 28, 21)]
     assert units.days(rows) == "2026-11-21 to 2026-11-28"
+
+
+@pytest.mark.parametrize(
+    ("title", "quoted"),
+    [
+        ("loss, then gradient", True), ("direct", True), ("P and dS in memory", True), ("im2col + our GEMM", True),
+        ("FFT in tiles", True), ("Winograd 2×2, fused", True), ("cuBLAS FP32", False), ("cuDNN FFT_TILING", False),
+        ("NumPy BLAS", False), ("torch._int_mm", False), ("FFT", False), ("Winograd 2×2", False), ("mma.sync", False),
+    ],
+)  # fmt: skip
+def test_a_title_that_reads_as_words_is_quoted(title, quoted):
+    assert units.quoted(title) == (f"“{title}”" if quoted else title)

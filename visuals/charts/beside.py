@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.i18n import tr
+from kernels.records.statistics import within_ratio
 from visuals import units
 from visuals.charts.story import Row, title
 
@@ -18,8 +19,8 @@ def beside_library(best: Row, library: Row) -> str:
         "ratio": units.ratio(speed),
         "share": units.share(speed),
     }
-    if fields["ratio"] == "1":
-        return tr("“{name}” is as fast as {library}.", **fields)
+    if within_ratio(best, library):
+        return tr("“{name}” is as fast as {library}, within 5 %.", **fields)
     if speed > 1:
         return tr("“{name}” is {ratio}× as fast as {library}.", **fields)
     return tr("“{name}” reaches {share} of the speed of {library}.", **fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kernels.i18n import mark, tr
-from kernels.records.statistics import within_spread
+from kernels.records.statistics import same_time, within_ratio
 from visuals import units
 from visuals.charts import bars
 from visuals.charts.roofline import Roof
@@ -28,11 +28,13 @@ def of_times(titled: Titled) -> str:
         "next": named(next_title), "next_ratio": _times(next_row, row),
         "last": named(last_title), "last_ratio": _times(last_row, row),
     }  # fmt: skip
-    if within_spread(row, next_row):
+    if same_time(row, next_row):
+        why = tr("within 5 %") if within_ratio(row, next_row) else tr("their spreads overlap")
         if len(others) == 1:
-            return tr("{first} and {next} take the same time, {time}: their spreads overlap.", **fields)
+            return tr("{first} and {next} take the same time, {time}: {why}.", why=why, **fields)
         return tr(
-            "{first} and {next} are fastest: {time}, with overlapping spreads. The slowest, {last}, takes {last_ratio}× the time.",
+            "{first} and {next} are fastest: {time}, {why}. The slowest, {last}, takes {last_ratio}× the time.",
+            why=why,
             **fields,
         )
     if len(others) == 1:

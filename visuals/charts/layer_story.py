@@ -8,8 +8,9 @@ from typing import Any
 from kernels.i18n import tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
-from kernels.records.statistics import fastest, within_spread
+from kernels.records.statistics import fastest, within_ratio, within_spread
 from visuals import units
+from visuals.charts import bandwidth
 from visuals.charts.story import Row, extremes, fastest_library, recorded_at, title
 
 
@@ -35,6 +36,8 @@ def _against_plain(best: Row, first: Row) -> str:
     fields = {"name": units.named(title(best), first=True), "plain": units.named(title(first))}
     if best is first:
         return tr("{name} is the fastest of our kernels at this size.", **fields)
+    if within_ratio(best, first):
+        return tr("{name} and {plain} take the same time, within 5 %.", **fields)
     if within_spread(best, first):
         return tr("{name} and {plain} take the same time: their spreads overlap.", **fields)
     fields["ratio"] = units.ratio(first["median_ms"] / best["median_ms"])
@@ -50,8 +53,8 @@ def _against_library(best: Row, rows: Mapping[str, Row]) -> list[str]:
         "name": units.named(title(best), first=True), "library": title(library), "ratio": units.ratio(speed),
         "share": units.share(speed),
     }  # fmt: skip
-    if fields["ratio"] == "1":
-        return [tr("{name} is as fast as {library}.", **fields)]
+    if within_ratio(best, library):
+        return [tr("{name} is as fast as {library}, within 5 %.", **fields)]
     if speed > 1:
         return [tr("{name} is {ratio}× as fast as {library}.", **fields)]
     return [tr("{name} reaches {share} of the speed of {library}.", **fields)]
@@ -63,11 +66,12 @@ def _against_copy(best: Row) -> list[str]:
     ceilings, shape = best.get("ceilings") or {}, _shape(best)
     if not ceilings or shape.flops > shape.bytes:  # more operations than bytes: arithmetic counts too
         return []
-    ms = shape.bytes / ceilings["copy_bytes_per_s"] * 1e3
+    minimum = min(shape.bytes, bandwidth.bytes_of(best) or shape.bytes)
+    ms = minimum / ceilings["copy_bytes_per_s"] * 1e3
     if ms * 1e3 <= ceilings.get("launch_us", 0):  # then launch overhead dominates
         return []
     fields = {
-        "bytes": units.bytes_(shape.bytes), "time": units.time_(ms), "share": units.share(ms / best["median_ms"]),
+        "bytes": units.bytes_(minimum), "time": units.time_(ms), "share": units.share(ms / best["median_ms"]),
     }  # fmt: skip
     return [tr("A copy that moves {bytes}, the minimum, takes {time}: {share} of this time.", **fields)]
 

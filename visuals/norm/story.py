@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernels.i18n import mark, tr
-from kernels.ladders import LADDERS, find, ladder_of
+from kernels.ladders import LADDERS, find
 from kernels.norm.maps_ladder import BATCH_NORM, BATCH_NORM_BACKWARD, BATCH_NORM_INFERENCE
 from kernels.norm.rows_ladder import LAYER_NORM, LAYER_NORM_BACKWARD, RMS_NORM, RMS_NORM_BACKWARD
 from kernels.norm.shape import FLOAT
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
+from visuals.charts import bandwidth
 from visuals.charts.story import Row, Story, extremes, fastest_library, recorded_at, title
 
 # The plainest rung of each ladder: the others are compared with it.
@@ -111,19 +112,17 @@ def _library(best: Row, rows: Mapping[str, Row]) -> list[str]:
 
 
 def _useful(best: Row) -> list[str]:
-    """Returns a sentence on a copy of the bytes that the fastest kernel moves by its formula, if its time was measured."""
+    """Returns a sentence on a copy of the bytes that the fastest kernel must move, if the time of a copy was measured."""
     ceilings = best.get("ceilings") or {}
     if not ceilings:
         return []
-    rung, ladder = find(best["rung"]), ladder_of(best["rung"])
-    shape = ladder.shape(**best["shape"])
-    moved = rung.cost(shape, rung.build(shape, dict(best.get("tiles") or rung.default_tiles))).bytes
+    moved = bandwidth.bytes_of(best)
     ms = moved / ceilings["copy_bytes_per_s"] * 1e3
     if ms * 1e3 <= ceilings.get("launch_us", 0):  # then launch overhead dominates
         return []
     return [
         tr(
-            "A copy of the {bytes} that it moves takes {time}. This is {share} of its time.",
+            "A copy of the {bytes} that it must move takes {time}. This is {share} of its time.",
             bytes=units.bytes_(moved),
             time=units.time_(ms),
             share=units.share(ms / best["median_ms"]),

@@ -9,6 +9,7 @@ from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.program import WORKSPACE
 from kernels.model.rung import Rung
+from kernels.records.statistics import same_time
 from pages.conv.choose import address
 from pages.conv.choose.stage import WATCH
 from pages.parts.chapters import Chapter, Question, Story, faster
@@ -39,8 +40,11 @@ def _fastest(evidences: Evidences) -> tuple[Rung, Row] | None:
 
 
 def _fastest_way(evidences: Evidences) -> int | None:
+    """Returns the way of the fastest kernel; None if another way takes the same time."""
     found = _fastest(evidences)
-    return WAY_OF[found[0].family] if found else None
+    timed = _ours(evidences["real"]) if found else ()
+    ways = {WAY_OF[rung.family] for rung, row in timed if same_time(row, found[1])}
+    return ways.pop() if len(ways) == 1 else None
 
 
 def _workspace(evidences: Evidences) -> dict[str, tuple[int, Rung]]:

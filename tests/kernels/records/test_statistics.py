@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernels import records
 from kernels.records import statistics
 from tests.helpers.rows_of import SHAPE, a_row
 
@@ -122,3 +123,46 @@ def test_largest_import_is_compared_within_two_seconds():
     start = time.process_time()  # independent of other load on the machine
     difference = statistics.compare(many, many | {"device": "another"})
     assert not difference.certain and time.process_time() - start < 2.0
+
+
+# -- the same time -------------------------------------------------------------------------------
+def timed(median: float, low: float | None = None, high: float | None = None, n: int = 20) -> dict:
+    return {"median_ms": median, "p20_ms": low or median, "p80_ms": high or median, "n": n}
+
+
+SAME, UNDECIDED, DIFFERENT = "same", "undecided", "different"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "what"),
+    [
+        (timed(1.51), timed(1.52), SAME),  # within 5 %, without an overlap
+        (timed(1.0), timed(1.05), SAME),
+        (timed(1.0), timed(1.06), DIFFERENT),
+        (timed(1.0, 0.9, 1.2), timed(1.3, 1.1, 1.4), SAME),  # spreads overlap
+        (
+            timed(1.37, 1.3, 1.4, n=9),
+            timed(19.4, 1.2, 30.0, n=3),
+            DIFFERENT,
+        ),  # the spread of 3 disturbed runs
+        (timed(1.37, 1.3, 1.4), timed(19.4, 1.2, 30.0), DIFFERENT),
+        (timed(1.0, 0.9, 1.2, n=3), timed(1.3, 1.1, 1.4), UNDECIDED),
+        (timed(1.0, 0.9, 1.2, n=5), timed(1.3, 1.1, 1.4, n=5), SAME),
+        (timed(1.0, 0.9, 1.1, n=3), timed(1.3, 1.2, 1.4, n=3), DIFFERENT),  # no overlap
+        (timed(1.0, n=1), timed(1.01, n=1), SAME),
+    ],
+)
+def test_times_are_the_same_within_five_percent_or_a_spread_of_enough_runs(a, b, what):
+    for one, other in ((a, b), (b, a)):
+        assert statistics.same_time(one, other) == (what == SAME)
+        assert statistics.undecided(one, other) == (what == UNDECIDED)
+        assert what == SAME or not statistics.within_spread(one, other)
+
+
+def test_recordings_that_can_be_compared_have_one_shape_mode_and_device():
+    for row in records.recordings("conv")[::100]:
+        found = records.comparable(row)
+        assert row in found
+        assert {(r["mode"], r["device"], tuple(r["shape"].values())) for r in found if r["shape"].keys() == row["shape"].keys()} == {
+            (row["mode"], row["device"], tuple(row["shape"].values()))
+        }  # fmt: skip

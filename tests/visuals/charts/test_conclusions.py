@@ -24,7 +24,7 @@ def test_kernels_whose_spreads_overlap_are_both_fastest():
     close = [timed("a", 1.0, 0.2), timed("b", 1.1, 0.2)]
     assert conclusions.of_times(close) == "A and b take the same time, 1 ms: their spreads overlap."
     assert conclusions.of_times([*close, timed("c", 5.0)]) == (
-        "A and b are fastest: 1 ms, with overlapping spreads. The slowest, c, takes 5× the time."
+        "A and b are fastest: 1 ms, their spreads overlap. The slowest, c, takes 5× the time."
     )
 
 

@@ -14,11 +14,13 @@ from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find, ladder_of
 from kernels.records import files
-from kernels.records.statistics import within_spread
+from kernels.records.statistics import same_time, within_ratio, within_spread
 from visuals import units
-from visuals.charts import products
+from visuals.charts import products, roofline
+from visuals.strip import limits as limits_module
 from visuals.strip.evidence import Evidence
-from visuals.strip.limits import LAUNCH, NEAR, limiting
+from visuals.strip.facts import FASTER, SAME, SLOWER, against, facts, faster_than, limited_by, short
+from visuals.strip.limits import LAUNCH, LIMIT, NEAR, limiting
 from visuals.strip.strip import Run, Size, strip
 from visuals.strip.times import MAX_BARS, neighbours
 
@@ -78,6 +80,8 @@ def test_comparison_is_never_against_the_rows(shape: GemmShape, name: str) -> No
     ]
     if "spreads overlap" in text:
         assert any(within_spread(own, row) for row in named)
+    elif "within 5 %" in text:
+        assert any(within_ratio(own, row) for row in named)
     elif "× the time of" in text:
         assert any(own["median_ms"] > row["median_ms"] for row in named)
     elif "× as fast as" in text:
@@ -206,6 +210,81 @@ def test_units_without_a_measured_rate_are_named(rung, device, sentence) -> None
     known = evidence(GemmShape(4096, 4096, 4096), rung)
     known = replace(known, rows={rung: known.row | {"device": device}})
     assert limits_of(known)["text"] == sentence
+
+
+SOFTMAX = ladder_of("softmax/unsafe").shape(M=32768, N=1024)
+
+
+def test_a_kernel_that_moves_as_many_bytes_faster_disproves_the_limit() -> None:
+    known = evidence(SOFTMAX, "softmax/unsafe")
+    other = limits_module.rival(known)
+    assert find(other["rung"]).title in limits_of(known)["text"]
+    assert not any(row["main"] for row in limits_of(known)["rows"][:3])
+    assert limited_by("real")({"real": known}) == 3  # none of these
+    alone = replace(known, rows={known.rung.name: known.row})  # later chapters have the others
+    assert "another kernel" in limits_of(alone)["text"]
+    elsewhere = replace(alone, rows={known.rung.name: known.row | {"device": "another GPU"}})
+    assert limited_by("real")({"real": elsewhere}) == 1
+
+
+def test_a_kernel_near_the_rate_of_a_copy_is_limited_by_memory_bandwidth() -> None:
+    known = evidence(SOFTMAX, "softmax/registers")
+    assert limits_module.shares(known)["memory"] >= LIMIT
+    assert limits_of(known)["text"] == limits_module.LIMITING["memory"]
+    assert limited_by("real")({"real": known}) == 1
+    slower = known.row | {"median_ms": known.row["median_ms"] * 1.15}
+    near = replace(known, rows={known.rung.name: slower | {"device": "another GPU"}})
+    assert limits_of(near)["text"] == limits_module.NEARING["memory"]
+
+
+def test_the_strip_and_the_roofline_have_one_share_of_memory_bandwidth() -> None:
+    for rung in ("softmax/unsafe", "softmax/three-pass", "softmax/registers"):
+        known = evidence(SOFTMAX, rung)
+        share = limits_module.shares(known)["memory"]
+        assert roofline.Dot(1, "", known.row, "recorded").share_of(known.roof()) == share
+        assert facts({"real": known})["real_memory"] == units.share(share)
+
+
+def test_what_a_library_moves_inside_is_not_called_far_from_a_ceiling() -> None:
+    known = evidence(GemmShape(64, 64, 64), "gemm/cublas")
+    row = known.row | {"predicted_workspace_bytes": None, "median_ms": 100.0}
+    assert "library" in limits_of(replace(known, rows={known.rung.name: row}))["text"]
+
+
+def test_an_answer_within_five_percent_is_the_same_and_so_is_its_sentence() -> None:
+    """Over all pairs of the recorded products: the right answer and the sentence beside it agree."""
+    wrong = []
+    for shape in SHAPES:
+        known = evidence(shape, "gemm/naive")
+        for name, row in known.rows.items():
+            here = replace(known, rung=find(name))
+            for other_name, other in known.rows.items():
+                if other is row:
+                    continue
+                answer = against(other_name, "real")({"real": here})
+                text = facts({"real": here})[f"real_against_{short(other_name)}"]
+                words = {FASTER: "× as fast", SLOWER: "× the time", SAME: "As fast as"}[answer]
+                ratio = max(row["median_ms"], other["median_ms"]) / min(row["median_ms"], other["median_ms"])
+                if (
+                    words not in text
+                    or (answer == SAME) != same_time(row, other)
+                    or (ratio <= 1.05 and answer != SAME)
+                ):
+                    wrong.append((name, other_name, answer, text))
+    assert not wrong
+
+
+def test_too_few_runs_have_no_right_answer() -> None:
+    known = evidence(SHAPES[0], "gemm/naive")
+    few = {"p20_ms": 0.5, "p80_ms": 2.0, "n": 3}
+    rows = {
+        "gemm/naive": known.row | few | {"median_ms": 1.0},
+        "gemm/cublas": known.rows["gemm/cublas"] | few | {"median_ms": 1.3},
+    }
+    known = replace(known, rows=rows)
+    assert against("gemm/cublas", "real")({"real": known}) is None
+    assert "Too few runs" in facts({"real": known})["real_against_cublas"]
+    assert faster_than("real", "gemm/cublas")({"real": known}) is None
 
 
 def test_tile_sizes_that_are_not_on_the_stage_are_named() -> None:
