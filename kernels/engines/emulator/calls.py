@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.engines.emulator.errors import BadCall
 from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, VIEWS, PerThread
 from kernels.engines.emulator.ptx.kernel import Function, Instruction, Kernel, Operand, Variable
 from kernels.engines.emulator.ptx.liveness import live_after_calls
@@ -162,16 +163,19 @@ class Frames:
         name = self._named.get(pointer)
         layout = self._layouts.get(name)
         if pointer == 0:
-            self.m.fail(pc, "call of a null function pointer", slot)
+            self._bad_call(pc, "call of a null function pointer: it holds the address of no function", slot)
         if name is None:
-            self.m.fail(pc, f"call of a pointer to no function: {pointer:#x}", slot)
+            self._bad_call(pc, f"call of a pointer to no function: {pointer:#x}", slot)
         if layout is None:
-            self.m.fail(pc, f"call of {plain(name)}, a function that this kernel does not name", slot)
+            self._bad_call(pc, f"call of {plain(name)}, a function that this kernel does not name", slot)
         passed = [[c.size for c in group] for group in (site.arguments, site.results)]
         declared = [[c.size for c in group] for group in (layout.params, layout.results)]
         if passed != declared:
-            self.m.fail(pc, f"call of {plain(name)} through a pointer of another function type", slot)
+            self._bad_call(pc, f"call of {plain(name)} through a pointer of another function type", slot)
         return layout
+
+    def _bad_call(self, pc: int, message: str, slot: int) -> None:
+        self.m.fail(pc, message, slot, kind=BadCall)
 
     def _push(self, pc: int, site: _Site, layout: _Layout, slots: np.ndarray) -> None:
         m, caller = self.m, self.base[slots]

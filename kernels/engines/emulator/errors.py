@@ -10,3 +10,11 @@ class EmulatorError(RuleError):
     """An error in a kernel, with its CUDA line, thread and block. `printed`: lines that its threads printed before."""
 
     printed: tuple[Printed, ...] = ()
+
+
+class BadCall(EmulatorError):
+    """A call through a pointer that holds the address of no function of the call's type."""
+
+
+class RemovedCode(EmulatorError):
+    """A thread reached code that the compiler removed, because CUDA does not define what it does."""

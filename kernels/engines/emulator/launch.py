@@ -124,7 +124,7 @@ def launch_ranks(
     )
     machine.links = links and links.of(machine)
     machine.zeros = options.zeros
-    machine.frames = Frames(machine) if kernel.functions else None
+    machine.frames = Frames(machine) if any(i.parts[0] == "call" for i in kernel.code) else None
     _add_asynchronous_units(machine)
     machine.races = Races(machine) if options.races and machine.shared.size else None
     if options.trace_block is not None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernels.engines.emulator import instructions
 from kernels.engines.emulator.barriers import Barriers
+from kernels.engines.emulator.errors import RemovedCode
 from kernels.engines.emulator.events import WARPS
 from kernels.engines.emulator.iterations import Iterations, Loops
 from kernels.engines.emulator.lanes import Lanes
@@ -79,7 +80,11 @@ class Scheduler:
                 self.m.trace.at(stop, here)
             leave(stop, here)
         elif stop == len(self.code):
-            self._exit(here)
+            message = (
+                "the code ends here without a return: the compiler removed what follows, because CUDA does not define it. "
+                "A call of a null function pointer is such code"
+            )
+            self.m.fail(stop, message, int(np.flatnonzero(here)[0]), kind=RemovedCode)
         else:
             self._join(stop, here)
 

@@ -271,17 +271,21 @@ class Machine:
         self.flops_of[pc] = (kind, each)
 
     def where(self, pc: int) -> str:
-        """Returns the kernel's name and the CUDA line of an instruction."""
-        i = self.kernel.code[pc]
+        """Returns the kernel's name and the CUDA line of an instruction; of one past the end, the last line."""
+        if not self.kernel.code:
+            return self.name
+        i = self.kernel.code[min(pc, len(self.kernel.code) - 1)]
         return f"{self.name}, {i.line or 'unknown line'}" + (
             f" (in code from {i.inlined})" if i.inlined else ""
         )
 
-    def fail(self, pc: int, message: str, slot: int, role: str = "by") -> None:
-        """Raise EmulatorError. `role`: how the slot's thread is related to it."""
+    def fail(
+        self, pc: int, message: str, slot: int, role: str = "by", kind: type[EmulatorError] = EmulatorError
+    ) -> None:
+        """Raise an EmulatorError of a kind. `role`: how the slot's thread is related to it."""
         called = self.frames.caller(pc, slot) if self.frames is not None else ""
         thread = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
-        error = EmulatorError(f"{self.where(pc)}{called}: {message}, {role} {thread}")
+        error = kind(f"{self.where(pc)}{called}: {message}, {role} {thread}")
         error.printed = self.printer.lines()
         raise error
 

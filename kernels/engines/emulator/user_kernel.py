@@ -16,9 +16,9 @@ from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.compiler import entries
 from kernels.engines.emulator.compiler.source import Source, options
 from kernels.engines.emulator.counters import Counters
-from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.errors import BadCall, EmulatorError, RemovedCode
 from kernels.engines.emulator.iterations import SECONDS
-from kernels.engines.emulator.launch import Dim, Options, device_memory, launch
+from kernels.engines.emulator.launch import Dim, Options, Run, device_memory, launch
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import PRINT_BUFFER, Printed
 from kernels.engines.emulator.ptx.parse import parse
@@ -127,18 +127,59 @@ def emulate(
     limits.check_memory(kernel, grid, block, shared, arrays)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-    memory, locations = _fill_memory(values, variables, lowered, np.random.default_rng(seed))
-    launch_args = [np.void(parameters.packed(n, value, memory.address)) for n, value in values.items()]
-    launch_options = Options(races=True, seconds=seconds)
+    call = _Launch(entry, grid, block, shared, values, variables, seed, seconds)
     try:
-        run = launch(ptx, name, grid, block, launch_args, memory, shared, launch_options, name=entry)
-    except EmulatorError as e:
+        run, memory, locations = call.run(ptx, name, lowered)
+    except EmulatorError as error:
+        e = error
+        if isinstance(e, RemovedCode):
+            compiled = entries.compile_entry(
+                source.text, os.path.abspath(file), (*compiler_options, "-G"), entry, list(variables)
+            )
+            e = call.bad_call(*compiled) or e
         raise EmulatorError(source.quoted(str(e)) + _printed_before(e)) from None
     after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
         _save(after, Path(out))
     races, warnings = (tuple(map(source.quoted, messages)) for messages in (run.races, run.warnings))
     return Emulated(after, run.counters, races, source, run.printed, run.unprinted, warnings)
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A launch of a kernel, with the values of its arguments and of variables."""
+
+    entry: str
+    grid: Dim
+    block: Dim
+    shared: int
+    values: Mapping[str, Argument]
+    variables: Mapping[str, Argument]
+    seed: int
+    seconds: float
+
+    def run(
+        self, ptx: str, name: str, lowered: Mapping[str, str]
+    ) -> tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
+        """Returns the run, the memory after it, and where its arrays are in it."""
+        memory, locations = _fill_memory(
+            self.values, self.variables, lowered, np.random.default_rng(self.seed)
+        )
+        args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
+        options = Options(races=True, seconds=self.seconds)
+        run = launch(ptx, name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
+        return run, memory, locations
+
+    def bad_call(self, ptx: str, name: str, lowered: Mapping[str, str]) -> BadCall | None:
+        """Returns the error of a call by pointer in code that was not optimized, None if there is none. The optimizer
+        removes a call of a null pointer, and with it the line."""
+        try:
+            self.run(ptx, name, lowered)
+        except BadCall as e:
+            return e
+        except EmulatorError:
+            return None
+        return None
 
 
 def _save(arrays: Mapping[str, np.ndarray], folder: Path) -> None:

@@ -25,6 +25,7 @@ from kernels.engines.emulator.instructions import (
     warpgroup,
 )
 from kernels.engines.emulator.instructions.closure import NOTHING, Run, Unknown
+from kernels.engines.emulator.instructions.flushing import Flushing
 from kernels.engines.emulator.operations import table
 from kernels.engines.emulator.operations.conversions import ROUND
 from kernels.engines.emulator.operations.dtypes import DTYPES
@@ -87,7 +88,7 @@ def decode(m: Machine, pc: int, i: Instruction) -> Run:
     if build is None or (build is _CHECKED.get(base) and not _MODIFIERS.issuperset(i.parts[1:])):
         raise Unknown(f"unknown opcode {i.opcode}")
     try:
-        run = build(m, pc, i)
+        run = build(Flushing(m, i) if "ftz" in i.parts else m, pc, i)
     except KeyError:  # a type or a form that the builder's tables do not have
         raise Unknown(f"unknown opcode {i.opcode}") from None
     if m.products is not None:

@@ -45,12 +45,15 @@ def _count_flops(m: Machine, pc: int, type_: str, each: int) -> None:
 
 def _rounding(i: Instruction, f):
     """Returns f, or f with the instruction's rounding mode. The default is to nearest even."""
+    name, type_ = ("fma" if i.parts[0] == "mad" else i.parts[0]), i.parts[-1]
     mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), None)
-    if mode is None:
-        return f
-    if i.parts[0] not in floats.EXACT or i.parts[-1] not in ("f32", "f64"):
-        raise Unknown(f"unknown opcode {i.opcode}")
-    return floats.in_mode(i.parts[0], mode)
+    if mode is not None:
+        if name not in floats.EXACT or type_ not in ("f32", "f64"):
+            raise Unknown(f"unknown opcode {i.opcode}")
+        f = floats.in_mode(name, mode)
+    if "ftz" in i.parts and type_ == "f32" and name in floats.EXACT:
+        return floats.flushing_tiny(name, mode, f)
+    return f
 
 
 def _saturated(value, type_: str, a, b, name: str):
@@ -129,8 +132,8 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _fma_wide(a, b, c):
-    """Returns a b + c of a 16-bit type's float32 values. The product is exact, the float64 sum nearly exact."""
-    return a.astype(np.float64) * b + c
+    """Returns a b + c of a 16-bit type's float32 values, in float64 rounded to odd: the product is exact."""
+    return floats.rounded_to_odd(*floats.two_sum(a.astype(np.float64) * b, c.astype(np.float64)))
 
 
 def _add_or_carry(m: Machine, pc: int, i: Instruction) -> Run:
@@ -181,16 +184,37 @@ def _unary(m: Machine, pc: int, i: Instruction) -> Run:
 
 def _minmax(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = i.parts[-1]
-    whole, ordered = table.MINMAX[i.parts[0]]
-    f = whole if not type_.startswith(("f", "bf")) or "NaN" in i.parts else ordered
+    whole, ordered, of_zeros = table.MINMAX[i.parts[0]]
+    f = whole
+    if type_.startswith(("f", "bf")):
+        f = _with_zeros(whole if "NaN" in i.parts else ordered, of_zeros)
     if "xorsign" in i.parts:
         f = _xor_of_signs(f)
+    if "relu" in i.parts:
+        if type_ != "s32":
+            raise Unknown(f"unknown opcode {i.opcode}")
+        f = _not_negative(f)
     if type_ in ("f16x2", "bf16x2"):
         return _on_halves(m, i, f, type_)
     put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     if type_ == "bf16":
         return lambda: put(to_bf16(f(from_bf16(a()), from_bf16(b()))))
     return lambda: put(f(a(), b()))
+
+
+def _with_zeros(f, of_zeros):
+    """Returns a minimum or maximum f that orders the two zeros."""
+
+    def g(a, b):
+        value, zeros = f(a, b), (a == 0) & (b == 0)
+        return np.where(zeros, of_zeros(a, b), value) if zeros.any() else value
+
+    return g
+
+
+def _not_negative(f):
+    """Returns .relu of f: 0 for a negative result."""
+    return lambda a, b: np.maximum(f(a, b), a.dtype.type(0))
 
 
 def _xor_of_signs(f):

@@ -88,7 +88,7 @@ def _testp(m: Machine, pc: int, i: Instruction) -> Run:
         "infinite": np.isinf,
         "number": lambda v: ~np.isnan(v),
         "notanumber": np.isnan,
-        "normal": lambda v: np.isfinite(v) & (np.abs(v) >= smallest_normal),
+        "normal": lambda v: np.isfinite(v) & ((v == 0) | (np.abs(v) >= smallest_normal)),
         "subnormal": lambda v: (v != 0) & (np.abs(v) < smallest_normal),
     }[i.parts[1]]
     return lambda: put(f(a()))

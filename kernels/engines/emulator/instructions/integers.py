@@ -71,8 +71,8 @@ def _cnot(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _slct(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build slct: a if c is 0 or more, else b."""
-    type_, sign = i.parts[-2:]
+    """Build slct: a if c is 0 or more, else b. Only c is flushed by .ftz."""
+    type_, sign = f"b{i.parts[-2][1:]}", i.parts[-1]
     put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     c = m.reader(i.operands[3], sign)
     return lambda: put(np.where(c() >= 0, a(), b())[()])
@@ -105,6 +105,8 @@ def _mul24(m: Machine, pc: int, i: Instruction) -> Run:
             for v in (np.asarray(a()), np.asarray(b()))
         )
         total = (x * y >> shift) + (c[0]().astype(np.int64) if c else 0)
+        if "sat" in i.parts:
+            total = np.clip(total, -(1 << 31), (1 << 31) - 1)
         put(_u32(total).view(DTYPES[type_]))
 
     return run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.operations.dtypes import DTYPES, from_bf16, is_float, to_bf16
-from kernels.engines.emulator.operations.floats import directed, rounded_to_odd, saturate, two_sum
+from kernels.engines.emulator.operations.floats import directed, flush_tiny, rounded_to_odd, saturate, two_sum
 
 ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
@@ -14,27 +14,37 @@ def convert(value, to: str, from_: str, modifiers):
     """Convert as cvt does: integers are truncated or extended, floats rounded; `modifiers` give rounding and .sat."""
     if from_ == "bf16":
         value, from_ = from_bf16(value), "f32"
-    target = np.float32 if to == "bf16" else DTYPES[to]
     if is_float(from_):
         for mode in modifiers:
             if mode in ROUND:
                 value = ROUND[mode](value)
         if not is_float(to):
-            return _truncated(value, target, from_ == "f64" or to in ("s64", "u64"))
-        if (mode := _direction(modifiers)) is not None:
-            return directed(np.asarray(value, np.float64), mode, target)
-    elif is_float(to) and (mode := _direction(modifiers)) is not None:
-        return directed(_exact_enough(value), mode, target)
-    elif "sat" in modifiers and not is_float(to):
-        info = np.iinfo(target)
+            return _truncated(value, DTYPES[to], from_ == "f64" or to in ("s64", "u64"))
+    if is_float(to):
+        return _rounded(value, to, modifiers)
+    if "sat" in modifiers:
+        info = np.iinfo(DTYPES[to])
         if value.dtype == np.uint64:
             value = np.minimum(value, np.uint64(info.max))
         else:
             value = np.clip(value.astype(np.int64), info.min, min(info.max, np.iinfo(np.int64).max))
-    out = value.astype(target)
-    if "sat" in modifiers and is_float(to):
-        out = saturate(out)
-    return to_bf16(out) if to == "bf16" else out
+    return value.astype(DTYPES[to])
+
+
+def _rounded(value, to: str, modifiers):
+    """Returns numbers as a type of floats, rounded in the direction that the modifiers name, and clamped with .sat."""
+    mode = _direction(modifiers)
+    if to == "bf16":
+        exact = value if value.dtype.kind == "f" else _exact_enough(value)
+        return to_bf16(saturate(exact) if "sat" in modifiers else exact, mode or "rn")
+    if mode is None:
+        out = value.astype(DTYPES[to])
+    else:
+        exact = np.asarray(value, np.float64) if value.dtype.kind == "f" else _exact_enough(value)
+        out = directed(exact, mode, DTYPES[to])
+    if "ftz" in modifiers and value.dtype == np.float64:
+        out = flush_tiny(out, value, mode)
+    return saturate(out) if "sat" in modifiers else out
 
 
 def _truncated(values, target, is_wide: bool):

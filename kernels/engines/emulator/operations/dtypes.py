@@ -23,11 +23,28 @@ def from_bf16(bits):
     return (np.asarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def to_bf16(values):
-    """Round float32 to nearest even; NaN stays NaN."""
-    bits = np.asarray(values, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
+def to_bf16(values, mode: str = "rn"):
+    """Round float32 or float64 to nearest even, towards zero (rz), down (rm) or up (rp); NaN stays NaN."""
+    values = np.asarray(values)
+    bits = (
+        _to_float32_odd(values).view(np.uint32)
+        if values.dtype == np.float64
+        else values.astype(np.float32).view(np.uint32)
+    )
+    if mode == "rn":
+        bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    elif mode != "rz":
+        bits = bits + np.where(np.signbit(values) == (mode == "rm"), np.uint32(0xFFFF), np.uint32(0))
+    return np.where(np.isnan(values), np.uint32(0x7FC0), bits >> np.uint32(16)).astype(np.uint16)
+
+
+def _to_float32_odd(values):
+    """Returns float64 values as float32, rounded to odd: rounded again to fewer bits, they equal one rounding."""
+    nearest = values.astype(np.float32)
+    beyond = np.abs(nearest) > np.abs(values)
+    cut = np.where(beyond, np.nextafter(nearest, np.float32(0)), nearest)
+    inexact = (cut != values) & ~np.isnan(values)
+    return (cut.view(np.uint32) | inexact.astype(np.uint32)).view(np.float32)
 
 
 def halves(bits, type_: str):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+TINY = np.finfo(np.float32).tiny  # the smallest normal number
+
 
 def fma(a, b, c):
     """Returns a b + c. float32 is computed in float64: exact except for rare double rounding."""
@@ -75,6 +77,27 @@ def in_mode(name: str, mode: str):
     return f
 
 
+def flushing_tiny(name: str, mode: str | None, f):
+    """Returns f, a function of float32 as in_mode(name, mode), with .ftz: a result that would be subnormal if its 24 bits
+    had no least exponent is flushed, also where rounding to a subnormal number reaches the smallest normal one."""
+
+    def g(*values):
+        out = f(*values)
+        if not np.any(np.abs(out) == TINY):
+            return out
+        return flush_tiny(out, EXACT[name](*(v.astype(np.float64) for v in values))[0], mode)
+
+    return g
+
+
+def flush_tiny(rounded, exact, mode: str | None):
+    """Returns float32 values with zeros for those whose exact value (float64) is below the smallest normal number after
+    rounding to 24 bits: to nearest (None), towards zero (rz), down (rm) or up (rp)."""
+    limit = float(TINY) * (1 - 2.0**-24 if mode else 1 - 2.0**-25)
+    below = np.abs(exact) <= limit if mode else np.abs(exact) < limit
+    return np.where((np.abs(rounded) == TINY) & below, np.copysign(np.float32(0), rounded), rounded)[()]
+
+
 def _exact_fma(a, b, c):
     nearest = _fma_double(a, b, c)
     product, low = _two_product(a, b)
@@ -107,4 +130,10 @@ def in_double(function):
 
 
 def saturate(a):
-    return np.where(np.isnan(a), 0, np.clip(a, 0, 1)).astype(a.dtype)
+    """Clamp to 0 .. 1 as .sat does: NaN and a negative zero become a positive zero."""
+    return np.where(a > 0, np.minimum(a, 1), 0).astype(a.dtype)
+
+
+def flushed(a):
+    """Returns float32 or float16 values with zeros of the same sign for subnormal ones, as .ftz does."""
+    return np.where(np.abs(a) < np.finfo(a.dtype).tiny, np.copysign(a.dtype.type(0), a), a)[()]

@@ -18,8 +18,10 @@ def div(a, b):
 
 
 def rem(a, b):
+    """Returns the remainder with the sign of a. For a divisor of zero it is all ones (32 bits), as ptxas computes it, or a."""
     zero = b == 0
-    return np.where(zero, a, np.fmod(a, np.where(zero, 1, b).astype(b.dtype)))
+    of_zero = a if a.dtype.itemsize != 4 else np.uint32(0xFFFFFFFF).astype(a.dtype)
+    return np.where(zero, of_zero, np.fmod(a, np.where(zero, 1, b).astype(b.dtype)))
 
 
 def mul_hi(a, b):
@@ -50,21 +52,29 @@ def shr(a, count):
     return np.where(count >= bits, a.dtype.type(0), a >> np.minimum(count, bits - 1).astype(a.dtype))
 
 
-def bfe(a, pos, length):
+def _field(a, pos, length):
+    """Returns a's bits, and a position and a length, at most that many. Of 32 bits, their lowest byte counts; of 64 bits
+    they count whole: ptxas makes shifts of them, which the PTX ISA does not say."""
     bits = 8 * a.dtype.itemsize
-    pos, length = np.minimum(pos & 0xFF, bits), np.minimum(length & 0xFF, bits)
+    if bits == 32:
+        pos, length = pos & 0xFF, length & 0xFF
+    return bits, np.minimum(pos, bits), np.minimum(length, bits)
+
+
+def bfe(a, pos, length):
+    """Returns a field of `length` bits from `pos` on. Beyond the highest bit a signed one goes on with the field's sign."""
+    bits, pos, length = _field(a, pos, length)
     u = a.view(UNSIGNED[a.dtype.itemsize])
-    field = shr(u, pos) & (shl(np.ones_like(u), length) - 1).astype(u.dtype)
+    mask = (shl(np.ones_like(u), np.minimum(length, bits - pos)) - 1).astype(u.dtype)
+    field = shr(u, pos) & mask
     if a.dtype.kind == "i":
         sign = shr(u, np.minimum(pos + np.maximum(length, 1) - 1, bits - 1)) & u.dtype.type(1)
-        fill = ~(shl(np.ones_like(u), length) - 1).astype(u.dtype)
-        field = np.where((sign == 1) & (length > 0), field | fill, field)
+        field = np.where((sign == 1) & (length > 0), field | ~mask, field)
     return field.astype(u.dtype).view(a.dtype)
 
 
 def bfi(a, b, pos, length):
-    bits = 8 * a.dtype.itemsize
-    pos, length = np.minimum(pos & 0xFF, bits), np.minimum(length & 0xFF, bits)
+    _, pos, length = _field(b, pos, length)
     mask = shl((shl(np.ones_like(b), length) - 1).astype(b.dtype), pos)
     return ((b & ~mask) | (shl(a, pos) & mask)).astype(b.dtype)
 

@@ -21,7 +21,10 @@ UNARY = {
     "rsqrt": in_double(lambda a: 1 / np.sqrt(a)), "ex2": in_double(np.exp2), "lg2": in_double(np.log2),
     "sin": in_double(np.sin), "cos": in_double(np.cos), "tanh": in_double(np.tanh),
 }  # fmt: skip
-MINMAX = {"min": (np.minimum, np.fmin), "max": (np.maximum, np.fmax)}
+MINMAX = {
+    "min": (np.minimum, np.fmin, lambda a, b: -(-a - b)),
+    "max": (np.maximum, np.fmax, operator.add),
+}  # of integers, or with .NaN; of floats; of zeros: a positive one is greater than a negative one
 COMPARE = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
     "ge": operator.ge, "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge,

@@ -599,3 +599,53 @@ extern "C" __global__ void k(int* x) { x[0] = twice(5); x[1] = rounded(9, 4); }
     host = kernel + "int main() { k<<<1, 1>>>(nullptr); return cudaDeviceSynchronize(); }\n"
     with pytest.raises(RuleError, match="Only device code is compiled: put the host's functions between"):
         result(cu(host), "k", "i32:2:empty")
+
+
+POINTERS = """typedef float (*F)(float);
+extern "C" __global__ void always(float* y, const float* x) {
+  F f = nullptr;
+  y[threadIdx.x] = f(x[threadIdx.x]);
+}
+extern "C" __global__ void sometimes(float* y, const float* x) {
+  F f = nullptr;
+  y[threadIdx.x] = 1; __syncthreads();
+  if (x[threadIdx.x] > 4) y[threadIdx.x] = f(x[threadIdx.x]);
+  y[threadIdx.x] += 1;
+}
+extern "C" __global__ void given(float* y, const float* x, F f) { y[threadIdx.x] = f(x[threadIdx.x]); }
+extern "C" __global__ void made(float* y, const float* x) {
+  F f = (F)(0x1234567ull + threadIdx.x);
+  y[threadIdx.x] = f(x[threadIdx.x]);
+}
+extern "C" __global__ void unreachable(float* y, const float* x) {
+  y[threadIdx.x] = 1;
+  if (x[threadIdx.x] > 4) __builtin_unreachable();
+  __syncthreads();
+  if (x[threadIdx.x] < 9) return;
+  __builtin_unreachable();
+}
+"""
+NULL = "call of a null function pointer: it holds the address of no function"
+NO_FUNCTION = "call of a pointer to no function: "
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("entry", "message", "line", "thread", "args"), [
+    ("always", NULL, 4, 0, ()),  # the compiler removes the call and all that follows
+    ("sometimes", NULL, 9, 5, ()),
+    ("given", NULL, 12, 0, ("u64:0",)),
+    ("given", NO_FUNCTION + "0x1000", 12, 0, ("u64:4096",)),
+    ("made", NO_FUNCTION + "0x1234567", 15, 0, ()),
+])  # fmt: skip
+def test_call_of_no_function_names_line_thread_and_block(cu, capsys, entry, message, line, thread, args):
+    assert emulate(cu(POINTERS), entry, "f32:32:zeros", "f32:32:arange", *args, block="32") == 2
+    said = capsys.readouterr().err
+    assert f"{entry}, own.cu:{line}: {message}, by thread ({thread}, 0, 0) of block (0, 0, 0)" in said
+
+
+@needs_nvrtc
+def test_threads_that_reach_removed_code_are_an_error(cu, capsys):
+    assert emulate(cu(POINTERS), "unreachable", "f32:32:zeros", "f32:32:ones", block="32") == 0
+    assert emulate(cu(POINTERS), "unreachable", "f32:32:zeros", "f32:32:arange", block="32") == 2
+    said = capsys.readouterr().err
+    assert "the compiler removed what follows" in said and "of block (0, 0, 0)" in said

@@ -184,9 +184,9 @@ def test_bit_operations():
     mask = lambda n: (1 << n) - 1  # noqa: E731
 
     def field(a, p, q):
-        """bfe.s32: above the field, its highest bit, which sits at bit 31 at most."""
+        """bfe.s32: above the field and beyond bit 31, its highest bit, which is bit 31 at most."""
         sign = (a >> min(p + q - 1, 31)) & 1 if q else 0
-        inside = (a >> p) & mask(q)
+        inside = (a - (a >> 31 << 32) >> p) & mask(q)
         return inside | (~mask(q) if sign else 0)
 
     expected = {

@@ -300,7 +300,7 @@ def test_saturated_sums_signs_and_classes():
     sign = np.where(np.signbit(a) ^ np.signbit(b), f32(-1), f32(1))
     assert_same(got["signs"], np.copysign(np.minimum(np.abs(a), np.abs(b)), sign))
     tiny = np.finfo(f32).tiny
-    assert_same(got["normal"], (np.isfinite(a) & (np.abs(a) >= tiny)).astype(f32))
+    assert_same(got["normal"], (np.isfinite(a) & ((a == 0) | (np.abs(a) >= tiny))).astype(f32))
     assert_same(got["small"], ((a != 0) & (np.abs(a) < tiny)).astype(f32))
 
 
@@ -347,3 +347,54 @@ def test_signed_sad_and_mul24():
         pair=SIGNED,
         c_type="int",
     )
+
+
+def test_fields_that_reach_beyond_the_highest_bit():
+    """Worked out by hand from the PTX ISA, "bfe": what lies beyond is the field's sign, which is the highest bit."""
+    a, p, q = (np.array(v, np.uint32) for v in zip(
+        (0x80000000, 24, 16), (0x80000000, 24, 8), (0x80000000, 31, 5), (0x7FFFFFFF, 24, 16), (0x80000000, 40, 3),
+        (0x80000000, 24, 0), (0x80000000, 256 + 24, 256 + 16), (0x12345678, 8, 8), strict=True,
+    ))  # fmt: skip
+    got = elementwise(
+        {"s": ("sfield((int)a, p, q)", i32), "u": ("ufield(a, p, q)", u32),
+         "l": ("lfield((long long)((unsigned long long)a << 32), p + 32, q)", np.int64)},
+        {"a": ("unsigned", a), "p": ("unsigned", p), "q": ("unsigned", q)},
+        """
+    __device__ int sfield(int a, unsigned p, unsigned l) { int r; asm("bfe.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(p), "r"(l)); return r; }
+    __device__ unsigned ufield(unsigned a, unsigned p, unsigned l) { unsigned r; asm("bfe.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(p), "r"(l)); return r; }
+    __device__ long long lfield(long long a, unsigned p, unsigned l) { long long r; asm("bfe.s64 %0, %1, %2, %3;" : "=l"(r) : "l"(a), "r"(p), "r"(l)); return r; }
+    """,
+    )  # fmt: skip
+    assert got["s"].tolist() == [-128, -128, -1, 127, -1, 0, -128, 0x56]
+    assert got["u"].tolist() == [128, 128, 1, 127, 0, 0, 128, 0x56]
+    assert got["l"][:6].tolist() == [-128, -128, -1, 127, -1, 0]
+
+
+def test_minimum_and_maximum_not_below_zero():
+    a, b = np.array([[-5, -5, 3, 7, -(2**31), 2**31 - 1], [2, -9, 8, 7, 2**31 - 1, -1]], i32)
+    got = elementwise(
+        {name: (f"{name}(a, b)", i32) for name in ("low", "high")},
+        {"a": ("int", a), "b": ("int", b)},
+        _asm("low", "min.relu.s32 %0, %1, %2;", 2, "int", "int")
+        + _asm("high", "max.relu.s32 %0, %1, %2;", 2, "int", "int"),
+    )
+    assert_same(got["low"], np.maximum(np.minimum(a, b), 0))
+    assert_same(got["high"], np.maximum(np.maximum(a, b), 0))
+
+
+def test_saturated_and_flushed_zeros_keep_or_lose_their_sign():
+    """.sat gives a positive zero for a negative zero and for NaN; .ftz keeps the sign of what it flushes."""
+    a = np.array([-0.0, np.nan, -1e-39, 1e-39, -2e-38, 2e-38, 2.0, -np.inf], f32)
+    forms = {"sat": "cvt.sat.f32.f32 %0, %1;", "flush": "mul.ftz.f32 %0, %1, 0f3F800000;",
+             "product": "mul.ftz.f32 %0, %1, 0f3F000000;", "both": "add.ftz.sat.f32 %0, %1, %1;"}  # fmt: skip
+    got = elementwise(
+        {"saturate": ("__saturatef(a)", f32)} | {name: (f"{name}(a)", f32) for name in forms},
+        {"a": ("float", a)},
+        "".join(_asm(name, text, 1, "float", "float") for name, text in forms.items()),
+    )
+    clamped = np.array([0, 0, 0, a[3], 0, a[5], 1, 0], f32)
+    assert_same(got["sat"], clamped)
+    assert_same(got["saturate"], clamped)
+    assert_same(got["flush"], np.array([-0.0, np.nan, -0.0, 0.0, a[4], a[5], 2, -np.inf], f32))
+    assert_same(got["product"], np.array([-0.0, np.nan, -0.0, 0.0, -0.0, 0.0, 1, -np.inf], f32))
+    assert_same(got["both"], np.array([0, 0, 0, 0, 0, a[5] * 2, 1, 0], f32))

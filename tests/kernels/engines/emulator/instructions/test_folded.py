@@ -1,0 +1,45 @@
+"""Every typed PTX instruction in the emulator, against what ptxas or a GPU computes, bit for bit.
+
+The fixtures ptx_folds.json (constants that ptxas folds) and ptx_gpu.json are written by benchmarks/ptx_folds.py. Only the
+payload of a NaN may differ: PTX leaves it open.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers import ptx_instructions
+from tests.helpers.ptx_instructions import GROUPS, Typed, differences, emulated
+
+FIXTURES = {path.stem: path for path in (Path(__file__).parents[4] / "fixtures").glob("ptx_*.json")}
+LEAST = 159  # instructions that ptxas folds in every case
+
+
+def _expected(results: dict[str, str], i: Typed) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (the cases with a result, their results as uint64)."""
+    texts = results[i.text].split() if i.text in results else ["-"] * len(i.cases)
+    assert len(texts) == len(i.cases), "the table has changed: write the fixture again"
+    at = [n for n, text in enumerate(texts) if text != "-"]
+    return np.array(at, int), np.array([int(texts[n], 16) for n in at], np.uint64)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("fixture", FIXTURES)
+def test_emulator_computes_the_same_bits(fixture, group):
+    results = json.loads(FIXTURES[fixture].read_text())["results"]
+    wrong = []
+    for i in GROUPS[group]():
+        at, expected = _expected(results, i)
+        if at.size:
+            wrong += differences(i, at, emulated(i)[at], expected)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_ptxas_folds_as_many_instructions_as_the_table_is_to_have():
+    results = json.loads(FIXTURES["ptx_folds"].read_text())["results"]
+    whole = [i.text for i in ptx_instructions.instructions() if "-" not in results.get(i.text, "-")]
+    assert len(whole) >= LEAST
