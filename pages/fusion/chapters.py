@@ -174,6 +174,7 @@ CHAPTERS = (
         (
             mark("Fusion saves launches and trips to memory. It helps if these limit a chain, and little beside one long kernel."),
             mark("Flash [attention](/attention) is the most famous fused kernel."),
+            mark("Next, [moving data](/transfers) shows what happens before and after a kernel."),
         ),
         POINTWISE | {"rung": "fused"},
         step=5,

@@ -51,7 +51,7 @@ class Question:
     right: Right
     reveal: str  # what the figures say, shown after a guess
     compared: tuple[str, ...] = ()  # the rungs whose times are the answer, beside that on the stage
-    # What gives the answer away beside the times, and is hidden until the guess: "counts" (in the caption, in the notes,
+    # What gives the answer away beside the times, and is hidden until the guess: "counts" (in the caption, in the readings,
     # beside the kernel), "memory" (of the strip).
     hides: tuple[str, ...] = ()
 

@@ -165,14 +165,9 @@ class Player {
   // Hides, until the guess, what gives the answer away: the page's cards (theme.css), and the counts if the question asks
   // for them.
   showAnswers() {
-    const { asks, data, root, scene } = this, counts = asks && Boolean(data.chapter.question.hides?.includes("counts"));
+    const { asks, data, root } = this;
     if (!data.still) document.documentElement.toggleAttribute("data-guessed", !asks);
-    root.classList.toggle("asks-counts", counts);
-    if (!scene || Boolean(scene.withoutNotes) === counts) return;
-    scene.withoutNotes = counts;
-    for (const t of Object.values(scene.tensors)) [t.note, t.kept] = [counts ? "" : t.kept, t.note];
-    this.forgetLayout();
-    this.arrange();
+    root.classList.toggle("asks-counts", asks && data.chapter.question.hides.includes("counts"));
   }
 
   // Answers the chapter's question; REVEALED shows the answer without a guess.

@@ -124,7 +124,8 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
         )
     put, (a, b, c) = m.writer(i.operands[0], type_), (m.reader(o, type_) for o in i.operands[1:])
     if type_ == "bf16":
-        return lambda: put(to_bf16(_fma_wide(*(from_bf16(x()) for x in (a, b, c)))))
+        low = 0 if relu else -np.inf
+        return lambda: put(to_bf16(np.maximum(_fma_wide(*(from_bf16(x()) for x in (a, b, c))), low)))
     f = _rounding(i, floats.fma)
     if "sat" in i.parts:
         return lambda: put(floats.saturate(f(a(), b(), c())))

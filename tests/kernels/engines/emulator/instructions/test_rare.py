@@ -398,3 +398,19 @@ def test_saturated_and_flushed_zeros_keep_or_lose_their_sign():
     assert_same(got["flush"], np.array([-0.0, np.nan, -0.0, 0.0, a[4], a[5], 2, -np.inf], f32))
     assert_same(got["product"], np.array([-0.0, np.nan, -0.0, 0.0, -0.0, 0.0, 1, -np.inf], f32))
     assert_same(got["both"], np.array([0, 0, 0, 0, 0, a[5] * 2, 1, 0], f32))
+
+
+def test_fused_products_of_bfloat16_not_below_zero():
+    a = np.array([0x3F80, 0xBF80, 0x4000, 0x7FC0], np.uint16)  # 1, -1, 2, NaN
+    got = elementwise(
+        {"clamped": ("clamped(a, a)", np.uint16), "plain": ("plain(a, a)", np.uint16)},
+        {"a": ("unsigned short", a)},
+        "".join(
+            f"__device__ unsigned short {name}(unsigned short a, unsigned short b) {{ unsigned short r;"
+            f' asm("fma.rn{relu}.bf16 %0, %1, %2, %1;" : "=h"(r) : "h"(a), "h"((unsigned short)0xC000)); return r; }}\n'
+            for name, relu in (("clamped", ".relu"), ("plain", ""))
+        ),
+    )  # a * -2 + a = -a
+    assert got["plain"][:3].tolist() == [0xBF80, 0x3F80, 0xC000]
+    assert got["clamped"][:3].tolist() == [0, 0x3F80, 0]
+    assert (got["clamped"][3] & 0x7FFF) > 0x7F80
