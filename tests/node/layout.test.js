@@ -468,12 +468,3 @@ test("cells of readable tensors grow first, and the rest shares what is left", (
     assert.ok(!fits || blocks[name].cell >= 16, what);
   }
 });
-
-test("rows of memory stay in one piece", () => {
-  const of = (more) => sceneOf([["global", "", [tensor("x", 8, 32, more)]], ["shared", "", [tensor("s", 32, 8)]]]);
-  for (const [width, height, scale] of SIZES) {
-    const { x } = layOut(of({ wholeRows: true }), width, height, measured(scale), scale).blocks;
-    const top = Array.from({ length: 32 }, (_, i) => cellXY(x, i).y);
-    assert.equal(new Set(top).size, 1, `${width}`);
-  }
-});

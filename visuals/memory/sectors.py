@@ -46,11 +46,7 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
         key=f"stride {stride}",
         title=tr("one warp, stride {stride}", stride=stride),
         tensors=(
-<<<<<<< .merge_file_ipLv08
-            Tensor("x", "x", tr("input"), "input", 1, stride, LANES, t.inputs["x"], note=tr("one row: 128 bytes"), whole_rows=True),
-=======
             Tensor("x", "x", tr("input"), "input", 1, stride, LANES, t.inputs["x"], note=tr("one row: 128 bytes")),
->>>>>>> .merge_file_s90fjV
             Tensor("y", "y", tr("output"), "output", 1, 1, LANES),
             Tensor("s", "s", tr("sectors"), "input", 1, n, WORDS, note=tr("one row: 32 bytes")),
             Tensor("v", "v", tr("one float per lane"), "input", 1, 1, LANES),

@@ -54,7 +54,6 @@ class Tensor:
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)  # padding drawn round each plane: top, left, bottom, right
     partial: bool = False  # whether only a part of a larger tensor is shown
     col_index: np.ndarray | None = None  # each column's index in the whole tensor; None if consecutive
-    whole_rows: bool = False  # whether rows stay in one piece, because the place of a cell in memory matters
     timed: bool = False  # whether columns are steps: rows stay in one piece, all numbers have one shade
     roles: np.ndarray | None = (
         None  # integer, one per cell: its own role, by its number in ROLES; None: all have `role`

@@ -191,7 +191,6 @@ def _tensor(t: Tensor, put) -> dict:
             "colIndex": put(t.col_index),
             "values": put(t.values),
         }
-        | ({"wholeRows": True} if t.whole_rows else {})
         | ({"timed": True} if t.timed else {})
         | ({} if t.roles is None else {"roles": put(t.roles)})
     )

@@ -124,7 +124,7 @@ function waysOf(scene, t, measure, { scale, width }) {
     const across = Math.ceil(t.planes / down);
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
-  if (t.planes > 1 || t.timed || t.wholeRows || t.pad.some(Boolean)) return ways; // a picture, a row of steps, or lines of memory
+  if (t.planes > 1 || t.timed || t.pad.some(Boolean)) return ways; // a picture, or a row of steps
   // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns. They are
   // wider than 4, or twice as wide as high.
   const product = scene.matmuls.find((m) => m.right === t), { out } = product || {};

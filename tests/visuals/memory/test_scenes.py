@@ -215,9 +215,3 @@ def test_a_wrong_mask_is_noticed(monkeypatch):
     monkeypatch.setattr(branches, "moments", swapped)
     with pytest.raises(AssertionError):
         test_branches_end_in_the_kernels_output_and_each_lane_runs_its_branch("lanes", 2)
-
-
-@pytest.mark.parametrize("stride", [1, 2, 8, 32])
-def test_a_row_of_memory_stays_in_one_piece(stride):
-    x = memory_sectors.stride_scene(stride).tensor("x")
-    assert x.whole_rows and (x.rows, x.cols) == (stride, 32)
