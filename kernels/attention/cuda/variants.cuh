@@ -58,19 +58,12 @@ __device__ inline float masked(float score, unsigned char visible) {
   return visible ? score : -INFINITE;
 }
 #elif MASK == 2
-constexpr float LARGEST = 2.3e38f;  // times LOG2E, it is finite
-
 // Returns the score, an exponent of 2, with the bias added. A bias of
 // -infinity hides the pair. A finite one never does, not even the
-// lowest number: if all scores of a row have it, they are equal.
+// lowest number: a sum that is rounded towards zero ends at the largest
+// finite numbers. If all scores of a row end there, they are equal.
 template <class Element>
 __device__ inline float masked(float score, Element bias) {
-  float value = as_float(bias);
-#if !BF16
-  if (sizeof(Element) == 4)  // FP16 ends at 65,504
-#endif
-    if (fabsf(value) < INFINITE)
-      value = fminf(fmaxf(value, -LARGEST), LARGEST);
-  return fmaf(value, LOG2E, score);
+  return __fmaf_rz(as_float(bias), LOG2E, score);
 }
 #endif
