@@ -19,9 +19,9 @@ from kernels.fusion.shape import Block, ChainShape, Stage, parse_chain
 from kernels.i18n import mark, tr
 from kernels.model.launch import ampere, ceil, launch, rung_factory
 from kernels.model.program import WORKSPACE, Buffer, Program, Tiles
+from kernels.model.revealing import variances
 from kernels.model.rules import MAX_GRID_YZ, index_rules, max_rules
 from kernels.model.rung import Cost, Ladder, Rung
-from kernels.norm.revealing import variances
 
 TILES = {"BLOCK": (256, 128, 512), "FOURS": (1, 2, 4)}  # FOURS: float4 per thread of a pointwise kernel
 

@@ -15,6 +15,8 @@ import numpy as np
 COLUMNS = 1024  # of a part of a row whose logarithm is an output
 TERMS = 2**14  # of a part of a sum: one of them is 2^-14 of it, the allowed error is 2^-17
 CHUNK = 2**20  # numbers at a time
+SMALL = np.float32(2.0**-8)  # of a standard deviation: its square, 1.5e-5, is of the size of eps
+Arrays = Mapping[str, np.ndarray]
 
 
 def parts(count: int, terms: int = TERMS) -> int:
@@ -39,7 +41,7 @@ def concentrate_sums(t: np.ndarray) -> None:
         some *= np.where(number % count == of_channel, np.float32(1), np.float32(1 / (4 * count)))
 
 
-def of_rows(s: Any, random: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+def of_rows(s: Any, random: Arrays) -> Arrays:
     """Returns x [M, N]. The softmax of row r has most of its weight on the columns whose number is r modulo the parts, and
     on the first and the last column."""
     if "x" not in random or (count := parts(s.N, COLUMNS)) == 1:
@@ -49,3 +51,12 @@ def of_rows(s: Any, random: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray
         x[row, row % count :: count] += np.float32(np.log(count) + 2)
     x[:, [0, -1]] = np.log(s.N)
     return {"x": x}
+
+
+def variances(s: object, random: Arrays) -> Arrays:
+    """Returns every buffer of variances (var, var_2 ...) with a small one in every other channel. The gamma there is as small
+    as the deviation, so that an output in FP16 stays finite."""
+    found = {name: a for name, a in random.items() if name.partition("_")[0] in ("var", "gamma")}
+    for name, a in found.items():
+        a[::2] *= SMALL * SMALL if name.startswith("var") else SMALL
+    return found

@@ -9,6 +9,7 @@ from functools import partial
 from kernels.i18n import mark
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, LibraryCall, Program, Tiles
+from kernels.model.revealing import variances
 from kernels.model.rung import Ladder, Rung
 from kernels.norm import cpu, library, reference, revealing
 from kernels.norm.common import (
@@ -276,7 +277,7 @@ BATCH_NORM_INFERENCE = Ladder(
     shape=BatchNormInferenceShape,
     parse=maps_parser(BatchNormInferenceShape),
     reference=reference.batch_norm_inference,
-    revealing=revealing.variances,
+    revealing=variances,
     presets=maps_presets("batch-norm-inference", BatchNormInferenceShape),
     swept=tuple(f"batch-norm-inference-{key}" for key in SWEPT),
     rungs=(

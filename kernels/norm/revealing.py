@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from kernels.model.revealing import concentrate_sums
+from kernels.model.revealing import SMALL, Arrays, concentrate_sums
 from kernels.norm.shape import MapsShape, RowsShape
-
-SMALL = np.float32(2.0**-8)  # of a standard deviation: its square, 1.5e-5, is of the size of eps
-Arrays = Mapping[str, np.ndarray]
 
 
 def maps(s: MapsShape, random: Arrays) -> Arrays:
@@ -29,12 +24,3 @@ def rows(s: RowsShape, random: Arrays) -> Arrays:
         return {}
     random["x"][::2] *= SMALL
     return {"x": random["x"]}
-
-
-def variances(s: object, random: Arrays) -> Arrays:
-    """Returns every buffer of variances (var, var_2 ...) with a small one in every other channel. The gamma there is as small
-    as the deviation, so that an output in FP16 stays finite."""
-    found = {name: a for name, a in random.items() if name.partition("_")[0] in ("var", "gamma")}
-    for name, a in found.items():
-        a[::2] *= SMALL * SMALL if name.startswith("var") else SMALL
-    return found

@@ -75,7 +75,7 @@ CHAPTERS = (
         NUMBERS,
         step=30,
         size="real",
-        question=Question(mark("What limits the kernel there?"), LIMITS, limited_by("real"), mark("None of the three. Each multiply-add waits for two loads, which mostly a cache answers. No bar counts these. It takes {real_time}.")),
+        question=Question(mark("What limits the kernel there?"), LIMITS, limited_by("real"), mark("None of the three. Each multiply-add waits for two loads, which the caches mostly answer. No bar counts these. It takes {real_time}.")),
         holds=nothing_limits("real"),
     ),
     Chapter(

@@ -180,7 +180,6 @@ CHAPTERS = (
         step=16,
         loop=(16, 24),
         size="real",
-        holds=faster_than("real", "gemm/wgmma-persistent"),
         nudge=mark("Compare the box with tile_a: both are swizzled by the same rule."),
     ),
     Chapter(

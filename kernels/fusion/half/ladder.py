@@ -5,8 +5,8 @@ from __future__ import annotations
 from kernels.fusion.half import hopper, library, reference
 from kernels.fusion.half.presets import HALF_CHAIN_PRESETS, SWEPT
 from kernels.fusion.half.shape import HalfChainShape, parse_half_chain
+from kernels.model.revealing import variances
 from kernels.model.rung import Ladder
-from kernels.norm.revealing import variances
 
 LADDER = Ladder(
     name="fusion-fp16",
