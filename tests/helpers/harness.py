@@ -9,10 +9,11 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from playwright.sync_api import Locator, Page, TimeoutError, expect
@@ -194,6 +195,16 @@ def frames(page, n):
     page.evaluate(
         "n => new Promise(done => { const f = () => (n-- > 0 ? requestAnimationFrame(f) : done()); f(); })", n
     )
+
+
+def settled(page: Page, measure: Callable[[], Any]) -> Any:
+    """Returns a measure of the page once it has been the same for ten frames."""
+    before = measure()
+    while True:
+        frames(page, 10)
+        if (now := measure()) == before:
+            return now
+        before = now
 
 
 def faster(stage):

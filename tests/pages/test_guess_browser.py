@@ -5,7 +5,8 @@ from playwright.sync_api import expect
 
 from tests.helpers.harness import Stage
 
-COUNTS = ".caption, .readings, .line-note"
+pytestmark = pytest.mark.browser
+COUNTS = ".caption, .count, .readings, .line-note"
 
 
 def opened(page, server, query):

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.helpers.harness import settled
 from visuals import stage as stage_module
 
 pytestmark = pytest.mark.browser
@@ -54,7 +55,7 @@ def test_no_part_that_is_hidden_takes_height_from_the_picture(stage, page, where
     root = stage(where).root
     for (width, height), names in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_timeout(500)
+        settled(page, root.locator(".canvas-box").bounding_box)
         found += [(width, *one) for one in root.evaluate(OFFENDERS, names)]
     assert found == []
 

@@ -1,9 +1,11 @@
 """The stage alone: in a lecture hall (?present=1) and in a slide (?embed=true&view=watch)."""
 
+from functools import partial
+
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import Stage
+from tests.helpers.harness import Stage, settled
 
 pytestmark = pytest.mark.browser
 LECTURE_HALL = {"width": 1920, "height": 1080}
@@ -130,8 +132,7 @@ def test_a_presented_picture_is_at_least_as_large_as_on_the_page(page, server, c
                 root.press("g")
             for width, height in WINDOWS:
                 page.set_viewport_size({"width": width, "height": height})
-                page.wait_for_timeout(500)
-                areas[query, guess, width] = root.evaluate(AREA)
+                areas[query, guess, width] = settled(page, partial(root.evaluate, AREA))
             if query and guess == "asked":
                 expect(page.locator(".strip")).to_be_hidden()
     smaller = [key for key, area in areas.items() if key[0] and area < areas["", *key[1:]]]
