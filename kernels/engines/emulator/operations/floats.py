@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 from fractions import Fraction
+from functools import partial, reduce
 
 import numpy as np
 
+TINY_PRODUCT = 2.0**-900  # of float64: its rest may be inexact below
 TINY = np.finfo(np.float32).tiny  # the smallest normal number
 
 
@@ -52,7 +55,26 @@ def _fma_double(a, b, c):
     high, tail = two_sum(c, low)
     high, middle = two_sum(product, high)
     out = high + rounded_to_odd(*two_sum(tail, middle))
-    return np.where(np.isfinite(out) & (out != 0), out, a * b + c)  # a zero needs its sign
+    plain = a * b + c  # a zero needs its sign
+    out = np.where(np.isfinite(out) & (out != 0), out, plain)
+    # The rests overflow for large operands, and are inexact for a tiny product.
+    large = ~np.isfinite(high) & np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    inexact = large | ((np.abs(product) < TINY_PRODUCT) & (a != 0) & (b != 0))
+    return np.where(inexact, _fma_in_fractions(a, b, c), out) if np.any(inexact) else out
+
+
+@partial(np.vectorize, otypes=[np.float64])
+def _fma_in_fractions(a: float, b: float, c: float) -> float:
+    if not all(map(math.isfinite, (a, b, c))):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c
+    sign = 1 if exact > 0 else -1
+    try:
+        return sign * float(abs(exact))
+    except OverflowError:
+        return sign * math.inf
 
 
 def directed(values, mode: str, dtype):
@@ -78,13 +100,12 @@ def in_mode(name: str, mode: str):
             rest = _side(name)(value, *values)
         elif name in ("div", "rcp"):
             rest = np.where(np.isfinite(values[-1]), rest, 0)
-        if mode == "rm" and name in ("add", "sub", "fma"):
-            value = np.where((value == 0) & (rest == 0), _zero_of_sum(name, *values), value)
-        return (
-            step_towards(value, rest, mode)
-            if double
-            else directed(rounded_to_odd(value, rest), mode, np.float32)
-        )
+        zero = (value == 0) & (rest == 0)
+        if mode == "rm" and name in ("add", "sub", "fma") and np.any(zero):
+            value = np.where(zero, _zero_of_sum(name, *values), value)
+        if double:
+            return step_towards(value, rest, mode)
+        return directed(rounded_to_odd(value, rest), mode, np.float32)
 
     return f
 
@@ -92,7 +113,7 @@ def in_mode(name: str, mode: str):
 def _zero_of_sum(name: str, *values):
     """Returns the zero of a sum rounded down, as float64: it is positive only if both terms are."""
     *first, last = (np.signbit(v) for v in values)
-    negative = np.logical_xor.reduce(first) | (last ^ (name == "sub"))
+    negative = reduce(operator.xor, first) | (last ^ (name == "sub"))
     return np.where(negative, -0.0, 0.0)
 
 
