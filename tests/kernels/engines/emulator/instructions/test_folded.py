@@ -39,6 +39,14 @@ def test_emulator_computes_the_same_bits(fixture, group):
     assert not wrong, "\n".join(wrong)
 
 
+def test_docs_state_the_counts_of_the_fixtures():
+    text = " ".join((Path(__file__).parents[5] / "docs/emulator.md").read_text().split())
+    for path in FIXTURES.values():
+        results = json.loads(path.read_text())["results"]
+        values = sum(value != "-" for texts in results.values() for value in texts.split())
+        assert f"{len(results):,}" in text and f"{values:,} results" in text, path.name
+
+
 @pytest.mark.parametrize("fixture", LEAST)
 def test_fixtures_have_every_case_of_as_many_instructions(fixture):
     results = json.loads(FIXTURES[fixture].read_text())["results"]
