@@ -53,7 +53,18 @@ def _rounding(i: Instruction, f):
         f = floats.in_mode(name, mode)
     if "ftz" in i.parts and type_ == "f32" and name in floats.EXACT:
         return floats.flushing_tiny(name, mode, f)
+    if "ftz" in i.parts and type_ in ("f16", "f16x2") and name in ("mul", "fma"):
+        return _flushing_halves(f, np.float16 if type_ == "f16" else np.float64)
     return f
+
+
+def _flushing_halves(f, dtype):
+    """Returns f, a product of halves, with .ftz. A pair is rounded where it is packed: its dtype is float64."""
+
+    def g(*values):
+        return floats.without_tiny_halves(f(*(v.astype(np.float64) for v in values))).astype(dtype)
+
+    return g
 
 
 def _saturated(value, type_: str, a, b, name: str):
@@ -119,17 +130,16 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
     relu = "relu" in i.parts
     _count_flops(m, pc, type_, 2)
     if type_ in ("f16x2", "bf16x2"):
-        return _on_halves(
-            m, i, (lambda a, b, c: np.maximum(_fma_wide(a, b, c), 0)) if relu else _fma_wide, type_
-        )
+        f = _rounding(i, _fma_wide)
+        return _on_halves(m, i, (lambda *values: floats.relu(f(*values))) if relu else f, type_)
     put, (a, b, c) = m.writer(i.operands[0], type_), (m.reader(o, type_) for o in i.operands[1:])
     if type_ == "bf16":
-        low = 0 if relu else -np.inf
-        return lambda: put(to_bf16(np.maximum(_fma_wide(*(from_bf16(x()) for x in (a, b, c))), low)))
+        after = floats.relu if relu else lambda value: value
+        return lambda: put(to_bf16(after(_fma_wide(*(from_bf16(x()) for x in (a, b, c))))))
     f = _rounding(i, floats.fma)
     if "sat" in i.parts:
         return lambda: put(floats.saturate(f(a(), b(), c())))
-    return (lambda: put(np.maximum(f(a(), b(), c()), 0))) if relu else (lambda: put(f(a(), b(), c())))
+    return (lambda: put(floats.relu(f(a(), b(), c())))) if relu else (lambda: put(f(a(), b(), c())))
 
 
 def _fma_wide(a, b, c):
@@ -174,6 +184,8 @@ def _addc(m: Machine, pc: int, i: Instruction) -> Run:
 def _unary(m: Machine, pc: int, i: Instruction) -> Run:
     name, type_ = i.parts[0], i.parts[-1]
     f = _rounding(i, table.UNARY[name])
+    if {"approx", "ftz"} <= set(i.parts) and type_ == "f64":
+        f = floats.of_upper_words(f)
     if type_ in ("f16x2", "bf16x2"):
         return _on_halves(m, i, f, type_)
     result = "u32" if name in ("popc", "clz") else type_

@@ -9,6 +9,7 @@ from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
 from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.operations import conversions
 from kernels.engines.emulator.operations.dtypes import DTYPES, halves, is_float, packed
+from kernels.engines.emulator.operations.floats import relu
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
@@ -54,7 +55,7 @@ def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
         put = m.writer(i.operands[0], "b32")
         high, low = m.reader(i.operands[1], "f32"), m.reader(i.operands[2], "f32")
         if modifiers == {"rn", "relu"}:
-            return lambda: put(packed(np.maximum(low(), 0), np.maximum(high(), 0), to))
+            return lambda: put(packed(relu(low()), relu(high()), to))
         if modifiers != {"rn"}:
             raise Unknown(f"unknown opcode {i.opcode}")
         return lambda: put(packed(low(), high(), to))

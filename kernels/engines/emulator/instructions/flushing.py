@@ -14,12 +14,16 @@ from kernels.engines.emulator.state import Machine
 class Flushing:
     """A machine as an instruction with .ftz sees it. Its other attributes are the machine's.
 
-    A conversion flushes float32 only, any other instruction the type that it computes in.
+    A conversion flushes float32 only, any other instruction the type that it computes in. A conversion from float32 to
+    float16 flushes nothing, as on an H200: .rm and .rp round a subnormal float32 away from zero.
     """
 
     def __init__(self, m: Machine, i: Instruction):
         self._m = m
-        self._types = {"f32"} if i.parts[0] == "cvt" else {"f32", i.parts[-1]}
+        if i.parts[0] == "cvt":
+            self._types = set() if i.parts[-2:] == ["f16", "f32"] else {"f32"}
+        else:
+            self._types = {"f32", i.parts[-1]}
 
     def __getattr__(self, name: str):
         return getattr(self._m, name)
@@ -38,7 +42,7 @@ class Flushing:
             return _flushed_pair
         if type_ not in self._types:
             return None
-        return {"f32": flushed, "f16": flushed, "bf16": _flushed_bf16}.get(type_)
+        return {"f32": flushed, "f16": flushed, "f64": flushed, "bf16": _flushed_bf16}.get(type_)
 
 
 def _flushed_bf16(bits: np.ndarray) -> np.ndarray:

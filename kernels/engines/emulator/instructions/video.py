@@ -1,4 +1,8 @@
-"""Video instructions: sums, differences and comparisons of a register's bytes and halves, one or all at once."""
+"""Video instructions: sums, differences and comparisons of a register's bytes and halves, one or all at once.
+
+Two forms of unsigned numbers do not follow the PTX ISA, but an H200. vadd.u32.u32.u32.sat does not saturate: the sum wraps
+around. vmad.u32.u32.u32 with .sat, .shr7 or .shr15 reads its operands as signed.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +60,8 @@ def scalar(m: Machine, pc: int, i: Instruction) -> Run:
     """Build vadd, vsub, vabsdiff, vmin, vmax, vset of two numbers, then a sum, minimum or maximum with a third."""
     f, to, a_type, b_type, more = _operation(i)
     after = next((_THEN[p] for p in more if p in _THEN), None)
-    if set(more) - {"sat", *_THEN} or (len(i.operands) == 4) != (after is not None):
+    wraps = "sat" in more and i.opcode.startswith("vadd.u32.u32.u32")
+    if set(more) - {"sat", *_THEN} or (len(i.operands) == 4) != (after is not None) or (wraps and after):
         raise Unknown(f"unknown opcode {i.opcode}")
     put, a, b = (
         m.writer(i.operands[0], "u32"),
@@ -67,7 +72,7 @@ def scalar(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         value = f(a(), b())
-        if "sat" in more:
+        if "sat" in more and not wraps:
             value = _saturated(value, to, 32)
         put(_u32(after(value, c()) if c else value))
 
@@ -75,9 +80,14 @@ def scalar(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def multiply(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build vmad: a b + c, shifted right by 7 or 15 with .shr7 or .shr15."""
+    """Build vmad: a b + c, shifted right by 7 or 15 with .shr7 or .shr15.
+
+    Raises Unknown for unsigned forms whose results on a GPU are not known: mixed types, or .sat with a shift.
+    """
     to, a_type, b_type, *more = i.parts[1:]
-    if set(more) - {"sat", "shr7", "shr15"}:
+    types = {to, a_type, b_type}
+    unknown = "u32" in types and bool(more) and (len(types) > 1 or len(more) > 1)
+    if set(more) - {"sat", "shr7", "shr15"} or unknown:
         raise Unknown(f"unknown opcode {i.opcode}")
     shift = next((int(p[3:]) for p in more if p.startswith("shr")), 0)
     put, a, b = (
@@ -87,8 +97,11 @@ def multiply(m: Machine, pc: int, i: Instruction) -> Run:
     )
     c = _part(m, i.operands[3], to)
 
+    def signed(value: np.ndarray) -> np.ndarray:
+        return value.astype(np.int32).astype(np.int64)
+
     def run() -> None:
-        value = a() * b() + c() >> shift
+        value = (signed(a()) * signed(b()) + signed(c()) >> shift) if more else a() * b() + c()
         put(_u32(_saturated(value, to, 32) if "sat" in more else value))
 
     return run

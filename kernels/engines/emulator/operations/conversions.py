@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.operations.dtypes import DTYPES, from_bf16, is_float, to_bf16
-from kernels.engines.emulator.operations.floats import directed, flush_tiny, rounded_to_odd, saturate, two_sum
+from kernels.engines.emulator.operations.floats import (
+    directed,
+    flush_tiny,
+    rounded_to_odd,
+    saturate,
+    step_towards,
+    two_sum,
+)
 
 ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
@@ -35,13 +42,16 @@ def _rounded(value, to: str, modifiers):
     """Returns numbers as a type of floats, rounded in the direction that the modifiers name, and clamped with .sat."""
     mode = _direction(modifiers)
     if to == "bf16":
-        exact = value if value.dtype.kind == "f" else _exact_enough(value)
+        exact = value if value.dtype.kind == "f" else rounded_to_odd(*_exact(value))
         return to_bf16(saturate(exact) if "sat" in modifiers else exact, mode or "rn")
     if mode is None:
         out = value.astype(DTYPES[to])
+    elif value.dtype.kind == "f":
+        out = directed(np.asarray(value, np.float64), mode, DTYPES[to])
+    elif to == "f64":
+        out = step_towards(*_exact(value), mode)
     else:
-        exact = np.asarray(value, np.float64) if value.dtype.kind == "f" else _exact_enough(value)
-        out = directed(exact, mode, DTYPES[to])
+        out = directed(rounded_to_odd(*_exact(value)), mode, DTYPES[to])
     if "ftz" in modifiers and value.dtype == np.float64:
         out = flush_tiny(out, value, mode)
     return saturate(out) if "sat" in modifiers else out
@@ -65,10 +75,10 @@ def _direction(modifiers) -> str | None:
     return next((mode for mode in ("rz", "rm", "rp") if mode in modifiers), None)
 
 
-def _exact_enough(integers):
-    """Returns integers as float64, 64-bit ones rounded to odd so that they can be rounded again."""
+def _exact(integers):
+    """Returns integers as the nearest float64 numbers and the exact rest."""
     if integers.dtype.itemsize < 8:
-        return integers.astype(np.float64)
+        return integers.astype(np.float64), np.float64(0)
     high = (integers >> integers.dtype.type(32)).astype(np.float64) * 2.0**32
     low = (integers & integers.dtype.type(0xFFFFFFFF)).astype(np.float64)
-    return rounded_to_odd(*two_sum(high, low))
+    return two_sum(high, low)

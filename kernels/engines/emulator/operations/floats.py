@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import operator
+from fractions import Fraction
+from functools import partial, reduce
+
 import numpy as np
 
+TINY_PRODUCT = 2.0**-900  # of float64: its rest may be inexact below
 TINY = np.finfo(np.float32).tiny  # the smallest normal number
 
 
@@ -49,16 +55,35 @@ def _fma_double(a, b, c):
     high, tail = two_sum(c, low)
     high, middle = two_sum(product, high)
     out = high + rounded_to_odd(*two_sum(tail, middle))
-    return np.where(np.isfinite(out) & (out != 0), out, a * b + c)  # a zero needs its sign
+    plain = a * b + c  # a zero needs its sign
+    out = np.where(np.isfinite(out) & (out != 0), out, plain)
+    # The rests overflow for large operands, and are inexact for a tiny product.
+    large = ~np.isfinite(high) & np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    inexact = large | ((np.abs(product) < TINY_PRODUCT) & (a != 0) & (b != 0))
+    return np.where(inexact, _fma_in_fractions(a, b, c), out) if np.any(inexact) else out
+
+
+@partial(np.vectorize, otypes=[np.float64])
+def _fma_in_fractions(a: float, b: float, c: float) -> float:
+    if not all(map(math.isfinite, (a, b, c))):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c
+    sign = 1 if exact > 0 else -1
+    try:
+        return sign * float(abs(exact))
+    except OverflowError:
+        return sign * math.inf
 
 
 def directed(values, mode: str, dtype):
     """Round float64 values to a narrower float towards zero (rz), down (rm) or up (rp)."""
     nearest = values.astype(dtype)
-    return _step_towards(nearest, values - nearest.astype(np.float64), mode)
+    return step_towards(nearest, values - nearest.astype(np.float64), mode)
 
 
-def _step_towards(nearest, rest, mode: str):
+def step_towards(nearest, rest, mode: str):
     """Round nearest + rest towards zero (rz), down (rm) or up (rp). `nearest` is the number nearest to the sum."""
     limit = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
     overshoots = {"rz": rest * np.sign(nearest) < 0, "rm": rest < 0, "rp": rest > 0}[mode]
@@ -69,12 +94,49 @@ def in_mode(name: str, mode: str):
     """Returns a function of float32 or float64 that rounds towards zero, down or up; `name` is one of EXACT."""
 
     def f(*values):
+        double = values[0].dtype == np.float64
         value, rest = EXACT[name](*(v.astype(np.float64) for v in values))
-        if values[0].dtype == np.float64:
-            return _step_towards(value, rest, mode)
+        if double:
+            rest = _side(name)(value, *values)
+        elif name in ("div", "rcp"):
+            rest = np.where(np.isfinite(values[-1]), rest, 0)
+        zero = (value == 0) & (rest == 0)
+        if mode == "rm" and name in ("add", "sub", "fma") and np.any(zero):
+            value = np.where(zero, _zero_of_sum(name, *values), value)
+        if double:
+            return step_towards(value, rest, mode)
         return directed(rounded_to_odd(value, rest), mode, np.float32)
 
     return f
+
+
+def _zero_of_sum(name: str, *values):
+    """Returns the zero of a sum rounded down, as float64: it is positive only if both terms are."""
+    *first, last = (np.signbit(v) for v in values)
+    negative = reduce(operator.xor, first) | (last ^ (name == "sub"))
+    return np.where(negative, -0.0, 0.0)
+
+
+def _side(name: str):
+    """Returns a function of float64 results, the nearest ones, and their operands: the sign of exact - nearest.
+
+    It computes in fractions. The rests of EXACT overflow for large numbers and are inexact for tiny ones.
+    """
+    exact = _FRACTIONS[name]
+
+    def side(nearest: float, *values: float) -> float:
+        if (
+            math.isnan(nearest)
+            or not all(map(math.isfinite, values))
+            or (name in ("div", "rcp") and not values[-1])
+        ):
+            return 0.0
+        if math.isinf(nearest):
+            return -math.copysign(1, nearest)
+        beyond = exact(Fraction(nearest), *map(Fraction, values))
+        return float((beyond > 0) - (beyond < 0))
+
+    return np.vectorize(side, otypes=[np.float64])
 
 
 def flushing_tiny(name: str, mode: str | None, f):
@@ -124,6 +186,23 @@ EXACT = {
 }  # fmt: skip
 
 
+# The same results less n, as fractions. Of a square root: a number with the same sign.
+_FRACTIONS = {
+    "add": lambda n, a, b: a + b - n, "sub": lambda n, a, b: a - b - n, "mul": lambda n, a, b: a * b - n,
+    "fma": lambda n, a, b, c: a * b + c - n, "div": lambda n, a, b: a / b - n, "rcp": lambda n, a: 1 / a - n,
+    "sqrt": lambda n, a: a - n * n,
+}  # fmt: skip
+
+
+def of_upper_words(function):
+    """Returns a function of float64 as .approx.ftz.f64 has it: the lower 32 bits of argument and result are zero."""
+
+    def upper(a):
+        return (np.asarray(a).view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
+
+    return lambda a: upper(function(upper(a)))
+
+
 def in_double(function):
     """Returns a function that computes in float64 and rounds to its argument's type."""
     return lambda a: function(a.astype(np.float64)).astype(a.dtype)
@@ -134,6 +213,18 @@ def saturate(a):
     return np.where(a > 0, np.minimum(a, 1), 0).astype(a.dtype)
 
 
+def relu(a):
+    """Returns a positive zero for a negative number or zero, as .relu does: NaN stays NaN."""
+    return np.where(a <= 0, a.dtype.type(0), a)
+
+
+def without_tiny_halves(a):
+    """Returns float32 or float64 values, results of .ftz before their rounding to float16, with zeros for those that are
+    below the smallest normal half after rounding to 11 bits."""
+    limit = 2.0**-14 * (1 - 2.0**-12)
+    return np.where(np.abs(a) < limit, np.copysign(a.dtype.type(0), a), a)
+
+
 def flushed(a):
-    """Returns float32 or float16 values with zeros of the same sign for subnormal ones, as .ftz does."""
+    """Returns float32, float64 or float16 values with zeros of the same sign for subnormal ones, as .ftz does."""
     return np.where(np.abs(a) < np.finfo(a.dtype).tiny, np.copysign(a.dtype.type(0), a), a)[()]

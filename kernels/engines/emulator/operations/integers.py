@@ -18,10 +18,9 @@ def div(a, b):
 
 
 def rem(a, b):
-    """Returns the remainder with the sign of a. For a divisor of zero it is all ones (32 bits), as ptxas computes it, or a."""
+    """Returns the remainder with the sign of a. For a divisor of zero it is all ones, as on an H200: PTX leaves it open."""
     zero = b == 0
-    of_zero = a if a.dtype.itemsize != 4 else np.uint32(0xFFFFFFFF).astype(a.dtype)
-    return np.where(zero, of_zero, np.fmod(a, np.where(zero, 1, b).astype(b.dtype)))
+    return np.where(zero, ~a.dtype.type(0), np.fmod(a, np.where(zero, 1, b).astype(b.dtype)))
 
 
 def mul_hi(a, b):

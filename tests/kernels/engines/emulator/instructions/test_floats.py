@@ -173,6 +173,22 @@ def test_fma_rounds_once():
     assert (got["two"] != got["f"]).mean() > 0.3  # the test distinguishes them
 
 
+def test_fma_rounds_once_at_the_ends_of_the_range():
+    """Large operands whose sum is small again, and products whose low bits are below the smallest number."""
+    x = np.concatenate([rng.uniform(1, 2, 200) * 2.0**1020, rng.uniform(1, 2, 200) * 2.0**-1060])
+    y = np.concatenate([rng.uniform(1, 2, 200) * 2.0**-900, rng.uniform(1, 2, 200)])
+    z = np.concatenate([-(x * y)[:200], rng.uniform(1, 2, 200) * 2.0**-1040])
+    x, y, z = (np.append(v, end) for v, end in zip((x, y, z), (2.0**1023, 2.0, -(2.0**1023)), strict=True))
+    got = elementwise(
+        {"d": ("fma(x, y, z)", f64)}, {name: ("double", v) for name, v in zip("xyz", (x, y, z), strict=True)}
+    )
+    exact = [
+        Fraction(p) * Fraction(q) + Fraction(r)
+        for p, q, r in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
+    ]
+    assert_same(got["d"], np.array([float(v) for v in exact]))
+
+
 def test_directed_rounding():
     a, b = (
         rng.standard_normal(800).astype(f32) * f32(2) ** rng.integers(-20, 20, 800).astype(f32)

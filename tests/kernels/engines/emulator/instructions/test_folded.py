@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from tests.helpers import ptx_instructions
-from tests.helpers.ptx_instructions import GROUPS, Typed, differences, emulated
+from tests.helpers.ptx_instructions import GROUPS, Typed, approximations, differences, emulated
 
 FIXTURES = {path.stem: path for path in (Path(__file__).parents[4] / "fixtures").glob("ptx_*.json")}
-LEAST = 159  # instructions that ptxas folds in every case
+LEAST = {"ptx_folds": 159, "ptx_gpu": 1257}  # instructions with a result in every case
 
 
 def _expected(results: dict[str, str], i: Typed) -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +39,35 @@ def test_emulator_computes_the_same_bits(fixture, group):
     assert not wrong, "\n".join(wrong)
 
 
-def test_ptxas_folds_as_many_instructions_as_the_table_is_to_have():
-    results = json.loads(FIXTURES["ptx_folds"].read_text())["results"]
+def test_docs_state_the_counts_of_the_fixtures():
+    text = " ".join((Path(__file__).parents[5] / "docs/emulator.md").read_text().split())
+    for path in FIXTURES.values():
+        results = json.loads(path.read_text())["results"]
+        values = sum(value != "-" for texts in results.values() for value in texts.split())
+        assert f"{len(results):,}" in text and f"{values:,} results" in text, path.name
+
+
+@pytest.mark.parametrize("fixture", LEAST)
+def test_fixtures_have_every_case_of_as_many_instructions(fixture):
+    results = json.loads(FIXTURES[fixture].read_text())["results"]
     whole = [i.text for i in ptx_instructions.instructions() if "-" not in results.get(i.text, "-")]
-    assert len(whole) >= LEAST
+    assert len(whole) >= LEAST[fixture]
+
+
+# Results on an H200: .ftz flushes subnormal operands and results of float64 too.
+UPPER_WORDS = {
+    "rcp.approx.ftz.f64 %d, %a;": {
+        0x800FFFFFFFFFFFFF: 0xFFF0000000000000, 0x7FEFFFFFFFFFFFFF: 0, 0xFFEFFFFFFFFFFFFF: 0x8000000000000000,
+    },
+    "rsqrt.approx.ftz.f64 %d, %a;": {1: 0x7FF0000000000000, 0x800FFFFFFFFFFFFF: 0xFFF0000000000000},
+}  # fmt: skip
+
+
+def test_approximations_of_float64_have_zeros_in_their_lower_words():
+    for i in approximations():
+        if i.text not in UPPER_WORDS:
+            continue
+        got = emulated(i)
+        assert not np.any(got & np.uint64(0xFFFFFFFF)), i.text
+        results = {case[0]: int(value) for case, value in zip(i.cases, got, strict=True)}
+        assert {a: results[a] for a in UPPER_WORDS[i.text]} == UPPER_WORDS[i.text]
