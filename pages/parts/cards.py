@@ -100,7 +100,7 @@ def _ids(titled_rows: list[tuple[str, dict]]) -> tuple[str, ...]:
 def _no_recording(ladder: Ladder) -> str:
     if records.shown(ladder.name):
         return tr("No recording exists for this shape with these options. Most presets above have one.")
-    return tr("These kernels have no recording from a GPU yet. Press Run to measure them here.")
+    return tr("These kernels have no recording from a GPU yet. A run on a GPU measures them.")
 
 
 # -- time ----------------------------------------------------------------------------------------
@@ -366,8 +366,8 @@ def memory(settings: RunSettings, current: CardRows, cost: str, name: str = "") 
 def _memory(settings: RunSettings, current: CardRows, cost: str, name: str) -> None:
     head = card_title(tr("Memory"), name)
     if not current.rows:
-        press = tr("Press Run to measure what each kernel allocates.")
-        together(head, paragraph(press), details(paragraph(cost, "why")))
+        text = tr("No run has measured what each kernel allocates.")
+        together(head, paragraph(text), details(paragraph(cost, "why")))
         return
     all_rows = bars(settings, current.rows)
     groups = bar_charts.group_by_memory(all_rows)
@@ -439,7 +439,7 @@ def _rooflines(settings: RunSettings, name: str, dots: list[roofline.Dot]) -> No
     main, limits = (main, limits) if main else ([limits], "")
     badges = " ".join(units.badge(r.kind, f"{r.device}, {r.ceilings.get('date', '')}") for r in roofs)
     no_roof = paragraph(
-        tr("The peaks of this device were not measured yet. Press Run to measure them and draw the roof.")
+        tr("The peaks of this device were not measured yet. A run measures them and draws the roof.")
     )
     together(
         card_title(tr("Roofline"), name),

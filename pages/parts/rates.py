@@ -28,7 +28,7 @@ def card(settings: RunSettings, library: Library) -> None:
         heading = card_title(tr("FLOP/s by kernel"))
         current = card_rows(settings)
         if not current.rows:
-            together(heading, paragraph(tr("Press Run to time each kernel that can run this shape.")))
+            together(heading, paragraph(tr("No run has timed these kernels at this shape.")))
             return
         titled_rows, of = bars(settings, current.rows), library(current.rows)
         badge = units.badge(current.kind, sweeps.provenance([row for _, row in titled_rows]))

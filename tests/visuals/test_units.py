@@ -24,6 +24,8 @@ from visuals.charts.story import device_comparison, fastest_library, shares
         (units.time_(0.0047), "4.7 µs"),
         (units.time_(28.1), "28.1 ms"),
         (units.time_(61_000), "61 s"),
+        (units.time_(900_000), "15 min"),
+        (units.time_(65_000_000), "18.1 h"),
         (units.bandwidth(4.28e12), "4.28 TB/s"),
         (units.bandwidth(24.8e9), "24.8 GB/s"),
         (units.rate(6.51e10, 1.0), "65.1 TFLOP/s"),

@@ -40,7 +40,7 @@ def strip(
     """Returns the strip of these sizes, the selected one first shown. `curve`: curves beside the figures of each size."""
     return {
         "sizes": [
-            _size(size, _watched(sizes))
+            _size(size, _watched(sizes), run.can)
             | {"choice": _choice(size, sizes)}
             | ({"curve": curve} if curve else {})
             for size in sizes
@@ -91,9 +91,9 @@ def _with_tiles(evidence: Evidence, watched: Mapping[str, int]) -> str:
     return ", ".join([evidence.shape_text, *(f"{name} {size}" for name, size in evidence.tiles.items())])
 
 
-def _size(size: Size, watched: Evidence | None) -> dict[str, Any]:
+def _size(size: Size, watched: Evidence | None, can_run: bool) -> dict[str, Any]:
     evidence = size.evidence
-    time = times(evidence)
+    time = times(evidence, can_run)
     return {
         "key": size.key,
         "label": _name(size),

@@ -21,15 +21,15 @@ CACHES = {
 }
 
 
-def times(evidence: Evidence) -> dict[str, Any]:
-    """Returns the texts and bars of the time of a kernel, or why there is none."""
+def times(evidence: Evidence, can_run: bool = True) -> dict[str, Any]:
+    """Returns the texts and bars of the time of a kernel, or why there is none. `can_run`: whether there is a button Run."""
     row = evidence.row
     if row is None:
         return {
             "value": "–",
             "badge": None,
             "name": evidence.title,
-            "text": _no_time(evidence),
+            "text": _no_time(evidence, can_run),
             "bars": _bars(evidence),
         }
     return {
@@ -69,15 +69,17 @@ def _spread(row: Row) -> str:
     return low if low == high else tr("{low} to {high} (p20 to p80)", low=low, high=high)
 
 
-def _no_time(evidence: Evidence) -> str:
+def _no_time(evidence: Evidence, can_run: bool) -> str:
     if any(evidence.rung.rules(evidence.shape, evidence.tiles)):
         return tr("This kernel cannot run this shape.")
     if evidence.not_here:
         return tr("Run does not measure this kernel here: {why}.", why=evidence.not_here)
-    if not evidence.tiles or dict(evidence.tiles) == evidence.rung.default_tiles:
-        return tr("No recording exists for this shape. Press Run to measure it here.")
     sizes = ", ".join(f"{name} {size}" for name, size in evidence.tiles.items())
-    return tr("No recording exists for {sizes} at this shape. Press Run to measure it here.", sizes=sizes)
+    if not sizes or dict(evidence.tiles) == evidence.rung.default_tiles:
+        none = tr("No recording exists for this shape.")
+    else:
+        none = tr("No recording exists for {sizes} at this shape.", sizes=sizes)
+    return f"{none} {tr('Press Run to measure it here.')}" if can_run else none
 
 
 def verdict(evidence: Evidence) -> str:

@@ -72,7 +72,7 @@ def test_nearest_recording_names_its_shape_and_is_no_dot():
     assert f'<span class="kt-elsewhere">not this shape</span>, the nearest: {nearest.caption}</p>' in text
     assert text.count("kt-badge-recorded") == 2  # over these bars and at the roof, not at memory
     assert "kt-badge-recorded" in text.partition("Roofline <small>")[2]
-    assert "Press Run to measure what each kernel allocates." in text
+    assert "No run has measured what each kernel allocates." in text
     assert plotted(at) == 2  # the bars, and the recorded roof
     assert "It buys time" not in text and "◆" not in text
     finish(at, "run", "job")

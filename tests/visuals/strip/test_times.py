@@ -37,6 +37,7 @@ def test_kernel_that_a_processor_does_not_have_says_why_and_others_have_their_ow
 def test_kernel_without_a_row_can_be_run_where_its_engine_is():
     found = times(evidence("bank-free", "cuda"))
     assert "Press Run to measure it here" in found["text"]
+    assert "Press Run" not in times(evidence("bank-free", "cuda"), can_run=False)["text"]
     assert times(replace(evidence("naive", "cpu"), rows={}))["text"].endswith("measure it here.")
 
 
