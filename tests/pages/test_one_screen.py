@@ -154,17 +154,19 @@ def test_run_turns_the_strip_to_measured_and_a_change_makes_it_stale(page, serve
 def test_the_size_of_the_strip_is_in_the_url(page, server):
     page.goto(f"{server}/im2col?C=3")
     Stage(page).ready()
-    toy, value = page.locator("[data-strip=size-stage]"), page.locator(".strip-value")
-    real = value.text_content()
-    toy.click()
-    expect(page).to_have_url(re.compile(r"[?&]size=stage"))
+    own, real = (page.locator(f"[data-strip=size-{size}]") for size in ("stage", "real"))
+    value = page.locator(".strip-value")
+    expect(own).to_have_attribute("aria-pressed", "true")  # the reader's own shape comes first
+    first = value.text_content()
+    real.click()
+    expect(page).to_have_url(re.compile(r"[?&]size=real"))
     page.reload()
     Stage(page).ready()
-    expect(toy).to_have_attribute("aria-pressed", "true")
-    expect(value).not_to_have_text(real)
-    page.locator("[data-strip=size-real]").click()  # the page's own size is not in the URL
+    expect(real).to_have_attribute("aria-pressed", "true")
+    expect(value).not_to_have_text(first)
+    own.click()  # the page's own size is not in the URL
     expect(page).to_have_url(re.compile(r"\?C=3$"))
-    expect(value).to_have_text(real)
+    expect(value).to_have_text(first)
 
 
 @pytest.mark.slow
