@@ -186,10 +186,8 @@ CHAPTERS = (
     Chapter(
         mark("Small arrays: latency decides"),
         (
-            mark("A round takes time before its first byte arrives: its latency."),
-            mark("One-shot has a single round: every GPU reads the arrays of all others and [adds](output) them itself."),
-            mark("Two-shot has two: each GPU adds one chunk for all GPUs, then every GPU reads these sums."),
-            mark("At {real_length} latency is {real_waits} of the predicted time."),
+            mark("A round takes time before its first byte arrives: its latency, {real_waits} of the predicted time at {real_length}."),
+            mark("One-shot has one round: every GPU reads all arrays and [adds](output) them. Two-shot has two: each GPU adds one chunk, then all GPUs read the sums."),
         ),
         {"algorithm": ONE_SHOT, "bytes": "16 KiB", **SMALL},
         step=1,

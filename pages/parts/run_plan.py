@@ -50,11 +50,16 @@ def plan(settings: RunSettings, shape: str) -> str:
     return f"{what} {_how_long(settings)}"
 
 
+def is_long(settings: RunSettings) -> bool:
+    """Returns whether a press takes longer than the time in which samples are taken."""
+    return settings.engine == "cpu" and least_seconds(settings) > seconds()
+
+
 def _how_long(settings: RunSettings) -> str:
-    least, samples = least_seconds(settings), seconds()
-    if least <= samples:
-        return tr("It takes samples for about {time}.", time=units.time_(samples * 1e3))
-    return tr("It takes {time} or more at the rates measured on this processor.", time=_rough(least))
+    if not is_long(settings):
+        return tr("It takes samples for about {time}.", time=units.time_(seconds() * 1e3))
+    time = _rough(least_seconds(settings))
+    return tr("It takes {time} or more at the rates measured on this processor.", time=time)
 
 
 def _rough(seconds: float) -> str:

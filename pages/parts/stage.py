@@ -247,6 +247,7 @@ def _run_state(on_stage: Stage, by_size: Mapping[str, RunSettings]) -> strip.Run
         if all(run_plan.refusal(settings) for settings in measures):
             return strip.Run(can=False, text=run_plan.refusal(measures[0]))
         shape = on_stage.sizes.name(measures[0].shape)
-        return strip.Run(text=run_plan.plan(measures[0], shape), error=error)
+        text, brief = run_plan.plan(measures[0], shape), not run_plan.is_long(measures[0])
+        return strip.Run(text=text, error=error, brief=brief and not error)
     job, _ = pending
     return strip.Run(running=True, share=job.share, text=run.progress_text(job), error=error)

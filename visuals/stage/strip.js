@@ -65,7 +65,7 @@ function sizesLine(strip, shown) {
 function runPart(run) {
   const line = element("div", "strip-run");
   if (run.error || run.text) {
-    const text = element("span", run.error ? "strip-error" : "strip-note", run.error || run.text);
+    const text = element("span", run.error ? "strip-error" : run.hint ? "brief" : "strip-note", run.error || run.text);
     text.setAttribute("role", run.error ? "alert" : "status");
     line.append(text);
   }
@@ -74,7 +74,7 @@ function runPart(run) {
     bar.style.setProperty("--share", run.share);
     line.append(bar);
   }
-  if (run.can || run.running) line.append(button(run.running ? "stop" : "run", run.label, run.running ? "chip" : "primary"));
+  if (run.can || run.running) line.append(Object.assign(button(run.running ? "stop" : "run", run.label, run.running ? "chip" : "primary"), { title: run.hint }));
   return line;
 }
 

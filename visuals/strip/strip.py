@@ -23,6 +23,7 @@ class Run:
     share: float = 0.0
     text: str = ""  # how far a run is, or why there is none
     error: str = ""
+    brief: bool = False  # whether a low window leaves the text to the hint of the button
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def strip(
             "share": run.share,
             "text": run.text,
             "error": run.error,
+            "hint": run.text if run.brief else "",
             "label": tr("Stop") if run.running else tr("Run here"),
         },
         "texts": {
