@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -41,14 +40,13 @@ def bytes_(count: float | None) -> str:
     raise AssertionError
 
 
-# Units of a time, each with its ms and the ms below which a time is given in it.
-TIMES = (("µs", 1e-3, 1), ("ms", 1, 1e3), ("s", 1e3, 6e5), ("min", 6e4, 6e6), ("h", 3.6e6, math.inf))
-
-
 def time_(ms: float) -> str:
     """Format ms: 0.0047 -> "4.7 µs", 65_000_000 -> "18.1 h"."""
-    unit, scale = next((unit, scale) for unit, scale, below in TIMES if ms < below)
-    return decimal(f"{ms / scale:.3g} {unit}")
+    if ms < 1:
+        return decimal(f"{ms * 1e3:.3g} µs")
+    if ms < 6e5:
+        return decimal(f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1e3:.3g} s")
+    return decimal(f"{ms / 6e4:.3g} min" if ms < 6e6 else f"{ms / 3.6e6:.3g} h")
 
 
 def count(number: float | None) -> str:
