@@ -79,7 +79,7 @@ def _no_time(evidence: Evidence, can_run: bool) -> str:
         none = tr("No recording exists for this shape.")
     else:
         none = tr("No recording exists for {sizes} at this shape.", sizes=sizes)
-    return f"{none} {tr('Press Run to measure it here.')}" if can_run else none
+    return " ".join((none, tr("Press Run to measure it here."))) if can_run else none
 
 
 def verdict(evidence: Evidence) -> str:
