@@ -240,7 +240,7 @@ def test_shape_too_large_for_memory_names_the_bytes_and_the_page_works(lesson):
     note = page.locator(".st-key-card_time .kt-note")
     expect(note).to_have_text(
         re.compile(
-            r"^N64 C1024 512x512 K1 1x1 needs \d[\d,]{15,} bytes of memory for the cpu engine with the float64 "
+            r"^N64 C1024 512x512 K1 1x1 needs \d[\d,]{12,} bytes of memory for the cpu engine with the float64 "
             r"reference, \d[\d,]+ bytes are free; take a smaller shape or batch$"
         )
     )
