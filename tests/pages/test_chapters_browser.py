@@ -53,7 +53,9 @@ def _check_the_open_chapter(stage, chapter):
     expect(page.locator(".chapter h2")).to_have_text(chapter.title)
     for part in (".chapter h2", ".chapter-text p:first-child", ".chapter-way", "canvas", ".play", ".caption"):
         expect(page.locator(f".stage {part}").first, chapter.title).to_be_in_viewport(ratio=0.95)
-    if "/precision" not in page.url or page.locator(".strip").is_visible():  # the rounding of a number has no time
+    if (
+        "/precision" not in page.url or page.locator(".strip").is_visible()
+    ):  # the rounding of a number has no time
         expect(page.locator(".strip-value")).not_to_be_empty()
     page.wait_for_function(FITS)
     found = stage.root.evaluate(NUMBERS)
