@@ -31,7 +31,7 @@ def fastest(rows: Iterable[Row]) -> Row | None:
 
 
 def within_spread(a: Row, b: Row) -> bool:
-    """Returns whether two times cannot be told apart: their spreads (p20 to p80) overlap. Spreads of fewer than MIN_RUNS runs
+    """Returns whether two times may be the same: their spreads (p20 to p80) overlap. Spreads of fewer than MIN_RUNS runs
     say nothing, and medians that differ by CLEAR are not the same time."""
     return _overlap(a, b) and _enough_runs(a, b) and within_ratio(a, b, CLEAR)
 

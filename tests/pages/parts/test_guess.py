@@ -43,12 +43,12 @@ def test_explore_has_no_line():
     assert LINE not in texts(open_page("conv/im2col.py", view="run"))
 
 
-def asked(chapters):
+def questions_of(chapters):
     return [(n, chapter.question) for n, chapter in enumerate(chapters, 1) if chapter.question]
 
 
 def test_questions_for_counts_hide_the_counts():
-    by_number = dict(asked(memory_chapters.STORY.chapters))
+    by_number = dict(questions_of(memory_chapters.STORY.chapters))
     assert {n for n, question in by_number.items() if "counts" in question.hides} == {4, 5}
     for n in (4, 5):
         question = heads(open_page("memory/page.py", view="story", chapter=str(n)))[0]["chapter"]["question"]
@@ -56,7 +56,9 @@ def test_questions_for_counts_hide_the_counts():
 
 
 def test_a_question_for_memory_hides_the_memory_of_the_strip():
-    numbers = [n for n, question in asked(choose_chapters.STORY.chapters) if "memory" in question.hides]
+    numbers = [
+        n for n, question in questions_of(choose_chapters.STORY.chapters) if "memory" in question.hides
+    ]
     (n,) = numbers
     page = open_page("conv/choose/page.py", view="story", chapter=str(n))
     assert all(size["memory"]["secret"] for size in strip(page)["sizes"])

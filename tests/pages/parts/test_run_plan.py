@@ -39,19 +39,19 @@ def rate(monkeypatch):
 
 def test_the_least_time_is_that_of_every_run_of_every_kernel(rate, session):
     rate(1e11)
-    asked = settings(LARGE)
-    assert run_plan.least_seconds(asked) == pytest.approx(6 * len(asked.runs()) * 2 * 4096**3 / 1e11)
+    chosen = settings(LARGE)
+    assert run_plan.least_seconds(chosen) == pytest.approx(6 * len(chosen.runs()) * 2 * 4096**3 / 1e11)
     rate(2e11)
-    assert run_plan.least_seconds(asked) == pytest.approx(6 * len(asked.runs()) * 2 * 4096**3 / 2e11)
+    assert run_plan.least_seconds(chosen) == pytest.approx(6 * len(chosen.runs()) * 2 * 4096**3 / 2e11)
 
 
 def test_a_kernel_that_ran_here_has_its_own_rate(rate, session):
     rate(1e11)
-    asked = settings(LARGE)
-    slow, *others = asked.runs()
+    chosen = settings(LARGE)
+    slow, *others = chosen.runs()
     rows = {slow.name: {"engine": "cpu", "flops": 2 * 64**3, "median_ms": 2 * 64**3 / 1e10 * 1e3}}
     session["ran"] = SimpleNamespace(rows=rows)
-    assert run_plan.least_seconds(asked) == pytest.approx(12 * 4096**3 * (1 / 1e10 + len(others) / 1e11))
+    assert run_plan.least_seconds(chosen) == pytest.approx(12 * 4096**3 * (1 / 1e10 + len(others) / 1e11))
 
 
 def test_a_small_shape_needs_no_measured_rate(monkeypatch, session):
@@ -72,9 +72,9 @@ def test_nothing_is_planned_on_a_gpu():
 
 
 def test_kernels_without_a_processor_s_form_are_refused_with_their_reason():
-    asked = settings(SIZES["cpu"]["branch"], "branch")
-    (why, *_) = asked.refusals().values()
-    assert why and why in run_plan.refusal(asked)
+    chosen = settings(SIZES["cpu"]["branch"], "branch")
+    (why, *_) = chosen.refusals().values()
+    assert why and why in run_plan.refusal(chosen)
 
 
 def test_the_probe_measures_a_rate_once():

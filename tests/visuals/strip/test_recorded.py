@@ -50,14 +50,14 @@ def with_bytes() -> Iterator[tuple[Row, Group]]:
                 yield row, group
 
 
-def told(row: Row, *more: Any) -> tuple:
+def offender(row: Row, *more: Any) -> tuple:
     return row["rung"], tuple(row["shape"].values()), tuple(row["tiles"].items()), row["mode"], *more
 
 
 def test_no_kernel_moves_its_bytes_faster_than_a_copy() -> None:
     """Hot caches hold a part of a buffer that does not fit. Of cold ones a copy is the ceiling, to its last digit."""
     most = {"cold": 1.001, "hot": 1.05}
-    over = [told(row, raw_share(row)) for row, _ in with_bytes() if raw_share(row) > most[row["mode"]]]
+    over = [offender(row, raw_share(row)) for row, _ in with_bytes() if raw_share(row) > most[row["mode"]]]
     assert not over
     assert all(bandwidth.share(row) <= 1 for row, _ in with_bytes())
 
@@ -73,8 +73,8 @@ def test_memory_bandwidth_limits_no_kernel_that_another_one_disproves() -> None:
         said += 1
         moved, quick_ms = bandwidth.bytes_of(row), row["median_ms"] / FASTER
         quicker = [r for r in group if r["median_ms"] <= quick_ms and bandwidth.bytes_of(r) >= moved]
-        false += [told(row, text, other["rung"]) for other in quicker]
-        false += [told(row, text)] * ((text == MEMORY) != (bandwidth.share(row) >= LIMIT))
+        false += [offender(row, text, other["rung"]) for other in quicker]
+        false += [offender(row, text)] * ((text == MEMORY) != (bandwidth.share(row) >= LIMIT))
     assert not false
     assert said > 100
 
@@ -86,7 +86,7 @@ def test_far_from_every_ceiling_is_far_from_every_ceiling() -> None:
         shares = limits.shares(known)
         highest = max((share for name, share in shares.items() if name != "launch"), default=0)
         if highest >= limits.FAR and limits.limits(known)["text"] == "It is far from every ceiling.":
-            false.append(told(row, shares))
+            false.append(offender(row, shares))
     assert not false
 
 
@@ -104,6 +104,6 @@ def test_no_kernel_is_tagged_our_fastest_beside_a_faster_one_of_ours() -> None:
             said += tags[tagged["rung"]] == "our fastest"
             faster = [r for r in ours if r["rung"] != tagged["rung"] and r["median_ms"] < tagged["median_ms"]]
             if faster and tags[tagged["rung"]] == "our fastest":
-                false.append(told(tagged, min(faster, key=lambda row: row["median_ms"])["rung"]))
+                false.append(offender(tagged, min(faster, key=lambda row: row["median_ms"])["rung"]))
     assert not false
     assert said > 100
